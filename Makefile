@@ -1,0 +1,27 @@
+# Every target sets up .venv by itself; a second run finds it ready.
+PYTHON ?= python3.11
+BIN := .venv/bin
+
+.PHONY: install demo test lint clean
+
+install: .venv/ready
+
+.venv/ready: setup.py constraints.txt
+	@command -v $(PYTHON) >/dev/null || { echo "Python 3.11 is needed ($(PYTHON) not found); name yours with PYTHON=..."; exit 1; }
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[test]'
+	@touch $@
+
+demo: install
+	$(BIN)/dgl-lara target --dataset ba-shapes
+
+test: install
+	$(BIN)/python -m pytest
+
+lint: install
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+clean:
+	rm -rf .venv build *.egg-info .pytest_cache .mypy_cache .ruff_cache

@@ -1,0 +1,3 @@
+from dgl_lara.cli import main
+
+main()

@@ -1,0 +1,141 @@
+"""The registry of data sets. Light on purpose: the command line reads it without loading torch.
+
+`load("ba-shapes")` gives a `Dataset`; the module that builds it is imported only then.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dgl_lara.errors import InputError
+
+if TYPE_CHECKING:
+    from dgl_lara.datasets.dataset import Dataset
+
+SOURCES = ("auto", "generated", "original")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One row of `dgl-lara datasets`; the figures are what a loaded set must have (None: varies or not stated)."""
+
+    module: str  # dgl_lara.datasets.<module>.build(name, options) makes it
+    task: str
+    graphs: int | None
+    nodes: int | None
+    edges: int | None
+    labels: int
+    features: int
+    truth: str
+    origin: str
+    generated: bool  # can be made offline from a seed
+    files: tuple[str, ...] = ()  # relative to a data folder; the original needs all of them
+    stand_in: str | None = None  # what to use where the original cannot be had
+
+
+@dataclass(frozen=True)
+class Options:
+    """What selects one variant of a data set. Every field is part of the cache key."""
+
+    source: str = "auto"
+    seed: int = 0
+    undirected: bool = False
+    nodes: int | None = None
+    data_dir: Path | None = None
+
+
+MUTAG_FILES = tuple(
+    f"Mutagenicity/Mutagenicity_{part}.txt"
+    for part in ("A", "graph_indicator", "graph_labels", "node_labels")
+)
+ARXIV_FILES = tuple(
+    f"ogbn_arxiv/{part}.csv.gz"
+    for part in (
+        "raw/edge", "raw/node-feat", "raw/node-label", "raw/num-node-list", "raw/num-edge-list",
+        "split/time/train", "split/time/valid", "split/time/test",
+    )
+)  # fmt: skip
+
+# The edge counts are those of the generated sets; each undirected edge is stored in both directions.
+DATASETS: dict[str, Entry] = {
+    "ba-shapes": Entry(
+        "synthetic", "node", 1, 700, 4_110, 4, 10, "house", "generated, or GNNExplainer's file", True,
+        ("synthetic/ba_shapes.npz",),
+    ),
+    "ba-community": Entry(
+        "synthetic", "node", 1, 1_400, 8_920, 8, 10, "house", "generated, or GNNExplainer's file", True,
+        ("synthetic/ba_community.npz",),
+    ),
+    "tree-cycles": Entry(
+        "synthetic", "node", 1, 871, 1_950, 2, 10, "6-cycle", "generated, or GNNExplainer's file", True,
+        ("synthetic/tree_cycles.npz",),
+    ),
+    "ba-2motifs": Entry(
+        "synthetic", "graph", 1_000, 25_000, 51_000, 2, 10, "house or 5-cycle", "generated, or PGExplainer's file", True,
+        ("ba_2motifs/ba2motifs.npz",),
+    ),
+    "mutag": Entry(
+        "mutagenicity", "graph", 4_337, 131_488, 266_894, 2, 14, "NO2, NH2", "TU Mutagenicity", False,
+        MUTAG_FILES, "molecules",
+    ),
+    "ogbn-arxiv": Entry(
+        "ogbn_arxiv", "node", 1, 169_343, 1_166_243, 40, 128, "-", "Open Graph Benchmark", False,
+        ARXIV_FILES, "citation",
+    ),
+    "molecules": Entry(
+        "molecules", "graph", 1_000, None, None, 2, 14, "NO2, NH2 on a ring", "generated stand-in for mutag", True,
+    ),
+    "citation": Entry(
+        "citation", "node", 1, None, None, 40, 128, "-", "generated stand-in for ogbn-arxiv", True,
+    ),
+}  # fmt: skip
+
+
+def load(name: str, options: Options = Options()) -> Dataset:  # noqa: B008 (frozen, so a shared default is safe)
+    """The data set of that name, or the one in that file (.npz or .bin)."""
+    _check(name, options)
+    if is_file_name(name):
+        from dgl_lara.datasets.files import load_file
+
+        return load_file(Path(name), options)
+    module = importlib.import_module(f"dgl_lara.datasets.{DATASETS[name].module}")
+    dataset: Dataset = module.build(name, options)
+    return dataset.to_undirected() if options.undirected else dataset
+
+
+def is_file_name(name: str) -> bool:
+    return name not in DATASETS and (name.endswith((".npz", ".bin")) or "/" in name or Path(name).is_file())
+
+
+def check_name(name: str) -> str:
+    """The name itself, if it is a registered set or looks like a file; otherwise the list and the closest match."""
+    if name in DATASETS or is_file_name(name):
+        return name
+    close = difflib.get_close_matches(name, DATASETS, n=1, cutoff=0.4)
+    hint = f" Did you mean '{close[0]}'?" if close else ""
+    raise InputError(
+        f"unknown data set '{name}'.{hint} Known: {', '.join(DATASETS)}; or give the path of a .npz or .bin file."
+    )
+
+
+def _check(name: str, options: Options) -> None:
+    check_name(name)
+    if options.source not in SOURCES:
+        raise InputError(f"source must be one of {', '.join(SOURCES)} (got '{options.source}').")
+    if options.data_dir is not None and not options.data_dir.is_dir():
+        raise InputError(f"--data-dir must be a folder (got '{options.data_dir}', which is not one).")
+    if options.nodes is not None and name != "citation":
+        raise InputError(
+            f"--nodes sets the size of the data set 'citation' only ('{name}' has a fixed size)."
+        )
+    entry = DATASETS.get(name)
+    if entry and options.source == "generated" and not entry.generated:
+        raise InputError(
+            f"'{name}' cannot be generated: it is real data. The generated stand-in is --dataset {entry.stand_in}."
+        )
+    if options.source == "original" and not (entry and entry.files) and not is_file_name(name):
+        raise InputError(f"'{name}' has no original: it is generated. Leave --source out.")

@@ -1,0 +1,137 @@
+"""Where data lies: the look-up order, the cache, downloads. Every file is written whole or not at all."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+import urllib.error
+import urllib.request
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+
+from dgl_lara.errors import LaraError
+from dgl_lara.progress import Progress, say
+
+Arrays = dict[str, np.ndarray]
+CHUNK = 1 << 20
+
+
+def cache_dir() -> Path:
+    """DGL_LARA_CACHE, else `data/` of the checkout this package runs from, else the user's cache folder."""
+    if named := os.environ.get("DGL_LARA_CACHE"):
+        return Path(named)
+    checkout = Path(__file__).parents[2]
+    if (checkout / "setup.py").exists() and (checkout / "data").is_dir():
+        return checkout / "data"
+    return Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "dgl-lara"
+
+
+def data_dirs(data_dir: Path | None) -> list[Path]:
+    """The folders to look in, in order: --data-dir, DGL_LARA_DATA, the cache."""
+    named = os.environ.get("DGL_LARA_DATA")
+    return [folder for folder in (data_dir, Path(named) if named else None, cache_dir()) if folder]
+
+
+def find_files(files: tuple[str, ...], data_dir: Path | None) -> Path | None:
+    """The first data folder that holds all of these files."""
+    for folder in data_dirs(data_dir):
+        if all((folder / file).is_file() for file in files):
+            return folder
+    return None
+
+
+@contextmanager
+def written_whole(path: Path) -> Iterator[Path]:
+    """A temporary path beside `path` that replaces it when the block ends well and vanishes when it does not."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    os.close(handle)
+    try:
+        yield Path(name)
+        os.chmod(name, 0o644)
+        os.replace(name, path)
+    finally:
+        Path(name).unlink(missing_ok=True)
+
+
+def short_hash(parameters: dict) -> str:
+    return hashlib.sha256(json.dumps(parameters, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def cached(name: str, parameters: dict, build: Callable[[], Arrays]) -> Arrays:
+    """The arrays of `build()`, kept in a file whose name holds every parameter; a damaged file is made anew."""
+    path = cache_dir() / "generated" / f"{name}-{short_hash(parameters)}.npz"
+    if path.exists():
+        try:
+            return read_arrays(path)
+        except LaraError as damage:
+            say(f"{damage} It is built anew.")
+    arrays = build()
+    try:
+        with written_whole(path) as temporary, temporary.open("wb") as file:
+            np.savez(file, **arrays)  # type: ignore[arg-type]
+    except OSError as error:
+        say(f"the cache {path.parent} cannot be written ({error.strerror}); going on without it.")
+    return arrays
+
+
+def read_arrays(path: Path) -> Arrays:
+    """All arrays of an .npz file. Reading to the end also checks the checksum that the file carries of each."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            return {key: file[key] for key in file.files}
+    except (OSError, ValueError, EOFError, KeyError, AttributeError, zipfile.BadZipFile) as error:
+        raise LaraError(f"{path} is truncated or not an .npz file ({error}).") from error
+
+
+def checksum(*arrays: np.ndarray) -> str:
+    """Of the numbers, not of the text they were written in: line ends and compression do not matter."""
+    digest = hashlib.sha256()
+    for array in arrays:
+        digest.update(np.ascontiguousarray(array, dtype="<i8").tobytes())
+    return digest.hexdigest()
+
+
+def download(url: str, path: Path, otherwise: str) -> None:
+    """Fetch `url` into `path`, with a progress bar; where that fails, one sentence that ends with `otherwise`."""
+    try:
+        with urllib.request.urlopen(url, timeout=30) as reply, written_whole(path) as temporary:
+            size = int(reply.headers.get("Content-Length") or 0)
+            chunks = iter(lambda: reply.read(CHUNK), b"")
+            with temporary.open("wb") as file:
+                for chunk in Progress(chunks, f"downloading {path.name}", total=-(-size // CHUNK), unit="MB"):
+                    file.write(chunk)
+            if size and temporary.stat().st_size != size:
+                raise OSError(f"the connection ended after {temporary.stat().st_size} of {size} bytes")
+    except (urllib.error.URLError, OSError) as error:
+        reason = getattr(error, "reason", None) or error
+        raise LaraError(f"{url} could not be downloaded ({reason}). {otherwise}") from error
+
+
+def unzip(archive: Path, into: Path) -> None:
+    """Extract into a fresh folder first, so that `into` appears whole or not at all; the archive is removed."""
+    into.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=into.parent) as temporary:
+        try:
+            with zipfile.ZipFile(archive) as file:
+                file.extractall(temporary)
+        except zipfile.BadZipFile as error:
+            archive.unlink()
+            raise LaraError(f"{archive.name} is damaged and was removed; run the command again.") from error
+        (inner,) = [path for path in Path(temporary).iterdir() if path.is_dir()]
+        os.replace(inner, into)
+    archive.unlink()
+
+
+def how_to_get(name: str, files: tuple[str, ...], stand_in: str | None) -> str:
+    instead = f", or use the generated stand-in --dataset {stand_in}" if stand_in else ""
+    return (
+        f"Put {', '.join(files)} into a folder and name it with --data-dir or DGL_LARA_DATA (or into {cache_dir()})"
+        f"{instead}."
+    )

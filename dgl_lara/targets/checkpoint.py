@@ -1,0 +1,95 @@
+"""Target models on disk: our own checkpoints (.pt), and plain arrays (.npz) as the paper's authors' weights."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import asdict
+from pathlib import Path
+
+import torch
+
+from dgl_lara.datasets.dataset import Dataset
+from dgl_lara.datasets.storage import read_arrays, written_whole
+from dgl_lara.errors import InputError, LaraError
+from dgl_lara.targets.models import ModelConfig, TargetModel
+
+FORMAT = "dgl-lara target 1"
+
+
+def save_target(model: TargetModel, path: Path, details: dict) -> None:
+    """Weights, configuration and `details` (plain values: data set, seed, accuracy) in one file."""
+    content = {
+        "format": FORMAT,
+        "config": asdict(model.config),
+        "details": details,
+        "weights": model.state_dict(),
+    }
+    with written_whole(path) as temporary:
+        torch.save(content, temporary)
+
+
+def load_target(path: Path, dataset: Dataset) -> tuple[TargetModel, dict]:
+    """The model in `path` and its details, refused where it does not fit the data set."""
+    if not path.is_file():
+        raise InputError(
+            f"the target model '{path}' does not exist; train one with: dgl-lara target --dataset {dataset.name}"
+        )
+    model, details = _load_arrays(path, dataset) if path.suffix == ".npz" else _load_checkpoint(path)
+    wanted = {"task": dataset.task, "in_dim": dataset.features.shape[1], "num_classes": dataset.num_classes}
+    for field, value in wanted.items():
+        got = getattr(model.config, field)
+        if got != value:
+            raise InputError(
+                f"{path} does not fit {dataset.name}: its {field} is {got}, the data set's is {value}."
+            )
+    return model.eval(), details
+
+
+def _load_checkpoint(path: Path) -> tuple[TargetModel, dict]:
+    try:
+        content = torch.load(path, weights_only=True, map_location="cpu")
+    except (pickle.UnpicklingError, RuntimeError, EOFError, OSError, ValueError) as error:
+        raise LaraError(f"{path} is truncated or not a checkpoint ({str(error).splitlines()[0]}).") from error
+    if not isinstance(content, dict) or content.get("format") != FORMAT:
+        found = content.get("format") if isinstance(content, dict) else type(content).__name__
+        raise InputError(
+            f"{path} is not a target model of dgl-lara: its format must be '{FORMAT}' (got '{found}')."
+        )
+    model = TargetModel(ModelConfig(**content["config"]))
+    model.load_state_dict(content["weights"])
+    return model, content["details"]
+
+
+def _load_arrays(path: Path, dataset: Dataset) -> tuple[TargetModel, dict]:
+    """conv1..conv3.weight (in, out), .bias; lin.weight (out, in), .bias: three GCN layers and a linear head."""
+    arrays = read_arrays(path)
+    names = [f"{part}.{kind}" for part in ("conv1", "conv2", "conv3", "lin") for kind in ("weight", "bias")]
+    missing = [name for name in names if name not in arrays]
+    if missing:
+        raise InputError(
+            f"{path} lacks the array(s) {', '.join(missing)}; expected three GCN layers and a linear head."
+        )
+    in_dim, hidden = arrays["conv1.weight"].shape
+    num_classes, width = arrays["lin.weight"].shape
+    task = "graph" if width == 2 * hidden else "node"
+    config = ModelConfig(
+        architecture="gcn",
+        task=task,
+        in_dim=in_dim,
+        num_classes=num_classes,
+        hidden=hidden,
+        readout="max-mean",
+        divide_by_row_sum=task == "node",
+    )
+    model = TargetModel(config)
+    weights = {
+        f"layers.{i}.{kind}": arrays[f"conv{i + 1}.{kind}"] for i in range(3) for kind in ("weight", "bias")
+    }
+    weights |= {f"head.{kind}": arrays[f"lin.{kind}"] for kind in ("weight", "bias")}
+    try:
+        model.load_state_dict({name: torch.as_tensor(array) for name, array in weights.items()})
+    except RuntimeError as error:
+        raise InputError(
+            f"{path}: the arrays do not fit together ({str(error).splitlines()[-1].strip()})."
+        ) from error
+    return model, {"dataset": dataset.name, "weights": path.name}

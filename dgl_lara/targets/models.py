@@ -1,0 +1,110 @@
+"""Target models f(graph, features) -> logits: GCN (the paper's), GAT, GIN, GraphSAGE.
+
+One row a node (node task) or one row a graph of the batch (graph task). Nothing is stored on the graph.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import dgl
+import torch
+import torch.nn.functional as F
+from dgl import ops
+from dgl.nn.pytorch import GATConv, GINConv, SAGEConv
+from torch import Tensor, nn
+
+READOUTS = {"max": ("max",), "max-mean": ("max", "mean")}
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """Everything that determines the shape of a target model; stored beside its weights."""
+
+    architecture: str
+    task: str
+    in_dim: int
+    num_classes: int
+    hidden: int = 20
+    layers: int = 3
+    readout: str = "max"
+    dropout: float = 0.0
+    divide_by_row_sum: bool = False  # the authors' node models expect features divided by their row sum
+
+
+class GCNLayer(nn.Module):
+    """D^-1/2 (A + I) D^-1/2 X W + b. The self-loop is added in the formula, so the graph is not rebuilt each pass."""
+
+    def __init__(self, in_dim: int, out_dim: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(nn.init.xavier_uniform_(torch.empty(in_dim, out_dim)))
+        self.bias = nn.Parameter(torch.zeros(out_dim))
+
+    def forward(self, graph: dgl.DGLGraph, h: Tensor) -> Tensor:
+        scale = (graph.in_degrees().to(h.dtype) + 1).rsqrt().unsqueeze(1)  # (num_nodes, 1)
+        h = (h @ self.weight) * scale
+        return (ops.copy_u_sum(graph, h) + h) * scale + self.bias
+
+
+class GATLayer(nn.Module):
+    """Graph attention (four heads, averaged) with a linear skip, so that an isolated node keeps its own features."""
+
+    def __init__(self, in_dim: int, out_dim: int) -> None:
+        super().__init__()
+        self.attention = GATConv(in_dim, out_dim, num_heads=4, allow_zero_in_degree=True)
+        self.skip = nn.Linear(in_dim, out_dim)
+
+    def forward(self, graph: dgl.DGLGraph, h: Tensor) -> Tensor:
+        return self.attention(graph, h).mean(dim=1) + self.skip(h)
+
+
+def make_layer(architecture: str, in_dim: int, out_dim: int) -> nn.Module:
+    if architecture == "gcn":
+        return GCNLayer(in_dim, out_dim)
+    if architecture == "gat":
+        return GATLayer(in_dim, out_dim)
+    if architecture == "gin":
+        mlp = nn.Sequential(nn.Linear(in_dim, out_dim), nn.ReLU(), nn.Linear(out_dim, out_dim))
+        return GINConv(mlp, "sum")
+    return SAGEConv(in_dim, out_dim, "mean")
+
+
+class TargetModel(nn.Module):
+    """Message-passing layers, then a linear head on all of them (node task) or on the pooled last one (graph task)."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.config = config
+        widths = [config.in_dim] + [config.hidden] * config.layers
+        self.layers = nn.ModuleList(
+            make_layer(config.architecture, *pair) for pair in zip(widths, widths[1:], strict=False)
+        )
+        pools = READOUTS[config.readout]
+        self.head = nn.Linear(
+            config.hidden * (config.layers if config.task == "node" else len(pools)), config.num_classes
+        )
+
+    @property
+    def num_hops(self) -> int:
+        """K: how far the model looks."""
+        return self.config.layers
+
+    def forward(self, graph: dgl.DGLGraph, features: Tensor) -> Tensor:
+        h = divide_by_row_sum(features) if self.config.divide_by_row_sum else features
+        states = []
+        for layer in self.layers:
+            h = layer(graph, h)
+            # L2-normalised rows as in the authors' models; their ReLU comes after
+            h = F.relu(F.normalize(h, dim=1) if self.config.architecture == "gcn" else h)
+            h = F.dropout(h, self.config.dropout, self.training)
+            states.append(h)
+        if self.config.task == "node":
+            return self.head(torch.cat(states, dim=1))
+        sizes = graph.batch_num_nodes()
+        pooled = [ops.segment_reduce(sizes, h, pool) for pool in READOUTS[self.config.readout]]
+        return self.head(torch.cat(pooled, dim=1))
+
+
+def divide_by_row_sum(features: Tensor) -> Tensor:
+    total = features.sum(dim=1, keepdim=True)
+    return torch.where(total == 0, features, features / torch.where(total == 0, 1, total))

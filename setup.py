@@ -1,0 +1,41 @@
+"""Package metadata. Tool settings live in pyproject.toml, the tested versions in constraints.txt."""
+
+import re
+from pathlib import Path
+
+from setuptools import find_packages, setup
+
+HERE = Path(__file__).parent
+VERSION = re.search(r'__version__ = "(.+)"', (HERE / "dgl_lara/__init__.py").read_text())[1]
+
+# dgl 2.0-2.2 on PyPI import only with the one torch release they were built for (graphbolt);
+# 1.1.3 (pip) and 2.4 (conda, CUDA) both work with every release in the torch range.
+# packaging: dgl needs it and does not say so.
+RUNTIME = [
+    "click>=8.1",
+    "dgl>=1.1.3,!=2.0.*,!=2.1.*,!=2.2.*",
+    "matplotlib>=3.7",
+    "networkx>=3.0",
+    "numpy>=1.26,<2.4",
+    "ogb>=1.3.6",
+    "packaging",
+    "pandas>=2.0",
+    "scipy>=1.10",
+    "torch>=2.1,<2.14",
+    "tqdm>=4.60",
+]
+TEST = ["mypy", "pandas-stubs", "pytest>=7", "pyyaml", "ruff", "types-PyYAML", "types-tqdm"]
+
+setup(
+    name="dgl-lara",
+    version=VERSION,
+    description="Explain any graph neural network in one feed-forward pass: LARA on DGL",
+    long_description=(HERE / "README.md").read_text(),
+    long_description_content_type="text/markdown",
+    license="MIT",
+    packages=find_packages(include=["dgl_lara", "dgl_lara.*"]),
+    python_requires=">=3.10,<3.12",
+    install_requires=RUNTIME,
+    extras_require={"test": TEST},
+    entry_points={"console_scripts": ["dgl-lara = dgl_lara.cli:main"]},
+)
