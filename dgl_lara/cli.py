@@ -57,11 +57,15 @@ def main() -> None:
 
 def dataset_options(command: Callable) -> Callable:
     """The options that go with every --dataset; the command receives them as `options`."""
+    known = f"One of {', '.join(DATASETS)}; or a .npz or .bin file."
+    path = click.Path(path_type=Path)
     decorators = [
-        click.option("--dataset", "name", type=DatasetName(), required=True, help=f"One of {', '.join(DATASETS)}; or a .npz or .bin file."),
-        click.option("--source", type=click.Choice(SOURCES), default="auto", show_default=True, help="Generated data, or the authors' original files."),
-        click.option("--data-dir", type=click.Path(path_type=Path), help="Folder with original data (else DGL_LARA_DATA, else the cache)."),
-        click.option("--data-seed", type=int, default=0, show_default=True, help="Seed of generated data and random splits."),
+        click.option("--dataset", "name", type=DatasetName(), required=True, help=known),
+        click.option("--source", type=click.Choice(SOURCES), default="auto", show_default=True,
+                     help="Generated data, or the authors' original files."),
+        click.option("--data-dir", type=path, help="Folder with original data (else DGL_LARA_DATA, else the cache)."),
+        click.option("--data-seed", type=int, default=0, show_default=True,
+                     help="Seed of generated data and random splits."),
         click.option("--undirected", is_flag=True, help="Use every edge in both directions."),
         click.option("--nodes", type=click.IntRange(min=1), help="Size of the data set 'citation'."),
     ]  # fmt: skip
@@ -91,9 +95,7 @@ device_option = click.option(
     show_default=True,
     help="Where to compute.",
 )
-seed_option = click.option(
-    "--seed", type=int, default=0, show_default=True, help="Seed of everything that is drawn."
-)
+seed_option = click.option("--seed", type=int, default=0, show_default=True, help="Seed of everything that is drawn.")
 
 
 def choose_device(name: str) -> torch.device:
@@ -142,9 +144,9 @@ def datasets(data_dir: Path | None) -> None:
         "present",
     ]
     rows = [
-        [name, entry.task, entry.graphs, entry.nodes, entry.edges, entry.labels, entry.features, entry.truth, entry.origin, present(name)]
-        for name, entry in DATASETS.items()
-    ]  # fmt: skip
+        [name, e.task, e.graphs, e.nodes, e.edges, e.labels, e.features, e.truth, e.origin, present(name)]
+        for name, e in DATASETS.items()
+    ]
     click.echo(text_table(header, rows))
     click.echo("\nYour own graph: --dataset file.npz (src, dst, x, y and optional masks) or a DGL file.bin.")
 
@@ -154,12 +156,8 @@ def datasets(data_dir: Path | None) -> None:
 
 @main.command()
 @dataset_options
-@click.option(
-    "--target", "target_file", type=FILE, help="Report on this model (.pt or .npz) instead of training one."
-)
-@click.option(
-    "--architecture", type=click.Choice(ARCHITECTURES), help="Default: the paper's choice for the data set."
-)
+@click.option("--target", "target_file", type=FILE, help="Report on this model (.pt or .npz) instead of training one.")
+@click.option("--architecture", type=click.Choice(ARCHITECTURES), help="Default: the paper's choice for the data set.")
 @click.option("--readout", type=click.Choice(["max", "max-mean"]), help="Pooling of a graph task's model.")
 @click.option("--epochs", type=click.IntRange(min=1), help="At the most; training stops early on validation.")
 @click.option("--lr", type=click.FloatRange(min=0, min_open=True), help="Learning rate of Adam.")

@@ -14,9 +14,7 @@ SECONDS_BETWEEN_LINES = 15.0
 class Progress(Generic[T]):
     """Iterate over `items` and show how far; `note(loss=...)` adds figures to what is shown."""
 
-    def __init__(
-        self, items: Iterable[T], label: str, total: int | None = None, done: int = 0, unit: str = "it"
-    ):
+    def __init__(self, items: Iterable[T], label: str, total: int | None = None, done: int = 0, unit: str = "it"):
         self.items, self.label, self.done = items, label, done
         self.total = total if total is not None else len(items) + done  # type: ignore[arg-type]
         self.on_terminal = sys.stderr.isatty()
@@ -27,8 +25,7 @@ class Progress(Generic[T]):
 
     def note(self, **figures: Any) -> None:
         texts = (
-            f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}"
-            for name, value in figures.items()
+            f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}" for name, value in figures.items()
         )
         self.figures = ", ".join(texts)
         self.bar.set_postfix_str(self.figures, refresh=False)

@@ -49,8 +49,7 @@ class Options:
 
 
 MUTAG_FILES = tuple(
-    f"Mutagenicity/Mutagenicity_{part}.txt"
-    for part in ("A", "graph_indicator", "graph_labels", "node_labels")
+    f"Mutagenicity/Mutagenicity_{part}.txt" for part in ("A", "graph_indicator", "graph_labels", "node_labels")
 )
 ARXIV_FILES = tuple(
     f"ogbn_arxiv/{part}.csv.gz"
@@ -75,8 +74,8 @@ DATASETS: dict[str, Entry] = {
         ("synthetic/tree_cycles.npz",),
     ),
     "ba-2motifs": Entry(
-        "synthetic", "graph", 1_000, 25_000, 51_000, 2, 10, "house or 5-cycle", "generated, or PGExplainer's file", True,
-        ("ba_2motifs/ba2motifs.npz",),
+        "synthetic", "graph", 1_000, 25_000, 51_000, 2, 10, "house or 5-cycle",
+        "generated, or PGExplainer's file", True, ("ba_2motifs/ba2motifs.npz",),
     ),
     "mutag": Entry(
         "mutagenicity", "graph", 4_337, 131_488, 266_894, 2, 14, "NO2, NH2", "TU Mutagenicity", False,
@@ -129,9 +128,7 @@ def _check(name: str, options: Options) -> None:
     if options.data_dir is not None and not options.data_dir.is_dir():
         raise InputError(f"--data-dir must be a folder (got '{options.data_dir}', which is not one).")
     if options.nodes is not None and name != "citation":
-        raise InputError(
-            f"--nodes sets the size of the data set 'citation' only ('{name}' has a fixed size)."
-        )
+        raise InputError(f"--nodes sets the size of the data set 'citation' only ('{name}' has a fixed size).")
     entry = DATASETS.get(name)
     if entry and options.source == "generated" and not entry.generated:
         raise InputError(

@@ -27,9 +27,7 @@ SIGNAL = 2.0  # length of a class centroid; noise has deviation 1 in each dimens
 def build(name: str, options: Options) -> Dataset:
     nodes = DEFAULT_NODES if options.nodes is None else options.nodes
     if nodes < 10 * CLASSES:
-        raise InputError(
-            f"--nodes must be at least {10 * CLASSES} (got {nodes}): there are {CLASSES} classes."
-        )
+        raise InputError(f"--nodes must be at least {10 * CLASSES} (got {nodes}): there are {CLASSES} classes.")
     parameters = {"dataset": name, "seed": options.seed, "nodes": nodes, "version": 1}
     arrays = cached(name, parameters, lambda: generate(nodes, np.random.default_rng(options.seed)))
     first, second = int(0.54 * nodes), int(0.71 * nodes)  # by time, in the proportions of ogbn-arxiv
@@ -38,9 +36,7 @@ def build(name: str, options: Options) -> Dataset:
         Dataset(
             name=name,
             task="node",
-            graph=dgl.graph(
-                (torch.as_tensor(arrays["src"]), torch.as_tensor(arrays["dst"])), num_nodes=nodes
-            ),
+            graph=dgl.graph((torch.as_tensor(arrays["src"]), torch.as_tensor(arrays["dst"])), num_nodes=nodes),
             features=torch.as_tensor(arrays["x"]),
             labels=torch.as_tensor(arrays["y"]),
             train=order[:first],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 import dgl
 import torch
@@ -56,7 +57,7 @@ class Dataset:
         return {"train": self.train, "val": self.val, "test": self.test}[name]
 
     def to(self, device: torch.device | str) -> Dataset:
-        moved = {
+        moved: dict[str, Any] = {
             name: value.to(device)
             for name, value in vars(self).items()
             if isinstance(value, Tensor | dgl.DGLGraph) and name != "graph_of_node"
@@ -69,9 +70,7 @@ class Dataset:
         if self.edge_truth is not None or self.graph.batch_size > 1:
             return self  # sets with ground truth and sets of graphs are stored in both directions already
         graph = undirected_graph(src, dst, self.graph.num_nodes())
-        return replace(
-            self, graph=graph, key={**self.key, "undirected": True}, source=self.source + ", undirected"
-        )
+        return replace(self, graph=graph, key={**self.key, "undirected": True}, source=self.source + ", undirected")
 
 
 def undirected_graph(src: Tensor, dst: Tensor, num_nodes: int) -> dgl.DGLGraph:
@@ -112,7 +111,8 @@ def checked(dataset: Dataset) -> Dataset:
     name, graph = dataset.name, dataset.graph
     if dataset.features.dim() != 2 or len(dataset.features) != graph.num_nodes():
         raise InputError(
-            f"{name}: features must have one row a node, ({graph.num_nodes()}, dim) (got {tuple(dataset.features.shape)})."
+            f"{name}: features must have one row a node, ({graph.num_nodes()}, dim) "
+            f"(got {tuple(dataset.features.shape)})."
         )
     bad = (~torch.isfinite(dataset.features)).any(dim=1).nonzero().flatten()
     if len(bad):

@@ -32,17 +32,13 @@ def load_file(path: Path, options: Options) -> Dataset:
     return dataset.to_undirected() if options.undirected else dataset
 
 
-def _assemble(
-    path: Path, task: str, graph: dgl.DGLGraph, x: Tensor, y: Tensor, masks: dict, seed: int
-) -> Dataset:
+def _assemble(path: Path, task: str, graph: dgl.DGLGraph, x: Tensor, y: Tensor, masks: dict, seed: int) -> Dataset:
     if y.is_floating_point() and not bool((y == y.round()).all()):
         raise InputError(f"{path}: labels must be whole numbers, one class each (got fractions).")
     y = y.flatten() if y.dim() == 2 and y.shape[1] == 1 else y
     given = {part: mask for part, mask in masks.items() if mask is not None}
     if given and len(given) < 3:
-        raise InputError(
-            f"{path}: give train_mask, val_mask and test_mask, or none (got {', '.join(given)} only)."
-        )
+        raise InputError(f"{path}: give train_mask, val_mask and test_mask, or none (got {', '.join(given)} only).")
     for part, mask in given.items():
         if mask.shape != y.shape:
             raise InputError(
@@ -80,9 +76,7 @@ def _read_npz(path: Path, seed: int) -> Dataset:
             f"{path}: src and dst must be two lists of one length (got {tuple(src.shape)} and {tuple(dst.shape)})."
         )
     if x.dim() != 2:
-        raise InputError(
-            f"{path}: x must have one row a node and one column a feature (got shape {tuple(x.shape)})."
-        )
+        raise InputError(f"{path}: x must have one row a node and one column a feature (got shape {tuple(x.shape)}).")
     _check_edges(path, src, dst, len(x))
     graph = dgl.graph((src, dst), num_nodes=len(x))
     task = "graph" if "graph" in arrays else "node"
@@ -118,9 +112,7 @@ def _set_batch(path: Path, graph: dgl.DGLGraph, graph_of_node: Tensor) -> None:
         raise InputError(f"{path}: an edge joins nodes of two different graphs.")
     sizes = torch.bincount(graph_of_node)
     if bool((sizes == 0).any()):
-        raise InputError(
-            f"{path}: graph {int((sizes == 0).nonzero()[0])} has no nodes; number the graphs 0, 1, 2, ..."
-        )
+        raise InputError(f"{path}: graph {int((sizes == 0).nonzero()[0])} has no nodes; number the graphs 0, 1, 2, ...")
     graph.set_batch_num_nodes(sizes)
     graph.set_batch_num_edges(torch.bincount(graph_of_node[src], minlength=len(sizes)))
 
@@ -129,18 +121,14 @@ def _pick(path: Path, what: str, data: dict, names: tuple[str, ...]) -> Tensor:
     for name in names:
         if name in data:
             return data[name]
-    raise InputError(
-        f"{path}: {what} must be stored as {' or '.join(names)} (found: {', '.join(data) or 'nothing'})."
-    )
+    raise InputError(f"{path}: {what} must be stored as {' or '.join(names)} (found: {', '.join(data) or 'nothing'}).")
 
 
 def _read_bin(path: Path, seed: int) -> Dataset:
     try:
         graphs, labels = dgl.load_graphs(str(path))
     except Exception as error:  # dgl raises whatever its C++ reader meets
-        raise LaraError(
-            f"{path} is truncated or not a DGL .bin file ({str(error).splitlines()[0]})."
-        ) from error
+        raise LaraError(f"{path} is truncated or not a DGL .bin file ({str(error).splitlines()[0]}).") from error
     if any(not graph.is_homogeneous for graph in graphs):
         raise InputError(
             f"{path}: the graph must have one kind of node and one of edge (dgl.to_homogeneous makes it so)."

@@ -46,8 +46,7 @@ def _column(path: Path) -> np.ndarray:
 
 def _read(folder: Path) -> Dataset:
     bonds, graph_of_node, labels, atoms = (
-        _column(folder / f"Mutagenicity_{part}.txt")
-        for part in ("A", "graph_indicator", "graph_labels", "node_labels")
+        _column(folder / f"Mutagenicity_{part}.txt") for part in ("A", "graph_indicator", "graph_labels", "node_labels")
     )
     if checksum(bonds, graph_of_node, labels, atoms) != CHECKSUM:
         raise LaraError(

@@ -64,9 +64,7 @@ def _linked(raw: Path, files: tuple[str, ...]) -> Path:
     The user's folder stays untouched (it may be read-only), and ogb finds the release note whose absence would
     make it ask on stdin. The name holds size and time of each file, so changed files are read anew.
     """
-    stamps = {
-        file: [(raw.parent / file).stat().st_size, (raw.parent / file).stat().st_mtime_ns] for file in files
-    }
+    stamps = {file: [(raw.parent / file).stat().st_size, (raw.parent / file).stat().st_mtime_ns] for file in files}
     root = cache_dir() / f"ogb-{short_hash({'raw': str(raw.resolve()), **stamps})}"
     folder = root / "ogbn_arxiv"
     folder.mkdir(parents=True, exist_ok=True)
@@ -90,9 +88,7 @@ def _load_through_ogb(root: Path) -> tuple[dgl.DGLGraph, torch.Tensor, dict[str,
                 return graph, labels.flatten(), dataset.get_idx_split()
         except (OSError, EOFError, ValueError, RuntimeError, zlib.error, dgl.DGLError) as error:
             if last_try or not processed.exists():
-                raise LaraError(
-                    f"the files behind {root} cannot be read ({error}); they may be truncated."
-                ) from error
+                raise LaraError(f"the files behind {root} cannot be read ({error}); they may be truncated.") from error
             processed.unlink()  # left over from an interrupted run
     raise AssertionError("unreachable")
 

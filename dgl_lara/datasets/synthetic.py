@@ -197,16 +197,12 @@ def _original(name: str, options: Options) -> Dataset:
 def _read_node_set(arrays: Arrays) -> tuple[Arrays, dict]:
     src, dst, count = arrays["src"].astype(int), arrays["dst"].astype(int), len(arrays["x"])
     marked = {(u, v) for u, v, label in zip(src, dst, arrays["edge_label"], strict=True) if label}
-    truth = [
-        (u, v) in marked or (v, u) in marked for u, v in zip(src, dst, strict=True)
-    ]  # marked one way only
+    truth = [(u, v) in marked or (v, u) in marked for u, v in zip(src, dst, strict=True)]  # marked one way only
     motifs = nx.Graph(list(marked))
     motif = np.full(count, -1)
     for number, members in enumerate(sorted(nx.connected_components(motifs), key=min)):
         motif[list(members)] = number
-    splits = {
-        part: torch.as_tensor(arrays[f"{part}_mask"]).nonzero().flatten() for part in ("train", "val", "test")
-    }
+    splits = {part: torch.as_tensor(arrays[f"{part}_mask"]).nonzero().flatten() for part in ("train", "val", "test")}
     return {**arrays, "motif": motif, "edge_truth": np.array(truth)}, splits
 
 

@@ -39,9 +39,7 @@ def load_target(path: Path, dataset: Dataset) -> tuple[TargetModel, dict]:
     for field, value in wanted.items():
         got = getattr(model.config, field)
         if got != value:
-            raise InputError(
-                f"{path} does not fit {dataset.name}: its {field} is {got}, the data set's is {value}."
-            )
+            raise InputError(f"{path} does not fit {dataset.name}: its {field} is {got}, the data set's is {value}.")
     return model.eval(), details
 
 
@@ -52,9 +50,7 @@ def _load_checkpoint(path: Path) -> tuple[TargetModel, dict]:
         raise LaraError(f"{path} is truncated or not a checkpoint ({str(error).splitlines()[0]}).") from error
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         found = content.get("format") if isinstance(content, dict) else type(content).__name__
-        raise InputError(
-            f"{path} is not a target model of dgl-lara: its format must be '{FORMAT}' (got '{found}')."
-        )
+        raise InputError(f"{path} is not a target model of dgl-lara: its format must be '{FORMAT}' (got '{found}').")
     model = TargetModel(ModelConfig(**content["config"]))
     model.load_state_dict(content["weights"])
     return model, content["details"]
@@ -82,14 +78,10 @@ def _load_arrays(path: Path, dataset: Dataset) -> tuple[TargetModel, dict]:
         divide_by_row_sum=task == "node",
     )
     model = TargetModel(config)
-    weights = {
-        f"layers.{i}.{kind}": arrays[f"conv{i + 1}.{kind}"] for i in range(3) for kind in ("weight", "bias")
-    }
+    weights = {f"layers.{i}.{kind}": arrays[f"conv{i + 1}.{kind}"] for i in range(3) for kind in ("weight", "bias")}
     weights |= {f"head.{kind}": arrays[f"lin.{kind}"] for kind in ("weight", "bias")}
     try:
         model.load_state_dict({name: torch.as_tensor(array) for name, array in weights.items()})
     except RuntimeError as error:
-        raise InputError(
-            f"{path}: the arrays do not fit together ({str(error).splitlines()[-1].strip()})."
-        ) from error
+        raise InputError(f"{path}: the arrays do not fit together ({str(error).splitlines()[-1].strip()}).") from error
     return model, {"dataset": dataset.name, "weights": path.name}

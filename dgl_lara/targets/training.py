@@ -1,4 +1,4 @@
-"""Training a target model: full graph, mini-batches of graphs, or GraphSAINT subgraphs; early stopping on validation."""
+"""Training a target model: full graph, mini-batches of graphs, or GraphSAINT subgraphs; early stopping."""
 
 from __future__ import annotations
 
