@@ -5,12 +5,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from dgl_lara import __version__
+from dgl_lara.choices import EMBEDDINGS, GATES, INPUTS, METRICS, OBJECTIVES, PRESETS, VALUES
 from dgl_lara.datasets import DATASETS, SOURCES, Options, check_name
 from dgl_lara.errors import LaraError
 from dgl_lara.targets import ARCHITECTURES, PAPER_ACCURACY, recipe_for
@@ -19,8 +21,10 @@ if TYPE_CHECKING:
     import torch
 
     from dgl_lara.datasets.dataset import Dataset
+    from dgl_lara.targets.models import TargetModel
 
 FILE = click.Path(dir_okay=False, path_type=Path)
+FOLDER = click.Path(file_okay=False, path_type=Path)
 
 
 class DatasetName(click.ParamType):
@@ -55,12 +59,12 @@ def main() -> None:
     """Explain any graph neural network in one feed-forward pass."""
 
 
-def dataset_options(command: Callable) -> Callable:
+def dataset_options(command: Callable, required: bool = True) -> Callable:
     """The options that go with every --dataset; the command receives them as `options`."""
     known = f"One of {', '.join(DATASETS)}; or a .npz or .bin file."
     path = click.Path(path_type=Path)
     decorators = [
-        click.option("--dataset", "name", type=DatasetName(), required=True, help=known),
+        click.option("--dataset", "name", type=DatasetName(), required=required, help=known),
         click.option("--source", type=click.Choice(SOURCES), default="auto", show_default=True,
                      help="Generated data, or the authors' original files."),
         click.option("--data-dir", type=path, help="Folder with original data (else DGL_LARA_DATA, else the cache)."),
@@ -111,14 +115,17 @@ def choose_device(name: str) -> torch.device:
 def load_dataset(name: str, options: Options, device: str) -> Dataset:
     from dgl_lara.datasets import load
 
-    return load(name, options).to(choose_device(device))
+    where = choose_device(device)
+    return load(name, options).to(where)
 
 
 # --- datasets ---------------------------------------------------------------------------------------------------
 
 
 @main.command()
-@click.option("--data-dir", type=click.Path(path_type=Path), help="Folder with original data.")
+@click.option(
+    "--data-dir", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Folder with original data."
+)
 def datasets(data_dir: Path | None) -> None:
     """List the data sets: size, ground truth, where each comes from, whether it is present here."""
     from dgl_lara.datasets.storage import find_files
@@ -198,4 +205,176 @@ def target(
     if dataset.name in PAPER_ACCURACY:
         rows.append(["the paper", *PAPER_ACCURACY[dataset.name]])
     click.echo(text_table(["accuracy", "train", "validation", "test"], rows))
-    click.echo(f"stored in {path}")
+    if path.is_file():
+        click.echo(f"stored in {path}")
+
+
+def target_for(dataset: Dataset, target_file: Path | None, seed: int) -> tuple[TargetModel, dict]:
+    """The model named by --target, or the stored one of this data set, trained first where there is none."""
+    from dgl_lara.targets.checkpoint import load_target
+    from dgl_lara.targets.training import accuracy, get_target
+
+    if target_file:
+        model, details = load_target(target_file, dataset)
+        return model.to(dataset.features.device), details
+    model, _ = get_target(dataset, recipe_for(dataset.name, dataset.task), seed)
+    return model, {"dataset": dataset.name, "source": dataset.source, "seed": seed, **accuracy(model, dataset)}
+
+
+# --- train ------------------------------------------------------------------------------------------------------
+
+
+class CountOrWord(click.ParamType):
+    """A whole number from 1 on, or one word with a meaning of its own."""
+
+    def __init__(self, word: str) -> None:
+        self.word, self.name = word, f"{word}|integer"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | str:
+        if value == self.word:
+            return self.word
+        if not (str(value).isdigit() and int(value) > 0):
+            self.fail(f"must be '{self.word}' or a whole number from 1 on (got '{value}').", param, ctx)
+        return int(value)
+
+
+def training_options(command: Callable) -> Callable:
+    """One option for each choice of `TrainingConfig`; what is not given comes from the preset."""
+    natural = click.IntRange(min=1)
+    decorators = [
+        click.option("--preset", type=click.Choice(PRESETS), default="default", show_default=True,
+                     help="Where all options below start from: what measured best, or the paper."),
+        click.option("--objective", type=click.Choice(OBJECTIVES), help="What teaches the explainer."),
+        click.option("--gate", type=click.Choice(GATES), help="How a score knows where the player stands."),
+        click.option("--inputs", type=click.Choice(INPUTS), help="What the explainer sees of a node."),
+        click.option("--embedding", type=click.Choice(EMBEDDINGS), help="Separate p and t, or one for both."),
+        click.option("--train-on", type=click.Choice(["train", "all"]),
+                     help="Targets to learn from (no label is used)."),
+        click.option("--batch-size", type=CountOrWord("all"), help="Targets a step."),
+        click.option("--dim", type=natural, help="Length of p and t."),
+        click.option("--hidden", type=natural, help="Width of the encoder."),
+        click.option("--layers", type=click.IntRange(min=0), help="GraphConv layers; 0 is an MLP. Default: K."),
+        click.option("--masks", type=natural, help="Coalition pairs drawn a step."),
+        click.option("--epochs", type=natural, help="Passes over the training targets."),
+        click.option("--lr", type=click.FloatRange(min=0, min_open=True), help="Learning rate of Adam."),
+    ]  # fmt: skip
+    for decorate in reversed(decorators):
+        command = decorate(command)
+    return command
+
+
+@main.command()
+@partial(dataset_options, required=False)
+@click.option("--target", "target_file", type=FILE, help="Model to explain (.pt or .npz); else one is trained.")
+@click.option("--hops", type=CountOrWord("auto"), default="auto", show_default=True, help="K, how far the model looks.")
+@click.option("--value", type=click.Choice(VALUES), default="logit", show_default=True, help="The number explained.")
+@training_options
+@click.option("--out", type=FOLDER, help="Run folder. Default: runs/<dataset>-<time>.")
+@click.option("--resume", type=FOLDER, help="Continue this run; all settings come from it.")
+@seed_option
+@device_option
+def train(
+    name: str | None,
+    options: Options,
+    target_file: Path | None,
+    hops: int | str,
+    value: str,
+    preset: str,
+    out: Path | None,
+    resume: Path | None,
+    seed: int,
+    device: str,
+    **changes: Any,
+) -> None:
+    """Train an explainer for a model on a data set."""
+    from dgl_lara import training
+    from dgl_lara.lara import choose_hops
+    from dgl_lara.runs import RunConfig, create_run, open_run
+    from dgl_lara.value import Game
+
+    if (name is None) == (resume is None):
+        raise click.UsageError("give either --dataset (a new run) or --resume (go on with one).")
+    if resume:
+        run = open_run(resume, choose_device(device))
+        state = run.last_checkpoint()
+    else:
+        dataset = load_dataset(str(name), options, device)
+        changes["batch_size"] = training.ALL if changes["batch_size"] == "all" else changes["batch_size"]
+        given = {field: value for field, value in changes.items() if value is not None}
+        base = training.TrainingConfig(seed=seed) if preset == "default" else training.paper(dataset.task, seed)
+        config = replace(base, **given)
+        model, details = target_for(dataset, target_file, seed)
+        hops = choose_hops(model, dataset.graph, dataset.features, dataset.task, hops)
+        game = Game(model, dataset.graph, dataset.features, dataset.task, hops, value)
+        run = create_run(out, RunConfig(str(name), options, hops, value, config, preset), dataset, model, game, details)
+        state = None
+    training_config, dataset = run.config.training, run.dataset
+    click.echo(f"{dataset.name} ({dataset.source}), K = {run.config.hops}; run folder {run.folder}")
+    try:
+        ended = training.train(
+            run.game, training_config, dataset.split(training_config.train_on), dataset.val, state, run.checkpoint
+        )
+    except KeyboardInterrupt:
+        click.echo(f"Interrupted; nothing is lost. Go on with: dgl-lara train --resume {run.folder}", err=True)
+        sys.exit(130)
+    click.echo(f"validation agreement (R2 with phi): {ended.best:.3f} after {ended.step} steps")
+    click.echo(f"next: dgl-lara eval --run {run.folder} --metric fidelity")
+
+
+# --- eval -------------------------------------------------------------------------------------------------------
+
+
+@main.command("eval")
+@click.option("--run", "folder", type=FOLDER, help="Run to evaluate. Default: the newest.")
+@click.option("--dataset", "name", type=DatasetName(), help="The newest run of this data set.")
+@click.option("--metric", type=click.Choice([*METRICS, "all"]), default="fidelity", show_default=True)
+@click.option("--split", type=click.Choice(["train", "val", "test"]), default="test", show_default=True)
+@click.option("--targets", type=click.IntRange(min=1), default=1000, show_default=True, help="At most so many.")
+@click.option("--pairs", type=click.IntRange(min=0), help="Coalition pairs of the 'sampled' row. [300; graphs: 100]")
+@click.option("--reference-pairs", type=click.IntRange(min=100), default=2000, show_default=True,
+              help="Coalition pairs of the phi that agreement is measured against.")  # fmt: skip
+@click.option("--json", "json_file", type=FILE, help="Write the figures here too.")
+@seed_option
+@device_option
+def evaluate(
+    folder: Path | None,
+    name: str | None,
+    metric: str,
+    split: str,
+    targets: int,
+    pairs: int | None,
+    reference_pairs: int,
+    json_file: Path | None,
+    seed: int,
+    device: str,
+) -> None:
+    """Measure a trained explainer; tables, CSV and JSON, and a plot of fidelity against sparsity."""
+    from dgl_lara import evaluation
+    from dgl_lara.reports.results import print_table, write_results
+    from dgl_lara.runs import newest_run, open_run
+
+    if folder and name:
+        raise click.UsageError("give --run or --dataset, not both.")
+    run = open_run(folder or newest_run(name), choose_device(device))
+    dataset, game = run.dataset, run.game
+    subject = evaluation.Subject(
+        game=game,
+        explainer=run.explainer(),
+        inputs=run.config.training.inputs,
+        targets=evaluation.some_targets(dataset.split(split), targets, seed),
+        motif=dataset.motif,
+        pairs=(300 if dataset.task == "node" else 100) if pairs is None else pairs,
+        reference_pairs=reference_pairs,
+        seed=seed,
+    )
+    what = f"{dataset.name} ({dataset.source}), {len(subject.targets)} {split} {dataset.task}s, value: {game.value}"
+    click.echo(f"{what}; run {run.folder}")
+    results = {}
+    for each in METRICS if metric == "all" else (metric,):
+        if each == "latency" and "throughput" in results:
+            continue  # one table shows both
+        results[each] = evaluation.evaluate(subject, each)
+        click.echo(f"\n{each}")
+        click.echo(print_table(each, results[each]))
+    written = write_results(results, run.folder, what, json_file)
+    click.echo("\nwritten: " + ", ".join(map(str, written)))

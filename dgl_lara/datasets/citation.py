@@ -67,7 +67,8 @@ def generate(nodes: int, rng: np.random.Generator) -> Arrays:
         members = np.flatnonzero(labels == label)
         running = np.concatenate([[0], np.cumsum(fitness[members])])
         mine = at_home & (labels[src] == label)
-        dst[mine] = members[_draw(running, np.searchsorted(members, src[mine]), rng)]
+        drawn = _draw(running, np.searchsorted(members, src[mine]), rng)
+        dst[mine] = members[np.minimum(drawn, len(members) - 1)]  # a class of one cites itself, which is dropped
     keep = dst < src  # the first paper of a class has nobody to cite
     src, dst = np.divmod(np.unique(src[keep] * nodes + dst[keep]), nodes)
 

@@ -66,10 +66,14 @@ class Dataset:
 
     def to_undirected(self) -> Dataset:
         """Every edge in both directions, once."""
+        if self.edge_truth is not None:
+            return self  # sets with ground truth are stored in both directions already
         src, dst = self.graph.edges()
-        if self.edge_truth is not None or self.graph.batch_size > 1:
-            return self  # sets with ground truth and sets of graphs are stored in both directions already
         graph = undirected_graph(src, dst, self.graph.num_nodes())
+        if self.task == "graph":
+            sizes = self.graph.batch_num_nodes()
+            graph.set_batch_num_nodes(sizes)
+            graph.set_batch_num_edges(torch.bincount(self.graph_of_node[graph.edges()[0]], minlength=len(sizes)))
         return replace(self, graph=graph, key={**self.key, "undirected": True}, source=self.source + ", undirected")
 
 
@@ -109,7 +113,7 @@ def cut(order: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 def checked(dataset: Dataset) -> Dataset:
     """The data set itself, if its parts fit together; otherwise one sentence that says which does not."""
     name, graph = dataset.name, dataset.graph
-    if dataset.features.dim() != 2 or len(dataset.features) != graph.num_nodes():
+    if dataset.features.dim() != 2 or len(dataset.features) != graph.num_nodes() or not dataset.features.shape[1]:
         raise InputError(
             f"{name}: features must have one row a node, ({graph.num_nodes()}, dim) "
             f"(got {tuple(dataset.features.shape)})."
@@ -124,11 +128,11 @@ def checked(dataset: Dataset) -> Dataset:
         raise InputError(
             f"{name}: labels must have one entry a {units}, ({expected},) (got {tuple(dataset.labels.shape)})."
         )
+    if graph.num_edges() == 0:
+        raise InputError(f"{name}: the graph has no edges, so there is nothing to explain.")
     low, high = int(dataset.labels.min()), int(dataset.labels.max())
     if low < 0 or high >= dataset.num_classes:
         raise InputError(f"{name}: labels must lie in 0..{dataset.num_classes - 1} (got {low}..{high}).")
-    if graph.num_edges() == 0:
-        raise InputError(f"{name}: the graph has no edges, so there is nothing to explain.")
     for part in ("train", "val", "test"):
         if len(dataset.split(part)) == 0:
             raise InputError(f"{name}: the {part} split is empty; give masks with at least one {units} each.")

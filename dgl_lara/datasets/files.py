@@ -8,6 +8,9 @@
 
 from __future__ import annotations
 
+import faulthandler
+import multiprocessing
+import sys
 from pathlib import Path
 
 import dgl
@@ -33,9 +36,13 @@ def load_file(path: Path, options: Options) -> Dataset:
 
 
 def _assemble(path: Path, task: str, graph: dgl.DGLGraph, x: Tensor, y: Tensor, masks: dict, seed: int) -> Dataset:
-    if y.is_floating_point() and not bool((y == y.round()).all()):
-        raise InputError(f"{path}: labels must be whole numbers, one class each (got fractions).")
+    y = _whole(path, "labels", y)
     y = y.flatten() if y.dim() == 2 and y.shape[1] == 1 else y
+    units = "node" if task == "node" else "graph"
+    if y.dim() != 1:
+        raise InputError(f"{path}: labels must have one entry a {units} (got shape {tuple(y.shape)}).")
+    if len(y) and int(y.max()) >= len(y):
+        raise InputError(f"{path}: labels must be numbered 0, 1, 2, ... (got {int(y.max())} among {len(y)} {units}s).")
     given = {part: mask for part, mask in masks.items() if mask is not None}
     if given and len(given) < 3:
         raise InputError(f"{path}: give train_mask, val_mask and test_mask, or none (got {', '.join(given)} only).")
@@ -49,28 +56,32 @@ def _assemble(path: Path, task: str, graph: dgl.DGLGraph, x: Tensor, y: Tensor, 
     else:
         splits = dict(zip(PARTS, random_split(len(y), seed), strict=True))
     src, dst = graph.edges()
-    labels = y.long()
+    content = checksum(
+        *(part.numpy() for part in (src, dst, graph.batch_num_nodes(), y, *splits.values())),
+        x.double().contiguous().numpy().view(np.int64),
+    )
     return checked(
         Dataset(
             name=path.stem,
             task=task,
             graph=graph,
             features=x.float(),
-            labels=labels,
-            num_classes=int(labels.max()) + 1 if len(labels) else 0,
+            labels=y,
+            num_classes=int(y.max()) + 1 if len(y) else 0,
             source=f"file {path.name}" + ("" if given else f", random split, seed {seed}"),
-            key={"dataset": path.stem, "content": checksum(src.numpy(), dst.numpy(), labels.numpy())[:12]},
+            key={"dataset": path.stem, "content": content[:12]},
             **splits,
         )
     )
 
 
 def _read_npz(path: Path, seed: int) -> Dataset:
-    arrays = {name: torch.as_tensor(array) for name, array in _numeric(read_arrays(path), path).items()}
+    arrays = {name: _tensor(path, name, array) for name, array in read_arrays(path).items()}
     missing = [name for name in ("src", "dst", "x", "y") if name not in arrays]
     if missing:
         raise InputError(f"{path} lacks the array(s) {', '.join(missing)}; it must hold src, dst, x and y.")
-    src, dst, x, y = arrays["src"].long(), arrays["dst"].long(), arrays["x"], arrays["y"]
+    src, dst = (_whole(path, name, arrays[name]) for name in ("src", "dst"))
+    x, y = arrays["x"], arrays["y"]
     if src.dim() != 1 or src.shape != dst.shape:
         raise InputError(
             f"{path}: src and dst must be two lists of one length (got {tuple(src.shape)} and {tuple(dst.shape)})."
@@ -81,15 +92,20 @@ def _read_npz(path: Path, seed: int) -> Dataset:
     graph = dgl.graph((src, dst), num_nodes=len(x))
     task = "graph" if "graph" in arrays else "node"
     if task == "graph":
-        _set_batch(path, graph, arrays["graph"].long())
+        _set_batch(path, graph, _whole(path, "graph", arrays["graph"]))
     return _assemble(path, task, graph, x, y, {part: arrays.get(f"{part}_mask") for part in PARTS}, seed)
 
 
-def _numeric(arrays: dict[str, np.ndarray], path: Path) -> dict[str, np.ndarray]:
-    for name, array in arrays.items():
-        if array.dtype.kind not in "biuf":
-            raise InputError(f"{path}: the array {name} must hold numbers (got {array.dtype}).")
-    return arrays
+def _tensor(path: Path, name: str, array: np.ndarray) -> Tensor:
+    if array.dtype.kind not in "biuf":
+        raise InputError(f"{path}: the array {name} must hold numbers (got {array.dtype}).")
+    return torch.as_tensor(array.astype(np.float64 if array.dtype.kind == "f" else np.int64))
+
+
+def _whole(path: Path, name: str, values: Tensor) -> Tensor:
+    if values.is_floating_point() and not bool((values == values.round()).all()):
+        raise InputError(f"{path}: {name} must be whole numbers (got fractions).")
+    return values.long()
 
 
 def _check_edges(path: Path, src: Tensor, dst: Tensor, nodes: int) -> None:
@@ -110,9 +126,9 @@ def _set_batch(path: Path, graph: dgl.DGLGraph, graph_of_node: Tensor) -> None:
     src, dst = graph.edges()
     if bool((graph_of_node[src] != graph_of_node[dst]).any()):
         raise InputError(f"{path}: an edge joins nodes of two different graphs.")
+    if graph_of_node[:1].any() or bool((graph_of_node.diff() > 1).any()):
+        raise InputError(f"{path}: the array graph must number the graphs 0, 1, 2, ..., each with at least one node.")
     sizes = torch.bincount(graph_of_node)
-    if bool((sizes == 0).any()):
-        raise InputError(f"{path}: graph {int((sizes == 0).nonzero()[0])} has no nodes; number the graphs 0, 1, 2, ...")
     graph.set_batch_num_nodes(sizes)
     graph.set_batch_num_edges(torch.bincount(graph_of_node[src], minlength=len(sizes)))
 
@@ -125,24 +141,45 @@ def _pick(path: Path, what: str, data: dict, names: tuple[str, ...]) -> Tensor:
 
 
 def _read_bin(path: Path, seed: int) -> Dataset:
-    try:
-        graphs, labels = dgl.load_graphs(str(path))
-    except Exception as error:  # dgl raises whatever its C++ reader meets
-        raise LaraError(f"{path} is truncated or not a DGL .bin file ({str(error).splitlines()[0]}).") from error
+    if not _readable(path):
+        raise LaraError(f"{path} is truncated or not a DGL .bin file (dgl cannot read it).")
+    graphs, labels = dgl.load_graphs(str(path))
     if any(not graph.is_homogeneous for graph in graphs):
         raise InputError(
             f"{path}: the graph must have one kind of node and one of edge (dgl.to_homogeneous makes it so)."
         )
-    graph = graphs[0] if len(graphs) == 1 else dgl.batch(graphs)
+    try:
+        graph = graphs[0] if len(graphs) == 1 else dgl.batch(graphs)
+    except dgl.DGLError as error:
+        raise InputError(
+            f"{path}: all graphs must have the same node and edge data (names, shapes and types)."
+        ) from error
     task = "node" if len(graphs) == 1 else "graph"
     x = _pick(path, "node features", graph.ndata, ("x", "feat"))
     y = _pick(path, "labels", graph.ndata if task == "node" else labels, ("y", "label", "labels"))
     holder = graph.ndata if task == "node" else labels
     masks = {part: holder.get(f"{part}_mask") for part in PARTS}
-    bare = dgl.graph(graph.edges(), num_nodes=graph.num_nodes())
+    bare = dgl.graph(graph.edges(), num_nodes=graph.num_nodes()).long()
     bare.set_batch_num_nodes(graph.batch_num_nodes())
     bare.set_batch_num_edges(graph.batch_num_edges())
     return _assemble(path, task, bare, x, y, masks, seed)
+
+
+def _readable(path: Path) -> bool:
+    """Whether a child process can read the file: on a truncated one dgl may end in a segmentation fault."""
+    child = multiprocessing.get_context("fork").Process(target=_read_quietly, args=(path,))
+    child.start()
+    child.join()
+    return child.exitcode == 0
+
+
+def _read_quietly(path: Path) -> None:
+    faulthandler.disable()
+    torch.set_num_threads(1)  # OpenMP threads do not survive a fork
+    try:
+        dgl.load_graphs(str(path))
+    except Exception:  # dgl raises whatever its C++ reader meets
+        sys.exit(1)
 
 
 READERS = {".npz": _read_npz, ".bin": _read_bin}

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from dgl_lara.datasets import DATASETS, Options
 from dgl_lara.datasets.dataset import Dataset, checked, cut
-from dgl_lara.datasets.storage import cache_dir, checksum, download, find_files, how_to_get, unzip
+from dgl_lara.datasets.storage import cache_dir, checksum, fetch, find_files, how_to_get
 from dgl_lara.errors import LaraError
 
 ATOMS = ("C", "O", "Cl", "H", "N", "F", "Br", "S", "P", "I", "Na", "K", "Li", "Ca")
@@ -31,16 +31,14 @@ def build(name: str, options: Options) -> Dataset:
     folder = find_files(files, options.data_dir)
     if folder is None:
         folder = cache_dir()
-        archive = folder / "Mutagenicity.zip"
-        download(URL, archive, how_to_get(name, files, DATASETS[name].stand_in))
-        unzip(archive, folder / "Mutagenicity")
+        fetch(URL, folder / "Mutagenicity", files, how_to_get(name, files, DATASETS[name].stand_in))
     return _read(folder / "Mutagenicity")
 
 
 def _column(path: Path) -> np.ndarray:
     try:
         return pd.read_csv(path, header=None, dtype=np.int64).to_numpy()
-    except (ValueError, pd.errors.ParserError, pd.errors.EmptyDataError) as error:
+    except (ValueError, OverflowError, OSError) as error:  # pandas' own errors are ValueErrors
         raise LaraError(f"{path} is not a table of whole numbers ({error}).") from error
 
 

@@ -15,7 +15,7 @@ import torch
 
 from dgl_lara.datasets import DATASETS, Options
 from dgl_lara.datasets.dataset import Dataset, checked
-from dgl_lara.datasets.storage import cache_dir, checksum, download, find_files, how_to_get, short_hash, unzip
+from dgl_lara.datasets.storage import cache_dir, checksum, fetch, find_files, how_to_get, short_hash
 from dgl_lara.errors import LaraError
 from dgl_lara.progress import say
 
@@ -28,9 +28,7 @@ def build(name: str, options: Options) -> Dataset:
     folder = find_files(files, options.data_dir)
     if folder is None:
         folder = cache_dir()
-        archive = folder / "arxiv.zip"
-        download(URL, archive, how_to_get(name, files, DATASETS[name].stand_in))
-        unzip(archive, folder / "ogbn_arxiv")
+        fetch(URL, folder / "ogbn_arxiv", files, how_to_get(name, files, DATASETS[name].stand_in))
     raw = folder / "ogbn_arxiv"
     graph, labels, split = _load_through_ogb(_linked(raw, files))
     features = graph.ndata["feat"]
@@ -67,12 +65,17 @@ def _linked(raw: Path, files: tuple[str, ...]) -> Path:
     stamps = {file: [(raw.parent / file).stat().st_size, (raw.parent / file).stat().st_mtime_ns] for file in files}
     root = cache_dir() / f"ogb-{short_hash({'raw': str(raw.resolve()), **stamps})}"
     folder = root / "ogbn_arxiv"
-    folder.mkdir(parents=True, exist_ok=True)
-    for part in ("raw", "split"):
-        if not (folder / part).exists():
-            os.symlink((raw / part).resolve(), folder / part)
-    (folder / "mapping").mkdir(exist_ok=True)
-    (folder / "RELEASE_v1.txt").touch()
+    try:
+        (folder / "mapping").mkdir(parents=True, exist_ok=True)
+        for part in ("raw", "split"):
+            if not (folder / part).exists():
+                os.symlink((raw / part).resolve(), folder / part)
+        (folder / "RELEASE_v1.txt").touch()
+    except OSError as error:
+        raise LaraError(
+            f"ogb needs a cache it can write to, and {cache_dir()} is not one ({error.strerror}); "
+            "name another folder with DGL_LARA_CACHE."
+        ) from error
     return root
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import http.client
 import json
 import os
 import tempfile
 import urllib.error
 import urllib.request
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +22,7 @@ from dgl_lara.progress import Progress, say
 
 Arrays = dict[str, np.ndarray]
 CHUNK = 1 << 20
+DAMAGE = (OSError, ValueError, RuntimeError, zipfile.BadZipFile, zlib.error)  # what reading a damaged zip raises
 
 
 def cache_dir() -> Path:
@@ -86,7 +89,7 @@ def read_arrays(path: Path) -> Arrays:
     try:
         with np.load(path, allow_pickle=False) as file:
             return {key: file[key] for key in file.files}
-    except (OSError, ValueError, EOFError, KeyError, AttributeError, zipfile.BadZipFile) as error:
+    except (*DAMAGE, EOFError, KeyError, AttributeError, TypeError, MemoryError) as error:
         raise LaraError(f"{path} is truncated or not an .npz file ({error}).") from error
 
 
@@ -109,24 +112,37 @@ def download(url: str, path: Path, otherwise: str) -> None:
                     file.write(chunk)
             if size and temporary.stat().st_size != size:
                 raise OSError(f"the connection ended after {temporary.stat().st_size} of {size} bytes")
-    except (urllib.error.URLError, OSError) as error:
+    except (urllib.error.URLError, http.client.HTTPException, OSError) as error:
         reason = getattr(error, "reason", None) or error
         raise LaraError(f"{url} could not be downloaded ({reason}). {otherwise}") from error
 
 
-def unzip(archive: Path, into: Path) -> None:
-    """Extract into a fresh folder first, so that `into` appears whole or not at all; the archive is removed."""
-    into.parent.mkdir(parents=True, exist_ok=True)
+def fetch(url: str, into: Path, files: tuple[str, ...], otherwise: str) -> None:
+    """Download the archive at `url` and unpack its one folder as `into`, which then holds `files`."""
+    if into.exists():
+        missing = [file for file in files if not (into.parent / file).is_file()]
+        raise LaraError(f"{into} lacks {', '.join(missing)}; complete it, or remove it and run again to download all.")
+    archive = into.with_suffix(".zip")
+    download(url, archive, otherwise)
+    try:
+        unzip(archive, into, files)
+    finally:
+        archive.unlink()
+
+
+def unzip(archive: Path, into: Path, files: tuple[str, ...]) -> None:
+    """Extract into a fresh folder first, so that `into` appears whole or not at all."""
     with tempfile.TemporaryDirectory(dir=into.parent) as temporary:
         try:
             with zipfile.ZipFile(archive) as file:
                 file.extractall(temporary)
-        except zipfile.BadZipFile as error:
-            archive.unlink()
+        except DAMAGE as error:
             raise LaraError(f"{archive.name} is damaged and was removed; run the command again.") from error
-        (inner,) = [path for path in Path(temporary).iterdir() if path.is_dir()]
+        inner = next((path for path in Path(temporary).iterdir() if path.is_dir()), Path(temporary))
+        missing = [file for file in files if not (inner / Path(file).relative_to(into.name)).is_file()]
+        if missing:
+            raise LaraError(f"{archive.name} does not hold {', '.join(missing)}: not the data set as published.")
         os.replace(inner, into)
-    archive.unlink()
 
 
 def how_to_get(name: str, files: tuple[str, ...], stand_in: str | None) -> str:

@@ -88,12 +88,12 @@ def _attach(
     return np.concatenate([np.full(base, -1), np.repeat(np.arange(count), size)])
 
 
-def _perturb(graph: nx.Graph, count: int, rng: np.random.Generator) -> None:
-    """Add `count` random edges that were not there."""
+def _perturb(graph: nx.Graph, motif: np.ndarray, count: int, rng: np.random.Generator) -> None:
+    """Add `count` random edges that were not there, none inside a motif: a house stays a house."""
     nodes = graph.number_of_nodes()
     while count:
         u, v = (int(node) for node in rng.integers(nodes, size=2))
-        if u != v and not graph.has_edge(u, v):
+        if u != v and not graph.has_edge(u, v) and (motif[u] < 0 or motif[u] != motif[v]):
             graph.add_edge(u, v)
             count -= 1
 
@@ -101,7 +101,7 @@ def _perturb(graph: nx.Graph, count: int, rng: np.random.Generator) -> None:
 def _ba_shapes_graph(rng: np.random.Generator) -> tuple[nx.Graph, np.ndarray, np.ndarray]:
     graph = nx.barabasi_albert_graph(300, 5, seed=int(rng.integers(2**31)))
     motif = _attach(graph, HOUSE, 5, 80, rng)
-    _perturb(graph, int(0.01 * graph.number_of_edges()), rng)
+    _perturb(graph, motif, int(0.01 * graph.number_of_edges()), rng)
     return graph, motif, np.concatenate([np.zeros(300), np.tile(HOUSE_LABELS, 80)])
 
 
@@ -140,7 +140,7 @@ def tree_cycles(rng: np.random.Generator) -> Arrays:
     """A balanced binary tree with 511 nodes, 60 six-cycles hung on it, 45 random edges; label = in a cycle."""
     graph = nx.balanced_tree(2, 8)
     motif = _attach(graph, cycle(6), 6, 60, rng)
-    _perturb(graph, 45, rng)
+    _perturb(graph, motif, 45, rng)
     src, dst = _both_directions(graph)
     return {"src": src, "dst": dst, "x": np.ones((len(motif), 10)), "y": motif >= 0, "motif": motif}
 

@@ -20,6 +20,7 @@ class Recipe:
     patience: int = 300  # epochs without a better validation accuracy or loss
     batch_size: int = 0  # graphs a step; 0: all
     saint_nodes: int = 0  # nodes of a GraphSAINT subgraph; 0: the full graph
+    schedule: str = "constant"  # of the learning rate; "cosine" falls to zero over the epochs
 
 
 ARCHITECTURES = ("gcn", "gat", "gin", "sage")
@@ -27,9 +28,10 @@ ARCHITECTURES = ("gcn", "gat", "gin", "sage")
 RECIPES: dict[str, Recipe] = {
     "ba-shapes": Recipe(),
     "ba-community": Recipe(),
-    "tree-cycles": Recipe(),
-    "ba-2motifs": Recipe(batch_size=200, epochs=500, patience=100),
-    "mutag": Recipe(batch_size=256, epochs=300, patience=60),
+    "tree-cycles": Recipe(lr=0.003, epochs=4000, patience=600),
+    # rests on a plateau for up to 350 epochs before it learns, hence the patience
+    "ba-2motifs": Recipe(readout="max-mean", batch_size=64, lr=0.003, epochs=1000, patience=400),
+    "mutag": Recipe(readout="max-mean", batch_size=128, lr=0.02, epochs=100, patience=100, schedule="cosine"),
     "molecules": Recipe(batch_size=200, epochs=300, patience=60),
     "ogbn-arxiv": Recipe("sage", 256, 2, dropout=0.5, lr=0.003, epochs=40, patience=10, saint_nodes=20_000),
     "citation": Recipe("sage", 256, 2, dropout=0.5, lr=0.003, epochs=40, patience=10, saint_nodes=20_000),

@@ -24,8 +24,11 @@ def save_target(model: TargetModel, path: Path, details: dict) -> None:
         "details": details,
         "weights": model.state_dict(),
     }
-    with written_whole(path) as temporary:
-        torch.save(content, temporary)
+    try:
+        with written_whole(path) as temporary:
+            torch.save(content, temporary)
+    except OSError as error:
+        raise LaraError(f"the target model cannot be stored in {path} ({error.strerror}).") from error
 
 
 def load_target(path: Path, dataset: Dataset) -> tuple[TargetModel, dict]:
@@ -47,13 +50,20 @@ def _load_checkpoint(path: Path) -> tuple[TargetModel, dict]:
     try:
         content = torch.load(path, weights_only=True, map_location="cpu")
     except (pickle.UnpicklingError, RuntimeError, EOFError, OSError, ValueError) as error:
-        raise LaraError(f"{path} is truncated or not a checkpoint ({str(error).splitlines()[0]}).") from error
+        raise LaraError(
+            f"{path} is truncated or not a checkpoint ({(str(error) or 'the file is empty').splitlines()[0]})."
+        ) from error
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         found = content.get("format") if isinstance(content, dict) else type(content).__name__
         raise InputError(f"{path} is not a target model of dgl-lara: its format must be '{FORMAT}' (got '{found}').")
-    model = TargetModel(ModelConfig(**content["config"]))
-    model.load_state_dict(content["weights"])
-    return model, content["details"]
+    try:
+        model = TargetModel(ModelConfig(**content["config"]))
+        model.load_state_dict(content["weights"])
+        return model, content["details"]
+    except (KeyError, TypeError, ValueError, RuntimeError) as error:
+        raise InputError(
+            f"{path}: its configuration and weights do not fit together ({str(error).splitlines()[-1].strip()})."
+        ) from error
 
 
 def _load_arrays(path: Path, dataset: Dataset) -> tuple[TargetModel, dict]:
@@ -65,6 +75,13 @@ def _load_arrays(path: Path, dataset: Dataset) -> tuple[TargetModel, dict]:
         raise InputError(
             f"{path} lacks the array(s) {', '.join(missing)}; expected three GCN layers and a linear head."
         )
+    for name in names:
+        dims = 2 if name.endswith("weight") else 1
+        if arrays[name].ndim != dims or arrays[name].dtype.kind != "f":
+            raise InputError(
+                f"{path}: {name} must have {dims} dimension(s) of floats (got {arrays[name].dtype} "
+                f"{arrays[name].shape})."
+            )
     in_dim, hidden = arrays["conv1.weight"].shape
     num_classes, width = arrays["lin.weight"].shape
     task = "graph" if width == 2 * hidden else "node"

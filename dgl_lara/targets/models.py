@@ -14,6 +14,8 @@ from dgl import ops
 from dgl.nn.pytorch import GATConv, GINConv, SAGEConv
 from torch import Tensor, nn
 
+from dgl_lara.targets import ARCHITECTURES
+
 READOUTS = {"max": ("max",), "max-mean": ("max", "mean")}
 
 
@@ -38,7 +40,8 @@ class GCNLayer(nn.Module):
     def __init__(self, in_dim: int, out_dim: int) -> None:
         super().__init__()
         self.weight = nn.Parameter(nn.init.xavier_uniform_(torch.empty(in_dim, out_dim)))
-        self.bias = nn.Parameter(torch.zeros(out_dim))
+        # not zero: with constant features and L2-normalised rows a zero bias makes all nodes look alike
+        self.bias = nn.Parameter(nn.init.uniform_(torch.empty(out_dim), -(in_dim**-0.5), in_dim**-0.5))
 
     def forward(self, graph: dgl.DGLGraph, h: Tensor) -> Tensor:
         scale = (graph.in_degrees().to(h.dtype) + 1).rsqrt().unsqueeze(1)  # (num_nodes, 1)
@@ -66,7 +69,9 @@ def make_layer(architecture: str, in_dim: int, out_dim: int) -> nn.Module:
     if architecture == "gin":
         mlp = nn.Sequential(nn.Linear(in_dim, out_dim), nn.ReLU(), nn.Linear(out_dim, out_dim))
         return GINConv(mlp, "sum")
-    return SAGEConv(in_dim, out_dim, "mean")
+    if architecture == "sage":
+        return SAGEConv(in_dim, out_dim, "mean")
+    raise ValueError(f"architecture must be one of {', '.join(ARCHITECTURES)} (got '{architecture}').")
 
 
 class TargetModel(nn.Module):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -22,6 +23,9 @@ from dgl_lara.randomness import generator, seeded
 from dgl_lara.targets import Recipe
 from dgl_lara.targets.checkpoint import load_target, save_target
 from dgl_lara.targets.models import ModelConfig, TargetModel
+
+
+GOOD_ENOUGH = 0.01  # validation loss of a model that makes no mistake: there is nothing left to learn
 
 
 @contextmanager
@@ -69,8 +73,10 @@ def train_target(dataset: Dataset, recipe: Recipe, seed: int) -> TargetModel:
     order = generator(seed)
     epochs = Progress(range(recipe.epochs), f"training target on {dataset.name}")
     with seeded(seed):
-        for _ in epochs:
+        for epoch in epochs:
             model.train()
+            if recipe.schedule == "cosine":
+                optimiser.param_groups[0]["lr"] = recipe.lr * 0.5 * (1 + math.cos(math.pi * epoch / recipe.epochs))
             for graph, features, labels, rows in batches(dataset, recipe, order):
                 loss = F.cross_entropy(model(graph, features)[rows], labels[rows])
                 optimiser.zero_grad()
@@ -81,7 +87,8 @@ def train_target(dataset: Dataset, recipe: Recipe, seed: int) -> TargetModel:
             if reached > best:
                 best, best_weights = reached, copy.deepcopy(model.state_dict())
             epochs.note(loss=loss.item(), validation=best[0])
-            if waited >= recipe.patience:
+            perfect = best[0] == 1 and best[1] > -GOOD_ENOUGH
+            if waited >= recipe.patience or perfect:
                 break
     model.load_state_dict(best_weights)
     return model.eval()
@@ -149,9 +156,9 @@ def get_target(dataset: Dataset, recipe: Recipe, seed: int) -> tuple[TargetModel
         except LaraError as damage:
             say(f"{damage} It is trained anew.")
     model = train_target(dataset, recipe, seed)
-    save_target(
-        model,
-        path,
-        {"dataset": dataset.name, "source": dataset.source, "seed": seed, **accuracy(model, dataset)},
-    )
+    details = {"dataset": dataset.name, "source": dataset.source, "seed": seed, **accuracy(model, dataset)}
+    try:
+        save_target(model, path, details)
+    except LaraError as error:
+        say(f"{error} Going on without it.")
     return model, path

@@ -1,0 +1,42 @@
+"""Eq. 5: removal-based attribution, by enumeration of all coalitions."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from dgl_lara.errors import InputError
+from dgl_lara.neighborhood import Neighborhood
+from dgl_lara.value import Game
+
+MOST_PLAYERS = 20
+
+
+def all_coalitions(players: int, device: torch.device | str = "cpu") -> Tensor:
+    """(2^players, players) bool: row r holds the binary digits of r."""
+    numbers = torch.arange(2**players, device=device).unsqueeze(1)
+    return (numbers >> torch.arange(players, device=device)) % 2 == 1
+
+
+def banzhaf(values: Tensor, coalitions: Tensor) -> Tensor:
+    """Eq. 5: phi_j = 2^(1-n) sum over S containing j of f(S) - f(N without S).
+
+    The complements of the sets with j are the sets without j, so the sum is a signed one over all sets.
+    """
+    signs = coalitions.to(values.dtype) * 2 - 1  # (num_coalitions, players)
+    return signs.T @ values * 2 / len(values)
+
+
+def exact(game: Game, players: Neighborhood) -> Tensor:
+    """(num_pairs,) phi of every player of every target."""
+    if len(players.counts) and int(players.counts.max()) > MOST_PLAYERS:
+        raise InputError(
+            f"exact attribution enumerates 2^players coalitions, for at most {MOST_PLAYERS} players "
+            f"(got {int(players.counts.max())}); sample it instead."
+        )
+    phi = []
+    for row in range(len(players.targets)):
+        alone = players.part(slice(row, row + 1))
+        keep = all_coalitions(int(alone.counts[0]), players.player.device)
+        phi.append(banzhaf(game.coalitions(alone, keep)[:, 0], keep))
+    return torch.cat(phi) if phi else torch.empty(0)

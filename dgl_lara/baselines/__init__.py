@@ -1,0 +1,1 @@
+"""Methods to compare with. One protocol: `explain(game, targets, ...) -> Explanations`."""

@@ -1,0 +1,10 @@
+"""The names a user can choose from, in one light module that both the command line and the code read."""
+
+VALUES = ("logit", "probability", "log-odds")
+OBJECTIVES = ("least-squares", "running-mean", "mutual-information")
+GATES = ("none", "hop", "walk")
+EMBEDDINGS = ("dual", "single")
+ENCODERS = ("residual", "plain")
+INPUTS = ("features", "rich")
+PRESETS = ("default", "paper")
+METRICS = ("fidelity", "agreement", "auc", "throughput", "latency")

@@ -1,0 +1,98 @@
+"""Evaluating a run: LARA beside `random` (the floor) and `sampled` (the per-instance reference), metric by metric."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pandas as pd
+import torch
+from torch import Tensor
+
+from dgl_lara.baselines import random, sampled
+from dgl_lara.explainer import Explainer
+from dgl_lara.explanation import Explanations
+from dgl_lara.inference import embed_all, explain
+from dgl_lara.metrics.agreement import agreement, reference
+from dgl_lara.metrics.auc import auc
+from dgl_lara.metrics.fidelity import fidelity
+from dgl_lara.metrics.speed import speed
+from dgl_lara.progress import say
+from dgl_lara.randomness import generator
+from dgl_lara.value import Game
+
+AFFORDABLE = 300_000_000  # evaluated nodes that the `sampled` row may cost
+
+
+@dataclass(frozen=True, eq=False)
+class Subject:
+    """What is evaluated, on which targets."""
+
+    game: Game
+    explainer: Explainer
+    inputs: str
+    targets: Tensor
+    motif: Tensor | None
+    pairs: int  # coalition pairs of the `sampled` row; 0: leave it out
+    reference_pairs: int
+    seed: int
+
+    def explanations(self) -> list[Explanations]:
+        """Of every method, on the same targets."""
+        game, targets = self.game, self.targets
+        embeddings = embed_all(self.explainer, game, self.inputs)
+        results = [random.explain(game, targets, self.seed)]
+        cost = 2 * self.pairs * int(game.players(targets).counts.sum())
+        if self.pairs and cost <= AFFORDABLE:
+            results.append(sampled.explain(game, targets, self.pairs, self.seed))
+        elif self.pairs:
+            say(f"sampled {self.pairs} is left out, it would evaluate {cost:,} nodes; lower --targets or --pairs.")
+        return [*results, explain(self.explainer, game, embeddings, targets)]
+
+
+def some_targets(targets: Tensor, most: int, seed: int) -> Tensor:
+    """All of them, or `most` drawn at random."""
+    if len(targets) <= most:
+        return targets
+    return targets[torch.randperm(len(targets), generator=generator(seed))[:most].to(targets.device)].sort().values
+
+
+def evaluate(subject: Subject, metric: str) -> pd.DataFrame:
+    """One table, with a column `method`."""
+    if metric in ("throughput", "latency"):
+        return _speed(subject)
+    tables = []
+    against = (
+        reference(subject.game, subject.targets, subject.reference_pairs, subject.seed)
+        if metric == "agreement"
+        else None
+    )
+    for explanations in subject.explanations():
+        if metric == "fidelity":
+            table = fidelity(subject.game, explanations)
+        elif against is not None:
+            table = pd.DataFrame([{**agreement(explanations, against), "reference": against.how}])
+        elif subject.motif is None:
+            return pd.DataFrame()
+        else:
+            table = pd.DataFrame([auc(explanations, subject.motif)])
+        table.insert(0, "method", explanations.method)
+        tables.append(table)
+    return pd.concat(tables, ignore_index=True)
+
+
+def _speed(subject: Subject) -> pd.DataFrame:
+    """With everything from the bare graph on (f for the inputs, the pass of g, the scores), and with p, t at hand."""
+    game, explainer = subject.game, subject.explainer
+    stored = embed_all(explainer, game, subject.inputs)
+    everyone = torch.arange(game.num_targets, device=subject.targets.device)
+    targets = torch.cat([subject.targets, everyone[~torch.isin(everyone, subject.targets)]])
+
+    tables = {
+        "lara, from scratch": speed(
+            lambda some: explain(explainer, game, embed_all(explainer, game, subject.inputs), some), targets
+        ),
+        "lara, embeddings stored": speed(lambda some: explain(explainer, game, stored, some), targets),
+    }
+    for method, table in tables.items():
+        table.insert(0, "method", method)
+    return pd.concat(tables.values(), ignore_index=True)

@@ -1,0 +1,46 @@
+"""What g sees of a node. Everything here can be had of a black box.
+
+features  the node features as they are (the paper)
+rich      features and logits on a signed-log scale, log degree, f's logits, f's solo logits (f on the node alone)
+"""
+
+from __future__ import annotations
+
+import dgl
+import torch
+from torch import Tensor
+
+from dgl_lara.explainer import Explainer
+from dgl_lara.removal import alone
+from dgl_lara.targets.training import evaluating
+from dgl_lara.value import Game
+
+CLIP = 4.0
+
+
+def explainer_inputs(game: Game, kind: str) -> Tensor:
+    """(num_nodes, in_dim), before normalisation."""
+    if kind == "features":
+        return game.features
+    logits = game.logits if game.task == "node" else torch.repeat_interleave(game.logits, _sizes(game.graph), dim=0)
+    with evaluating(game.f):
+        solo = alone(game.f, game.graph, game.features, game.task)
+    degree = torch.log1p(game.graph.in_degrees().float()).unsqueeze(1)
+    return torch.cat([signed_log(game.features), degree, logits, solo], dim=1)
+
+
+def _sizes(graph: dgl.DGLGraph) -> Tensor:
+    return graph.batch_num_nodes()
+
+
+def signed_log(x: Tensor) -> Tensor:
+    """Compresses large values of either sign, so that a single outlier does not fix the scale."""
+    return x.sign() * x.abs().log1p()
+
+
+def fit_normalisation(explainer: Explainer, inputs: Tensor) -> None:
+    """Centre and scale from these rows (the training nodes); clip what lies far outside, seen or unseen."""
+    explainer.centre.copy_(inputs.median(dim=0).values)
+    spread = inputs.std(dim=0)
+    explainer.spread.copy_(torch.where(spread > 1e-3, spread, torch.ones_like(spread)))
+    explainer.clip.fill_(CLIP)

@@ -1,0 +1,91 @@
+"""`LARA`: the method as an estimator. The constructor only stores, `fit` learns, `explain` answers.
+
+explanations = LARA(model, graph, features).fit(nodes).explain(nodes)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import dgl
+import torch
+from torch import Tensor
+
+from dgl_lara.errors import LaraError
+from dgl_lara.explainer import Explainer
+from dgl_lara.explanation import Explanations
+from dgl_lara.inference import Embeddings, check_targets, embed_all, explain
+from dgl_lara.neighborhood import max_hop
+from dgl_lara.randomness import generator
+from dgl_lara.removal import Model
+from dgl_lara.targets.training import evaluating
+from dgl_lara.training import TrainingConfig, TrainingState, train
+from dgl_lara.value import Game
+
+
+def choose_hops(model: Model, graph: dgl.DGLGraph, features: Tensor, task: str, hops: int | str) -> int:
+    """K: what was asked for, else what the model says (`num_hops`), else Eq. 13 on sampled nodes.
+
+    The tolerance lets the faint effect of degree normalisation, one hop beyond the last layer, pass as none.
+    """
+    if hops != "auto":
+        return int(hops)
+    declared = getattr(model, "num_hops", None)
+    if declared is not None:
+        return int(declared)
+    if task == "graph":
+        return 3  # every node is a player anyway; K only sets the depth of g
+    nodes = torch.linspace(0, graph.num_nodes() - 1, min(20, graph.num_nodes())).long().to(features.device)
+    with evaluating(model):
+        return max_hop(model, graph, features, nodes, tolerance=0.02)
+
+
+class LARA:
+    """Learns to explain `model`, any callable f(graph, features) -> logits (one row a node, or a graph of a batch)."""
+
+    def __init__(
+        self,
+        model: Model,
+        graph: dgl.DGLGraph,
+        features: Tensor,
+        task: str = "node",
+        hops: int | str = "auto",
+        value: str = "logit",
+        config: TrainingConfig = TrainingConfig(),  # noqa: B008 (frozen)
+    ) -> None:
+        self.model, self.graph, self.features, self.task = model, graph, features, task
+        self.hops, self.value, self.config = hops, value, config
+
+    def _make_game(self) -> Game:
+        hops = choose_hops(self.model, self.graph, self.features, self.task, self.hops)
+        return Game(self.model, self.graph, self.features, self.task, hops, self.value)
+
+    def fit(self, targets: Tensor | Sequence[int], validation: Tensor | Sequence[int] | None = None) -> LARA:
+        """Train the explainer on these nodes (or graphs). Without `validation`, a tenth of them is held out for it."""
+        self.game_ = self._make_game()
+        chosen = self._as_targets(targets)
+        if validation is None:
+            shuffled = chosen[torch.randperm(len(chosen), generator=generator(self.config.seed)).to(chosen.device)]
+            held_out = max(1, len(chosen) // 10)
+            chosen, validating = (shuffled[held_out:], shuffled[:held_out]) if len(chosen) > 1 else (chosen, chosen)
+        else:
+            validating = self._as_targets(validation)
+        state: TrainingState = train(self.game_, self.config, chosen, validating)
+        self.explainer_: Explainer = state.average
+        self.explainer_.load_state_dict(state.best_weights)
+        self.history_ = state.history
+        self.embeddings_: Embeddings = embed_all(self.explainer_, self.game_, self.config.inputs)
+        return self
+
+    def explain(self, targets: Tensor | Sequence[int], classes: Tensor | Sequence[int] | None = None) -> Explanations:
+        """Scores of every player of these targets, for the predicted class or for the `classes` asked for."""
+        if "explainer_" not in vars(self):
+            raise LaraError("this LARA has not learned yet; call fit(targets) first.")
+        wanted = None if classes is None else torch.as_tensor(classes, device=self.features.device)
+        return explain(self.explainer_, self.game_, self.embeddings_, self._as_targets(targets), wanted)
+
+    def _as_targets(self, targets: Tensor | Sequence[int]) -> Tensor:
+        chosen = torch.as_tensor(targets, device=self.features.device)
+        chosen = chosen.nonzero().flatten() if chosen.dtype == torch.bool else chosen.long().flatten()
+        check_targets(chosen, self.game_)
+        return chosen

@@ -1,0 +1,1 @@
+"""Judging explanations. Metrics see scores and the game, never the method that made the scores."""

@@ -1,0 +1,70 @@
+"""Agreement of scores with phi: R squared and rank correlation, against exact values where they can be had."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pandas as pd
+import torch
+from scipy.stats import spearmanr
+from torch import Tensor
+
+from dgl_lara.attribution.agreement import corrected_r_squared, r_squared
+from dgl_lara.attribution.exact import exact
+from dgl_lara.attribution.sampled import Estimate, least_squares, shared_least_squares
+from dgl_lara.explanation import Explanations
+from dgl_lara.neighborhood import Neighborhood
+from dgl_lara.randomness import generator
+from dgl_lara.value import Game
+
+EXACT_UP_TO = 12  # players: 4,096 coalitions
+AFFORDABLE = 60_000_000  # evaluated nodes a reference may cost target by target
+
+
+@dataclass(frozen=True, eq=False)
+class Reference:
+    """phi to compare with, from two independent halves whose difference shows its noise."""
+
+    players: Neighborhood
+    estimate: Estimate
+    ceiling: float  # the R squared that a perfect explainer would show against it
+    how: str
+
+
+def reference(game: Game, targets: Tensor, pairs: int, seed: int) -> Reference:
+    """Exact phi where all neighbourhoods are small; otherwise `pairs` coalition pairs a target, in two halves."""
+    players = game.players(targets)
+    if len(players.counts) and int(players.counts.max()) <= EXACT_UP_TO:
+        phi = exact(game, players)
+        return Reference(players, Estimate(phi, torch.zeros_like(phi)), 1.0, "exact phi, by enumeration")
+    each = 2 * pairs * int(players.counts.sum())
+    share = game.task == "node" and each > AFFORDABLE
+    sample = shared_least_squares if share else least_squares
+    first, second = (sample(game, players, pairs // 2, generator(1000 + seed * 2 + half)) for half in (0, 1))
+    phi = (first.phi + second.phi) / 2
+    noise = (first.phi - second.phi).square().mean() / 4
+    variance = (phi - phi.mean()).square().mean()
+    error = torch.full_like(phi, noise.sqrt().item())
+    how = f"{pairs} coalition pairs a target" + (" (masks shared by all targets)" if share else "")
+    return Reference(players, Estimate(phi, error), 1 - (noise / variance).item(), how)
+
+
+def agreement(explanations: Explanations, against: Reference) -> dict[str, float]:
+    """R squared over all pairs, raw and corrected for the reference's noise; mean rank correlation a target."""
+    scores, phi = explanations.scores, against.estimate.phi
+    return {
+        "R2": r_squared(scores, phi),
+        "R2 corrected": corrected_r_squared(scores, against.estimate),
+        "noise ceiling": against.ceiling,
+        "rank correlation": _mean_rank_correlation(scores, phi, against.players),
+    }
+
+
+def _mean_rank_correlation(scores: Tensor, phi: Tensor, players: Neighborhood) -> float:
+    first = players.first.tolist()
+    values = []
+    for start, stop in zip(first, first[1:], strict=False):
+        mine, theirs = scores[start:stop].cpu().numpy(), phi[start:stop].cpu().numpy()
+        if stop - start > 2 and mine.std() > 0 and theirs.std() > 0:
+            values.append(spearmanr(mine, theirs).statistic)
+    return float(pd.Series(values, dtype=float).mean())

@@ -1,0 +1,50 @@
+"""Ground-truth AUC: do the nodes of the motif score higher than the others?
+
+Signed and absolute, because they answer different questions: a motif node can speak *against* the predicted class,
+and then a faithful signed score is low although the node matters.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from scipy.stats import rankdata
+from torch import Tensor
+
+from dgl_lara.explanation import Explanations
+
+
+def roc_auc(truth: np.ndarray, scores: np.ndarray) -> float:
+    """Probability that a true one scores higher than a false one (ties count half); NaN without both kinds."""
+    positives, negatives = int(truth.sum()), int((~truth).sum())
+    if not positives or not negatives:
+        return float("nan")
+    ranks = rankdata(scores)
+    return float((ranks[truth].sum() - positives * (positives + 1) / 2) / (positives * negatives))
+
+
+def truth_of_pairs(explanations: Explanations, motif: Tensor) -> tuple[Tensor, Tensor]:
+    """(num_pairs,) bool: the player is in the target's own motif (graph task: in any motif of the graph); and
+    (num_targets,) bool: the target has a motif."""
+    players = explanations.players
+    if explanations.task == "graph":
+        truth = motif[players.player] >= 0
+        has = torch.zeros(len(explanations), dtype=torch.bool, device=truth.device)
+        has[players.row[truth]] = True
+        return truth, has
+    own = motif[players.targets]
+    return (motif[players.player] == own[players.row]) & (own[players.row] >= 0), own >= 0
+
+
+def auc(explanations: Explanations, motif: Tensor) -> dict[str, float]:
+    """Pooled over all pairs, and the mean over targets; of the signed and of the absolute score."""
+    truth, has = truth_of_pairs(explanations, motif)
+    row = explanations.players.row
+    chosen = has[row]
+    result = {}
+    for kind, scores in (("signed", explanations.scores), ("absolute", explanations.scores.abs())):
+        y, s, r = (values[chosen].cpu().numpy() for values in (truth, scores, row))
+        result[f"{kind}, pooled"] = roc_auc(y, s)
+        each = [roc_auc(y[r == target], s[r == target]) for target in np.unique(r)]
+        result[f"{kind}, per target"] = float(np.nanmean(each)) if np.isfinite(each).any() else float("nan")
+    return {"targets": float(has.sum()), **result}

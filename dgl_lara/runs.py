@@ -1,0 +1,185 @@
+"""Run folders: everything a training run was made of, and everything needed to continue or use it.
+
+config.json       data set, target model, settings of training and explainer
+environment.json  command, versions, git hash, time
+target.pt         the explained model
+metrics.csv       loss and validation agreement
+checkpoint.pt     to continue from (train --resume)
+explainer.pt      the best weights of g
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+import platform
+import subprocess
+import sys
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import pandas as pd
+import torch
+
+from dgl_lara import __version__, datasets
+from dgl_lara.datasets import Options
+from dgl_lara.datasets.dataset import Dataset
+from dgl_lara.datasets.storage import written_whole
+from dgl_lara.errors import InputError, LaraError
+from dgl_lara.explainer import Explainer, ExplainerConfig
+from dgl_lara.targets.checkpoint import load_target, save_target
+from dgl_lara.targets.models import TargetModel
+from dgl_lara.training import TrainingConfig, TrainingState
+from dgl_lara.value import Game
+
+RUNS = Path("runs")
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """What identifies a run."""
+
+    dataset: str
+    options: Options
+    hops: int
+    value: str
+    training: TrainingConfig
+    preset: str
+
+    def to_dict(self) -> dict:
+        content = asdict(self)
+        content["options"]["data_dir"] = str(self.options.data_dir.resolve()) if self.options.data_dir else None
+        return content
+
+    @staticmethod
+    def from_dict(content: dict) -> RunConfig:
+        options = dict(content["options"])
+        options["data_dir"] = Path(options["data_dir"]) if options["data_dir"] else None
+        return RunConfig(
+            **{**content, "options": Options(**options), "training": TrainingConfig(**content["training"])}
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """A run folder, opened."""
+
+    folder: Path
+    config: RunConfig
+    dataset: Dataset
+    target: TargetModel
+    game: Game
+
+    def checkpoint(self, state: TrainingState) -> None:
+        """Called by training now and then, and when it is interrupted."""
+        pd.DataFrame(state.history).to_csv(self.folder / "metrics.csv", index=False)
+        _save(state.to_dict(), self.folder / "checkpoint.pt")
+        if state.best_weights:
+            content = {"config": asdict(state.explainer.config), "weights": state.best_weights}
+            _save(content, self.folder / "explainer.pt")
+
+    def last_checkpoint(self) -> dict:
+        path = self.folder / "checkpoint.pt"
+        if not path.exists():
+            raise LaraError(f"{self.folder} has no checkpoint to continue from; start it anew.")
+        return _load(path)
+
+    def explainer(self) -> Explainer:
+        path = self.folder / "explainer.pt"
+        if not path.exists():
+            raise LaraError(
+                f"{self.folder} has no trained explainer yet; continue it with: train --resume {self.folder}"
+            )
+        content = _load(path)
+        explainer = Explainer(ExplainerConfig(**content["config"])).to(self.game.features.device)
+        explainer.load_state_dict(content["weights"])
+        return explainer.eval()
+
+
+def create_run(
+    out: Path | None, config: RunConfig, dataset: Dataset, target: TargetModel, game: Game, details: dict
+) -> Run:
+    """A new folder, runs/<dataset>-<time> unless `out` names one."""
+    folder = out or _fresh(RUNS / f"{dataset.name}-{time.strftime('%Y%m%d-%H%M%S')}")
+    if (folder / "config.json").exists():
+        raise InputError(f"{folder} holds a run already; name another --out, or continue it with --resume {folder}")
+    folder.mkdir(parents=True, exist_ok=True)
+    save_target(target, folder / "target.pt", details)
+    _write_json(folder / "environment.json", environment())
+    _write_json(folder / "config.json", config.to_dict())  # last: a folder with a config is a run
+    return Run(folder, config, dataset, target, game)
+
+
+def _fresh(folder: Path) -> Path:
+    """The folder itself, or with a number behind it if two runs start in the same second."""
+    number, candidate = 2, folder
+    while candidate.exists():
+        candidate, number = folder.with_name(f"{folder.name}-{number}"), number + 1
+    return candidate
+
+
+def open_run(folder: Path, device: torch.device) -> Run:
+    if not (folder / "config.json").is_file():
+        raise InputError(f"'{folder}' is not a run folder (it has no config.json).")
+    try:
+        config = RunConfig.from_dict(json.loads((folder / "config.json").read_text()))
+    except (ValueError, KeyError, TypeError) as error:
+        raise LaraError(f"{folder / 'config.json'} cannot be understood ({error}).") from error
+    dataset = datasets.load(config.dataset, config.options).to(device)
+    target, _ = load_target(folder / "target.pt", dataset)
+    target = target.to(device)
+    game = Game(target, dataset.graph, dataset.features, dataset.task, config.hops, config.value)
+    return Run(folder, config, dataset, target, game)
+
+
+def newest_run(dataset: str | None = None) -> Path:
+    """The run that was started last, of this data set if one is named."""
+    found = []
+    for path in RUNS.glob("*/config.json"):
+        if dataset is None or json.loads(path.read_text()).get("dataset") == dataset:
+            found.append((path.stat().st_mtime_ns, path.parent))
+    if not found:
+        of = f" of {dataset}" if dataset else ""
+        raise InputError(
+            f"there is no run{of} in {RUNS}/; train one with: dgl-lara train --dataset {dataset or 'NAME'}"
+        )
+    return max(found)[1]
+
+
+def environment() -> dict:
+    """What this run was made with."""
+    versions = {
+        module: sys.modules[module].__version__ for module in ("torch", "dgl", "numpy") if module in sys.modules
+    }
+    return {
+        "command": " ".join([Path(sys.argv[0]).name, *sys.argv[1:]]),
+        "time": time.strftime("%Y-%m-%d %H:%M:%S"),
+        "versions": {"dgl-lara": __version__, "python": platform.python_version(), **versions},
+        "git": _git_hash(),
+    }
+
+
+def _git_hash() -> str | None:
+    try:
+        asked = ["git", "-C", str(Path(__file__).parent), "rev-parse", "HEAD"]
+        return subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return None
+
+
+def _write_json(path: Path, content: dict) -> None:
+    with written_whole(path) as temporary:
+        temporary.write_text(json.dumps(content, indent=2) + "\n")
+
+
+def _save(content: dict, path: Path) -> None:
+    with written_whole(path) as temporary:
+        torch.save(content, temporary)
+
+
+def _load(path: Path) -> dict:
+    try:
+        return torch.load(path, weights_only=True, map_location="cpu")
+    except (pickle.UnpicklingError, RuntimeError, EOFError, OSError, ValueError) as error:
+        raise LaraError(f"{path} is truncated or not a checkpoint ({str(error).splitlines()[0]}).") from error

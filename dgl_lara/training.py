@@ -1,0 +1,453 @@
+"""Alg. 1: training the explainer g.
+
+    while not converged                                    train()
+        sample a mini-batch of targets (line 6)            sampling.target_batches
+        sample their K-hop subgraph (line 7, Eq. 11)       teach()
+        estimate the attribution (line 8, Eq. 9, 10)       teach(), RunningMean.update()
+        sample their 2K-hop subgraph (line 10, Eq. 12)     embed()
+        update g (line 11, Eq. 8)                          *_loss()
+
+A batch of all targets is the full-graph mode: both subgraphs are the whole graph, and one random mask is a coalition
+for every target at once. Every random choice depends on (seed, step) only, so a resumed run repeats an unbroken one.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+import torch
+from dgl import ops
+from torch import Tensor
+
+from dgl_lara.attribution.agreement import corrected_r_squared
+from dgl_lara.attribution.mutual_information import mi_value
+from dgl_lara.attribution.sampled import Estimate, least_squares, random_coalitions, shared_least_squares, signed
+from dgl_lara.choices import EMBEDDINGS, ENCODERS, GATES, INPUTS, OBJECTIVES
+from dgl_lara.datasets.dataset import take_graphs
+from dgl_lara.errors import InputError, LaraError
+from dgl_lara.explainer import Explainer, ExplainerConfig, Surroundings, pair_scores
+from dgl_lara.inputs import explainer_inputs, fit_normalisation
+from dgl_lara.neighborhood import Neighborhood, find
+from dgl_lara.progress import Progress
+from dgl_lara.randomness import generator, seeded
+from dgl_lara.sampling import attribution_subgraph, explainer_nodes, target_batches
+from dgl_lara.value import Game, to_values
+
+ALL = 0  # batch size: every target at once
+
+
+@dataclass(frozen=True)
+class TrainingConfig:
+    """Every choice of a training run. The defaults are what measured best; `paper()` is the paper."""
+
+    objective: str = "least-squares"
+    gate: str = "walk"
+    inputs: str = "rich"
+    embedding: str = "dual"
+    encoder: str = "residual"
+    all_classes: bool = True  # every logit of f is a game that teaches g (least squares only)
+    train_on: str = "train"
+    batch_size: int | None = None  # None: everything for a node task, 128 graphs for a graph task
+    dim: int = 20
+    hidden: int = 64
+    layers: int | None = None  # None: K
+    masks: int = 8  # pairs of coalitions drawn a step
+    steps: int = 600  # at least so many updates, where epochs is not given
+    epochs: int | None = None
+    lr: float = 5e-3
+    schedule: str = "cosine"
+    average: float = 0.99  # decay of the running average of g's weights; 0: none
+    seed: int = 0
+
+
+def paper(task: str, seed: int = 0) -> TrainingConfig:
+    """Section 5 and appendix: Eq. 6-12 with Adam, 1e-3 (node) or 1e-4 (graph), batches of 64."""
+    return TrainingConfig(
+        objective="running-mean",
+        gate="none",
+        inputs="features",
+        encoder="plain",
+        all_classes=False,
+        batch_size=64,
+        hidden=20,
+        masks=1,
+        steps=3000,
+        lr=1e-3 if task == "node" else 1e-4,
+        schedule="constant",
+        average=0.0,
+        seed=seed,
+    )
+
+
+@dataclass(eq=False)
+class TrainingState:
+    """What a checkpoint holds: enough to continue as if nothing had happened."""
+
+    step: int
+    explainer: Explainer
+    average: Explainer
+    optimiser: torch.optim.Optimizer
+    best: float = -math.inf
+    best_weights: dict[str, Tensor] = field(default_factory=dict)
+    history: list[dict] = field(default_factory=list)
+    running_mean: RunningMean | None = None
+
+    def to_dict(self) -> dict:
+        return {
+            "step": self.step,
+            "explainer": self.explainer.state_dict(),
+            "average": self.average.state_dict(),
+            "optimiser": self.optimiser.state_dict(),
+            "best": self.best,
+            "best_weights": self.best_weights,
+            "history": self.history,
+            "running_mean": vars(self.running_mean) if self.running_mean else None,
+        }
+
+    def load_dict(self, content: dict) -> None:
+        self.step, self.best, self.history = content["step"], content["best"], content["history"]
+        self.best_weights = content["best_weights"]
+        self.explainer.load_state_dict(content["explainer"])
+        self.average.load_state_dict(content["average"])
+        self.optimiser.load_state_dict(content["optimiser"])
+        if self.running_mean:
+            vars(self.running_mean).update(content["running_mean"])
+
+
+# --- lines 6-8: targets and their attribution ---------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Lesson:
+    """Coalitions S of a batch's surroundings and what f says of every target under S and under the rest."""
+
+    targets: Tensor  # (num_targets,)
+    nodes: Tensor  # (num_local,) the nodes the masks speak of
+    keep: Tensor  # (num_masks, num_local) bool: S
+    inside: Tensor  # (num_masks, num_targets, num_classes): logits of f under S
+    outside: Tensor  # the same under the complement of S
+
+    def sigma(self, nodes: Tensor) -> Tensor:
+        """(num_masks, len(nodes)): +1 where the node is in S, -1 where not."""
+        place, _ = find(nodes, self.nodes)
+        return signed(self.keep[:, place])
+
+    def differences(self, game: Game) -> Tensor:
+        """(num_masks, num_targets, num_classes): d(S) = f(S) - f(N without S)."""
+        return to_values(self.inside, game.value) - to_values(self.outside, game.value)
+
+
+def teach(game: Game, targets: Tensor, masks: int, drawn: torch.Generator, everything: bool) -> Lesson:
+    """Lines 7, 8: draw coalitions and evaluate f on them. Two passes of f teach every target of the batch."""
+    device = targets.device
+    if game.task == "graph":
+        chosen = targets.sort().values
+        graph, nodes = take_graphs(game.graph, chosen)
+        targets, places = chosen, torch.arange(len(chosen), device=device)
+    elif everything:
+        graph, nodes, places = game.graph, torch.arange(game.graph.num_nodes(), device=device), targets
+    else:
+        graph, nodes, places = attribution_subgraph(game.graph, targets, game.context)
+    features = game.features[nodes]
+    keep = random_coalitions(masks, len(nodes), drawn, device)
+    # nodes that are nobody's player, there only for the degrees of the others, stay in both coalitions
+    bystander = torch.zeros(len(nodes), dtype=torch.bool, device=device)
+    if game.task == "node" and not everything and game.context > game.hops:
+        bystander = ~torch.isin(nodes, attribution_subgraph(game.graph, targets, game.hops)[1])
+    inside, outside = (game.logits_under(graph, features, side | bystander)[:, places] for side in (keep, ~keep))
+    return Lesson(targets, nodes, keep, inside, outside)
+
+
+class RunningMean:
+    """Eq. 10: the running mean of the attribution, one number a (target, player) pair of the training targets."""
+
+    MOST_PAIRS = 400_000_000
+
+    def __init__(self, game: Game, targets: Tensor) -> None:
+        self.targets = targets.sort().values
+        counts = [game.players(part).counts for part in self.targets.split(4096)]
+        self.first = torch.cat([targets.new_zeros(1), torch.cat(counts).cumsum(0)])
+        if int(self.first[-1]) > self.MOST_PAIRS:
+            raise LaraError(
+                f"the running mean of Eq. 10 needs a number for each of {int(self.first[-1]):,} (target, player) "
+                "pairs, too many to keep; use --objective least-squares, which needs none."
+            )
+        self.phi = torch.zeros(int(self.first[-1]), device=targets.device)
+        self.visits = torch.zeros(len(self.targets), device=targets.device)
+
+    def update(self, players: Neighborhood, sample: Tensor) -> Tensor:
+        """phi(t) = (1 - 1/t) phi(t-1) + sample / t for the pairs of these targets; returns phi(t)."""
+        row, _ = find(players.targets, self.targets)
+        self.visits[row] += 1
+        start = torch.repeat_interleave(self.first[row], players.counts)
+        within = torch.arange(len(players.player), device=start.device) - torch.repeat_interleave(
+            players.first[:-1], players.counts
+        )
+        pairs = start + within
+        t = torch.repeat_interleave(self.visits[row], players.counts)
+        self.phi[pairs] += (sample - self.phi[pairs]) / t
+        return self.phi[pairs]
+
+
+# --- lines 10, 11: the update of g --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """The whole graph as g sees it, made once."""
+
+    around: Surroundings
+    inputs: Tensor  # (num_nodes, in_dim)
+
+
+def embed(
+    explainer: Explainer, game: Game, view: View, targets: Tensor, everything: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Line 10: p of the surroundings, t of the targets, and which nodes the rows of p are."""
+    if everything:
+        p, t = explainer(view.around, view.inputs)
+        return p, t[targets], torch.arange(game.graph.num_nodes(), device=targets.device)
+    if game.task == "graph":
+        _, nodes = take_graphs(game.graph, targets)
+        p, t = explainer(view.around.induced(nodes, view.around.sizes[targets]), view.inputs[nodes])
+        return p, t, nodes
+    nodes = explainer_nodes(game.graph, targets, game.hops + explainer.config.layers)
+    p, t = explainer(view.around.induced(nodes, view.around.sizes), view.inputs[nodes])
+    return p, t[find(targets, nodes)[0]], nodes
+
+
+def predicted_differences(
+    explainer: Explainer, game: Game, lesson: Lesson, p: Tensor, t: Tensor, nodes: Tensor
+) -> Tensor:
+    """(num_masks, num_targets, num_classes): sum_j sigma_j phi_hat(j -> i, c), from explicit pairs."""
+    players = game.players(lesson.targets)
+    place, _ = find(players.player, nodes)
+    products = explainer.pair_products(p[place], t[players.row], explainer.gate(game.graph, players))
+    scores = products @ explainer.all_class_weights().T  # (num_pairs, num_classes)
+    sigma = lesson.sigma(players.player)  # (num_masks, num_pairs)
+    total = torch.zeros(len(sigma), len(players.targets), scores.shape[1], device=p.device)
+    return total.index_add(1, players.row, sigma.unsqueeze(2) * scores)
+
+
+def walked_differences(explainer: Explainer, view: View, lesson: Lesson, p: Tensor, t: Tensor) -> Tensor:
+    """The same for the walk gate on the whole graph, without pairs: <sum_d Â^d (sigma p^(d)), t^(d)>.
+
+    Each distance d sends its signed sources d steps along the edges; memory grows with nodes, not with pairs.
+    """
+    dim, terms = explainer.config.dim, explainer.config.terms
+    masks, count = len(lesson.keep), len(p)
+    signs = signed(lesson.keep).T.unsqueeze(2)  # (num_nodes, num_masks, 1)
+    moving = (signs * p.unsqueeze(1)).view(count, masks, terms, dim)
+    arrived = [moving[:, :, 0][lesson.targets]]
+    for step in range(1, terms):
+        flat = moving[:, :, 1:].reshape(count, -1) * view.around.scale
+        moving = (ops.copy_u_sum(view.around.looped, flat) * view.around.scale).view(count, masks, terms - step, dim)
+        arrived.append(moving[:, :, 0][lesson.targets])
+    gathered = torch.cat(arrived, dim=2) * t.unsqueeze(1)  # (num_targets, num_masks, terms * dim)
+    return (gathered @ explainer.all_class_weights().T).transpose(0, 1)
+
+
+def least_squares_loss(explainer: Explainer, game: Game, lesson: Lesson, predicted: Tensor) -> Tensor:
+    """E[(d - sum_j sigma_j phi_hat_j)^2] = Eq. 8 + a constant, because E[sigma sigma^T] = I.
+
+    Half the weight is on the explained class, half on the mean over all classes where g knows them.
+    """
+    wanted = lesson.differences(game)
+    classes = game.explained_class[lesson.targets].expand(len(wanted), -1).unsqueeze(2)
+    if explainer.class_weight is None:
+        return ((wanted.gather(2, classes) - predicted) / explainer.unit).square().mean()
+    error = ((wanted - predicted) / explainer.unit).square()
+    return 0.5 * error.gather(2, classes).mean() + 0.5 * error.mean()
+
+
+def running_mean_loss(
+    explainer: Explainer, game: Game, lesson: Lesson, table: RunningMean, objective: str, embedded: tuple
+) -> Tensor:
+    """Eq. 8 with the estimate of Eq. 10 (or the mutual-information value) in the place of phi."""
+    p, t, nodes = embedded
+    players = game.players(lesson.targets)
+    classes = game.explained_class[lesson.targets]
+    sigma = lesson.sigma(players.player)
+    if objective == "running-mean":
+        d = lesson.differences(game).gather(2, classes.expand(len(sigma), -1).unsqueeze(2)).squeeze(2)
+        sample = (sigma * d[:, players.row]).mean(0)
+    else:
+        full = game.logits[lesson.targets]
+        inside, outside = mi_value(full, lesson.inside), mi_value(full, lesson.outside)
+        sample = torch.where(sigma > 0, inside[:, players.row], outside[:, players.row]).mean(0)
+    wanted = table.update(players, sample)
+    local = replace(players, player=find(players.player, nodes)[0], num_nodes=len(nodes))
+    gate = explainer.gate(game.graph, players)
+    scores = pair_scores(explainer, p, explainer.for_class(t, classes), local, gate)
+    return ((scores - wanted) / explainer.unit).square().mean()
+
+
+# --- the loop -----------------------------------------------------------------------------------------------------
+
+
+def new_explainer(game: Game, config: TrainingConfig, inputs: Tensor, train_nodes: Tensor) -> Explainer:
+    """g with random weights; its input normalisation and its unit come from the training targets."""
+    shape = ExplainerConfig(
+        task=game.task,
+        in_dim=inputs.shape[1],
+        num_classes=game.num_classes,
+        hops=game.hops,
+        layers=game.hops if config.layers is None else config.layers,
+        hidden=config.hidden,
+        dim=config.dim,
+        gate=config.gate if game.task == "node" else "none",
+        embedding=config.embedding,
+        encoder=config.encoder,
+        all_classes=config.all_classes and config.objective == "least-squares",
+    )
+    with seeded(config.seed):
+        explainer = Explainer(shape).to(inputs.device)
+    if config.inputs == "rich":
+        fit_normalisation(explainer, inputs[train_nodes])
+        explainer.unit.copy_((game.full - game.null).square().mean().sqrt().clamp(min=1e-6))
+    return explainer
+
+
+def check(config: TrainingConfig) -> None:
+    choices = {"objective": OBJECTIVES, "gate": GATES, "inputs": INPUTS, "embedding": EMBEDDINGS, "encoder": ENCODERS}
+    for name, allowed in choices.items():
+        if getattr(config, name) not in allowed:
+            raise InputError(f"{name} must be one of {', '.join(allowed)} (got '{getattr(config, name)}').")
+    for name in ("dim", "hidden", "masks"):
+        if getattr(config, name) < 1:
+            raise InputError(f"{name} must be at least 1 (got {getattr(config, name)}).")
+
+
+def train(
+    game: Game,
+    config: TrainingConfig,
+    targets: Tensor,
+    validation: Tensor,
+    resume: dict | None = None,
+    checkpoint: Callable[[TrainingState], None] = lambda state: None,
+) -> TrainingState:
+    """Train g on `targets`; the best weights by agreement on `validation` are kept in the state."""
+    check(config)
+    device = game.features.device
+    inputs = explainer_inputs(game, config.inputs)
+    view = View(Surroundings.of(game.graph), inputs)
+    explainer = new_explainer(game, config, inputs, _nodes_of(game, targets))
+    optimiser = torch.optim.Adam(explainer.parameters(), lr=config.lr)
+    state = TrainingState(0, explainer, copy.deepcopy(explainer).requires_grad_(False), optimiser)
+    if config.objective != "least-squares":
+        state.running_mean = RunningMean(game, targets)
+    if resume:
+        state.load_dict(resume)
+    reference = validation_reference(game, validation, config.seed)
+
+    default_size = ALL if game.task == "node" else 128
+    size = default_size if config.batch_size is None else config.batch_size
+    everything = size == ALL
+    size = len(targets) if size == ALL else size
+    an_epoch = -(-len(targets) // size)
+    epochs = config.epochs or -(-config.steps // an_epoch)
+    total = epochs * an_epoch
+    between = max(1, total // 20)
+
+    bar = Progress(range(state.step, total), "training explainer", done=state.step, unit="step")
+    batches: list[Tensor] = []
+    try:
+        for step in bar:
+            epoch, place = divmod(step, an_epoch)
+            if not batches or place == 0:
+                batches = list(target_batches(targets, size, config.seed, epoch))
+            loss = update(state, game, view, config, batches[place], step, total, everything)
+            if not math.isfinite(loss):
+                raise LaraError(
+                    f"the loss became {loss} at step {step}; lower the learning rate (--lr {config.lr / 3:.1g})."
+                )
+            state.step = step + 1
+            if state.step % between == 0 or state.step == total:
+                agreement = validate(state.average, game, view, reference)
+                if agreement > state.best or not state.best_weights:
+                    state.best = agreement
+                    state.best_weights = copy.deepcopy(state.average.state_dict())
+                state.history.append({"step": state.step, "epoch": epoch + 1, "loss": loss, "agreement": agreement})
+                checkpoint(state)
+            bar.note(loss=loss, agreement=state.history[-1]["agreement"] if state.history else math.nan)
+    except KeyboardInterrupt:
+        checkpoint(state)
+        raise
+    state.explainer.to(device)
+    return state
+
+
+def update(
+    state: TrainingState,
+    game: Game,
+    view: View,
+    config: TrainingConfig,
+    targets: Tensor,
+    step: int,
+    total: int,
+    everything: bool,
+) -> float:
+    """One turn of Alg. 1, lines 7-11."""
+    explainer = state.explainer
+    lesson = teach(game, targets, config.masks, generator(config.seed * 1_000_003 + 500_000_000 + step), everything)
+    p, t, nodes = embed(explainer, game, view, lesson.targets, everything)
+    if state.running_mean is not None:
+        loss = running_mean_loss(explainer, game, lesson, state.running_mean, config.objective, (p, t, nodes))
+    else:
+        if everything and explainer.config.gate == "walk" and game.task == "node":
+            predicted = walked_differences(explainer, view, lesson, p, t)
+        else:
+            predicted = predicted_differences(explainer, game, lesson, p, t, nodes)
+        loss = least_squares_loss(explainer, game, lesson, predicted)
+    for group in state.optimiser.param_groups:
+        group["lr"] = learning_rate(config, step, total)
+    state.optimiser.zero_grad()
+    loss.backward()
+    if config.schedule == "cosine":
+        torch.nn.utils.clip_grad_norm_(explainer.parameters(), 1.0)
+    state.optimiser.step()
+    with torch.no_grad():
+        decay = min(config.average, (step + 1) / (step + 10))  # short memory at first, when the weights still run
+        for slow, fast in zip(state.average.parameters(), explainer.parameters(), strict=True):
+            slow.lerp_(fast, 1 - decay)
+    return loss.item()
+
+
+def learning_rate(config: TrainingConfig, step: int, total: int) -> float:
+    """Constant (the paper), or a short warm-up followed by half a cosine down to zero."""
+    if config.schedule == "constant":
+        return config.lr
+    return config.lr * min(1, (step + 1) / 30) * 0.5 * (1 + math.cos(math.pi * step / total))
+
+
+def _nodes_of(game: Game, targets: Tensor) -> Tensor:
+    """The nodes whose inputs set the normalisation."""
+    return targets if game.task == "node" else take_graphs(game.graph, targets)[1]
+
+
+# --- model selection ----------------------------------------------------------------------------------------------
+
+
+def validation_reference(
+    game: Game, targets: Tensor, seed: int, most: int = 128, pairs: int = 512
+) -> tuple[Neighborhood, Estimate]:
+    """phi of some validation targets, by sampling. On small graphs masks are shared by all of them."""
+    drawn = generator(seed + 77)
+    chosen = targets[torch.randperm(len(targets), generator=drawn)[:most].to(targets.device)].sort().values
+    players = game.players(chosen)
+    estimate = shared_least_squares if game.task == "node" and game.graph.num_nodes() < 20_000 else least_squares
+    return players, estimate(game, players, pairs, drawn)
+
+
+def validate(explainer: Explainer, game: Game, view: View, reference: tuple[Neighborhood, Estimate]) -> float:
+    """Agreement with phi on the validation targets (R squared, corrected for the reference's noise)."""
+    players, estimate = reference
+    with torch.no_grad():
+        p, t, nodes = embed(explainer, game, view, players.targets, everything=game.task == "node")
+        local = replace(players, player=find(players.player, nodes)[0], num_nodes=len(nodes))
+        t = explainer.for_class(t, game.explained_class[players.targets])
+        scores = pair_scores(explainer, p, t, local, explainer.gate(game.graph, players))
+    return corrected_r_squared(scores, estimate)

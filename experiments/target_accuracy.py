@@ -1,0 +1,35 @@
+"""Accuracy of the target models, mean and deviation over seeds, beside the paper's: the table in the README.
+
+python experiments/target_accuracy.py [DATASET ...] [--seeds 3] [--data-dir DIR]
+"""
+
+from pathlib import Path
+
+import click
+import numpy as np
+
+from dgl_lara.datasets import Options, load
+from dgl_lara.targets import PAPER_ACCURACY, recipe_for
+from dgl_lara.targets.training import accuracy, get_target
+
+
+@click.command()
+@click.argument("names", nargs=-1)
+@click.option("--seeds", default=3, show_default=True)
+@click.option("--data-dir", type=click.Path(exists=True, file_okay=False, path_type=Path))
+def main(names: tuple[str, ...], seeds: int, data_dir: Path | None) -> None:
+    click.echo("| data set | data | train | validation | test | test, the paper |")
+    click.echo("|---|---|---|---|---|---|")
+    for name in names or PAPER_ACCURACY:
+        dataset = load(name, Options(data_dir=data_dir))
+        recipe = recipe_for(name, dataset.task)
+        reached = np.array(
+            [list(accuracy(get_target(dataset, recipe, seed)[0], dataset).values()) for seed in range(seeds)]
+        )
+        cells = [f"{mean:.3f} ± {std:.3f}" for mean, std in zip(reached.mean(0), reached.std(0), strict=True)]
+        paper = f"{PAPER_ACCURACY[name][2]:.2f}" if name in PAPER_ACCURACY else "-"
+        click.echo(f"| {name} | {dataset.source} | {' | '.join(cells)} | {paper} |")
+
+
+if __name__ == "__main__":
+    main()

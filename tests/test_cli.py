@@ -1,0 +1,195 @@
+"""The command line: answers at once, one sentence for bad input, exit 2 for usage and 1 for failure."""
+
+import os
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from dgl_lara import __version__
+from dgl_lara.cli import main
+from dgl_lara.datasets import DATASETS
+
+
+def run(*words):
+    return CliRunner().invoke(main, [str(word) for word in words])
+
+
+def python(*words):
+    return subprocess.run([sys.executable, *words], capture_output=True, text=True, timeout=60)
+
+
+def refused(result, *fragments, code=2):
+    """One sentence on stderr, the right exit code, nothing raised."""
+    assert result.exit_code == code, result.output
+    assert isinstance(result.exception, SystemExit)
+    assert "Traceback" not in result.output
+    last = result.stderr.strip().splitlines()[-1]
+    assert last.startswith("Error: ")
+    for fragment in fragments:
+        assert fragment in last
+    assert result.stdout == ""
+
+
+# --- start ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("words", [["--help"], ["datasets", "--help"], ["target", "--help"]])
+def test_help_does_not_import_torch(words):
+    result = python("-X", "importtime", "-m", "dgl_lara", *words)
+    assert result.returncode == 0
+    assert "Usage:" in result.stdout
+    loaded = {line.rsplit("|", 1)[-1].strip().split(".")[0] for line in result.stderr.splitlines()}
+    assert "click" in loaded
+    assert not loaded & {"torch", "dgl", "numpy", "pandas", "scipy", "networkx"}
+
+
+def test_help_answers_in_half_a_second():
+    def seconds():
+        start = time.perf_counter()
+        python("-m", "dgl_lara", "--help")
+        return time.perf_counter() - start
+
+    assert min(seconds() for _ in range(5)) < 0.5
+
+
+def test_help_names_every_set_and_command():
+    assert all(name in run("target", "--help").output for name in DATASETS)
+    assert {"datasets", "target"} <= set(main.commands)
+    assert all(command.help for command in main.commands.values())
+
+
+def test_version_of_module_and_script():
+    expected = f"dgl-lara, version {__version__}\n"
+    assert python("-m", "dgl_lara", "--version").stdout == expected
+    script = os.path.join(os.path.dirname(sys.executable), "dgl-lara")
+    if os.path.exists(script):
+        assert subprocess.run([script, "--version"], capture_output=True, text=True).stdout == expected
+
+
+# --- datasets ---------------------------------------------------------------------------------------------------
+
+
+def rows_of(table):
+    return {line.split()[0]: line for line in table.splitlines()[2:] if line}
+
+
+def test_datasets_prints_the_table():
+    result = run("datasets")
+    assert result.exit_code == 0
+    rows = rows_of(result.stdout)
+    assert set(DATASETS) < set(rows)
+    assert rows["ba-shapes"].split()[:7] == ["ba-shapes", "node", "1", "700", "4,110", "4", "10"]
+    assert rows["ogbn-arxiv"].split()[:7] == ["ogbn-arxiv", "node", "1", "169,343", "1,166,243", "40", "128"]
+    assert rows["mutag"].endswith("no (download)")
+    assert rows["tree-cycles"].endswith("yes")
+
+
+def test_datasets_sees_what_is_present(real_data):
+    rows = rows_of(run("datasets", "--data-dir", real_data).stdout)
+    assert rows["mutag"].endswith("TU Mutagenicity                    yes")
+    assert rows["ba-shapes"].endswith("yes, and the original")
+
+
+# --- target -----------------------------------------------------------------------------------------------------
+
+
+def test_target_trains_prints_and_stores(tmp_path):
+    out = tmp_path / "model.pt"
+    result = run("target", "--dataset", "ba-shapes", "--epochs", 3, "--device", "cpu", "--out", out)
+    assert result.exit_code == 0, result.output
+    lines = result.stdout.splitlines()
+    assert lines[0] == "ba-shapes (generated, seed 0): gcn, 3 layers, 20 hidden"
+    assert lines[1].split() == ["accuracy", "train", "validation", "test"]
+    assert lines[4].split() == ["the", "paper", "0.970", "1.000", "1.000"]
+    assert lines[5] == f"stored in {out}"
+
+    again = run("target", "--dataset", "ba-shapes", "--target", out, "--device", "cpu")
+    assert again.stdout.splitlines()[:5] == lines[:5]
+
+
+def test_target_takes_the_options_of_data_and_model():
+    words = ["--dataset", "tree-cycles", "--data-seed", 5, "--architecture", "gin", "--epochs", 1, "--device", "cpu"]
+    result = run("target", *words)
+    assert result.stdout.startswith("tree-cycles (generated, seed 5): gin, 3 layers")
+
+
+def test_target_on_a_file_of_ones_own(tmp_path):
+    path = tmp_path / "ring.npz"
+    place = np.arange(60)
+    np.savez(path, src=place, dst=(place + 1) % 60, x=np.eye(60), y=place % 3)
+    result = run("target", "--dataset", path, "--epochs", 2, "--device", "cpu")
+    assert result.exit_code == 0, result.output
+    assert result.stdout.startswith("ring (file ring.npz, random split, seed 0): gcn")
+    assert "the paper" not in result.stdout
+
+
+# --- bad input --------------------------------------------------------------------------------------------------
+
+
+def test_unknown_data_set_gets_the_list_and_the_closest_match():
+    refused(run("target", "--dataset", "ba-shape"), "unknown data set 'ba-shape'. Did you mean 'ba-shapes'?", *DATASETS)
+    result = run("target", "--dataset", "zzz")
+    refused(result, "unknown data set 'zzz'. Known: ")
+
+
+def test_missing_files(tmp_path):
+    refused(run("target", "--dataset", tmp_path / "a.npz"), "a.npz' does not exist")
+    refused(run("target", "--dataset", "nowhere.bin"), "'nowhere.bin' does not exist")
+    refused(run("target", "--dataset", "ba-shapes", "--target", tmp_path / "a.pt"), "a.pt' does not exist; train one")
+    refused(run("target", "--dataset", "ba-shapes", "--data-dir", tmp_path / "b"), "--data-dir must be a folder")
+
+
+def test_truncated_file_is_a_failure(tmp_path):
+    path = tmp_path / "a.npz"
+    path.write_bytes(b"PK\x03\x04 and no more")
+    refused(run("target", "--dataset", path), "a.npz is truncated or not an .npz file", code=1)
+
+
+def test_bad_numbers_in_a_file(tmp_path):
+    path = tmp_path / "a.npz"
+    np.savez(path, src=[0, 1], dst=[1, 9], x=np.ones((3, 2)), y=[0, 1, 0])
+    refused(run("target", "--dataset", path), "first: edge 1, 1 -> 9")
+
+
+@pytest.mark.parametrize(
+    ("words", "fragment"),
+    [
+        (["--dataset", "ba-shapes", "--source", "mine"], "'mine' is not one of 'auto', 'generated', 'original'"),
+        (["--dataset", "ba-shapes", "--source", "original"], "the original ba-shapes is not here"),
+        (["--dataset", "molecules", "--source", "original"], "'molecules' has no original"),
+        (["--dataset", "mutag", "--source", "generated"], "'mutag' cannot be generated"),
+        (["--dataset", "ba-shapes", "--nodes", 500], "--nodes sets the size of the data set 'citation' only"),
+        (["--dataset", "citation", "--nodes", 10], "--nodes must be at least 400 (got 10)"),
+        (["--dataset", "ba-shapes", "--epochs", 0], "0 is not in the range x>=1"),
+        (["--dataset", "ba-shapes", "--lr", 0], "0.0 is not in the range x>0"),
+        (["--dataset", "ba-shapes", "--architecture", "mlp"], "'mlp' is not one of 'gcn', 'gat', 'gin', 'sage'"),
+        ([], "Missing option '--dataset'"),
+    ],
+)
+def test_bad_options(words, fragment):
+    result = run("target", *words)
+    refused(result, fragment, code=1 if "original ba-shapes" in fragment else 2)
+
+
+def test_cuda_where_there_is_none():
+    import torch
+
+    if torch.cuda.is_available():
+        pytest.skip("a CUDA device is here")
+    refused(run("target", "--dataset", "ba-shapes", "--device", "cuda"), "--device cuda needs a CUDA device")
+
+
+def test_checkpoint_of_another_set_names_the_field(tmp_path):
+    out = tmp_path / "model.pt"
+    assert run("target", "--dataset", "ba-shapes", "--epochs", 1, "--out", out).exit_code == 0
+    refused(run("target", "--dataset", "tree-cycles", "--target", out), "its num_classes is 4, the data set's is 2")
+
+
+def test_out_that_cannot_be_written(tmp_path):
+    (tmp_path / "file").touch()
+    out = tmp_path / "file" / "model.pt"
+    refused(run("target", "--dataset", "ba-shapes", "--epochs", 1, "--out", out), "cannot be stored in", code=1)
