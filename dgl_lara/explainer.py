@@ -70,20 +70,17 @@ class Surroundings:
 
 
 class Encoder(nn.Module):
-    """GraphConv layers. `residual` adds skip connections and LayerNorm, and hands every layer's state to the heads;
-    in a graph task also the pooled state of the graph, so that a node knows the company it keeps."""
+    """GraphConv layers. `residual` adds skip connections and LayerNorm, and hands every layer's state to the heads."""
 
     def __init__(self, config: ExplainerConfig) -> None:
         super().__init__()
         self.residual = config.encoder == "residual"
-        self.with_graph = self.residual and config.task == "graph"
         width = config.hidden
         self.first = nn.Linear(config.in_dim, width)
         # norm="none": the scale is folded into the features, so that it can come from the whole graph
         self.convs = nn.ModuleList(GraphConv(width, width, norm="none") for _ in range(config.layers))
         self.norms = nn.ModuleList(nn.LayerNorm(width) if self.residual else nn.Identity() for _ in self.convs)
-        states = width * (config.layers + 1) if self.residual else width
-        self.out_dim = states * 3 if self.with_graph else states
+        self.out_dim = width * (config.layers + 1) if self.residual else width
 
     def forward(self, around: Surroundings, x: Tensor) -> Tensor:
         h = F.relu(self.first(x))
@@ -92,13 +89,7 @@ class Encoder(nn.Module):
             message = F.relu(norm(conv(around.looped, h * around.scale) * around.scale))
             h = h + message if self.residual else message
             states.append(h)
-        if not self.residual:
-            return h
-        h = torch.cat(states, dim=1)
-        if not self.with_graph:
-            return h
-        pooled = torch.cat([ops.segment_reduce(around.sizes, h, kind) for kind in ("max", "mean")], dim=1)
-        return torch.cat([h, torch.repeat_interleave(pooled, around.sizes, dim=0)], dim=1)
+        return torch.cat(states, dim=1) if self.residual else h
 
 
 def make_head(config: ExplainerConfig, in_dim: int) -> nn.Module:

@@ -19,7 +19,7 @@ from dgl_lara.neighborhood import max_hop
 from dgl_lara.randomness import generator
 from dgl_lara.removal import Model
 from dgl_lara.targets.training import evaluating
-from dgl_lara.training import TrainingConfig, TrainingState, train
+from dgl_lara.training import TrainingConfig, TrainingState, default, train
 from dgl_lara.value import Game
 
 
@@ -51,7 +51,7 @@ class LARA:
         task: str = "node",
         hops: int | str = "auto",
         value: str = "logit",
-        config: TrainingConfig = TrainingConfig(),  # noqa: B008 (frozen)
+        config: TrainingConfig | None = None,
     ) -> None:
         self.model, self.graph, self.features, self.task = model, graph, features, task
         self.hops, self.value, self.config = hops, value, config
@@ -64,17 +64,18 @@ class LARA:
         """Train the explainer on these nodes (or graphs). Without `validation`, a tenth of them is held out for it."""
         self.game_ = self._make_game()
         chosen = self._as_targets(targets)
+        self.config_ = default(self.task, len(chosen)) if self.config is None else self.config
         if validation is None:
-            shuffled = chosen[torch.randperm(len(chosen), generator=generator(self.config.seed)).to(chosen.device)]
+            shuffled = chosen[torch.randperm(len(chosen), generator=generator(self.config_.seed)).to(chosen.device)]
             held_out = max(1, len(chosen) // 10)
             chosen, validating = (shuffled[held_out:], shuffled[:held_out]) if len(chosen) > 1 else (chosen, chosen)
         else:
             validating = self._as_targets(validation)
-        state: TrainingState = train(self.game_, self.config, chosen, validating)
+        state: TrainingState = train(self.game_, self.config_, chosen, validating)
         self.explainer_: Explainer = state.average
         self.explainer_.load_state_dict(state.best_weights)
         self.history_ = state.history
-        self.embeddings_: Embeddings = embed_all(self.explainer_, self.game_, self.config.inputs)
+        self.embeddings_: Embeddings = embed_all(self.explainer_, self.game_, self.config_.inputs)
         return self
 
     def explain(self, targets: Tensor | Sequence[int], classes: Tensor | Sequence[int] | None = None) -> Explanations:

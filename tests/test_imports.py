@@ -9,7 +9,7 @@ PACKAGE = Path(__file__).parents[1] / "dgl_lara"
 
 # A folder stands for all its modules, except where one of them is listed by itself.
 ORDER = [
-    "errors", "choices", "progress", "randomness", "reports.tables",
+    "errors", "choices", "memory", "progress", "randomness", "reports.tables",
     "datasets", "targets",
     "neighborhood", "removal", "value", "attribution",
     "explainer", "inputs", "sampling", "training", "explanation", "inference", "checkpoint", "runs", "lara",

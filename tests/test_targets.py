@@ -384,7 +384,7 @@ def test_damaged_stored_target_is_trained_anew(ba_shapes, fresh_cache, capsys):
 
 def test_name_of_a_stored_target_holds_everything(ba_shapes):
     base = Recipe()
-    changed = {"architecture": "gin", "readout": "max-mean"}
+    changed = {"architecture": "gin", "readout": "max-mean", "schedule": "cosine"}
     recipes = [replace(base, **{f: changed.get(f, value + 1)}) for f, value in asdict(base).items() if f not in changed]
     recipes += [replace(base, **{field: value}) for field, value in changed.items()]
     paths = {target_path(ba_shapes, recipe, 0) for recipe in [base, *recipes]}

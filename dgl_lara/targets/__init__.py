@@ -31,7 +31,7 @@ RECIPES: dict[str, Recipe] = {
     "tree-cycles": Recipe(lr=0.003, epochs=4000, patience=600),
     # rests on a plateau for up to 350 epochs before it learns, hence the patience
     "ba-2motifs": Recipe(readout="max-mean", batch_size=64, lr=0.003, epochs=1000, patience=400),
-    "mutag": Recipe(readout="max-mean", batch_size=128, lr=0.02, epochs=100, patience=100, schedule="cosine"),
+    "mutag": Recipe(readout="max-mean", batch_size=256, lr=0.03, epochs=300, patience=300, schedule="cosine"),
     "molecules": Recipe(batch_size=200, epochs=300, patience=60),
     "ogbn-arxiv": Recipe("sage", 256, 2, dropout=0.5, lr=0.003, epochs=40, patience=10, saint_nodes=20_000),
     "citation": Recipe("sage", 256, 2, dropout=0.5, lr=0.003, epochs=40, patience=10, saint_nodes=20_000),

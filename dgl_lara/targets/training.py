@@ -24,7 +24,6 @@ from dgl_lara.targets import Recipe
 from dgl_lara.targets.checkpoint import load_target, save_target
 from dgl_lara.targets.models import ModelConfig, TargetModel
 
-
 GOOD_ENOUGH = 0.01  # validation loss of a model that makes no mistake: there is nothing left to learn
 
 

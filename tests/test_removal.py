@@ -1,0 +1,87 @@
+"""The meaning of removal: induced subgraphs, null prediction, separate graphs of a batch."""
+
+import dgl
+import torch
+from games import PooledGCN, SmallGCN, random_graph
+
+from dgl_lara.neighborhood import in_neighborhood
+from dgl_lara.removal import alone, copies, ego_graphs, induced, null_prediction, predict_graphs, predict_nodes
+
+GRAPH = random_graph(15, 20, 0)
+FEATURES = torch.randn(15, 3, generator=torch.Generator().manual_seed(5))
+
+
+def random_masks(count, nodes, seed=0):
+    return torch.rand(count, nodes, generator=torch.Generator().manual_seed(seed)) < 0.5
+
+
+def test_induced_is_dgls_node_subgraph():
+    keep = random_masks(1, 15)[0]
+    ours, theirs = induced(GRAPH, keep), dgl.node_subgraph(GRAPH, keep.nonzero().flatten())
+    assert ours.num_edges() > 3
+    assert sorted(zip(*map(torch.Tensor.tolist, ours.edges()), strict=True)) == sorted(
+        zip(*map(torch.Tensor.tolist, theirs.edges()), strict=True)
+    )
+
+
+def test_copies_do_not_touch_each_other():
+    model = SmallGCN()
+    together = model(copies(GRAPH, 3), FEATURES.repeat(3, 1)).view(3, 15, -1)
+    torch.testing.assert_close(together[1], model(GRAPH, FEATURES))
+
+
+def test_many_masks_at_once_equal_one_at_a_time():
+    model, keep = SmallGCN(), random_masks(6, 15)
+    keep[2] = False
+    null = null_prediction(model, FEATURES)
+    got = predict_nodes(model, GRAPH, FEATURES, keep, null)
+    for mask, prediction in zip(keep, got, strict=True):
+        nodes = mask.nonzero().flatten()
+        expected = null.repeat(15, 1)
+        expected[nodes] = model(dgl.node_subgraph(GRAPH, nodes), FEATURES[nodes])
+        torch.testing.assert_close(prediction, expected)
+
+
+def test_graphs_of_a_batch_stay_apart_and_empty_ones_are_null():
+    model = PooledGCN()
+    batch = dgl.batch([random_graph(size, 2 * size, size) for size in (5, 7, 4)])
+    features = torch.randn(16, 3, generator=torch.Generator().manual_seed(1))
+    keep = random_masks(4, 16)
+    keep[1, 5:12] = False  # the second graph is gone
+    keep[2] = False
+    null = null_prediction(model, features)
+    got = predict_graphs(model, batch, features, keep, null)
+    for mask, predictions in zip(keep, got, strict=True):
+        for number, (start, stop) in enumerate(((0, 5), (5, 12), (12, 16))):
+            nodes = torch.arange(start, stop)[mask[start:stop]]
+            one = dgl.node_subgraph(batch, nodes)
+            one = dgl.graph(one.edges(), num_nodes=len(nodes))
+            expected = model(one, features[nodes])[0] if len(nodes) else null
+            torch.testing.assert_close(predictions[number], expected)
+
+
+def test_null_prediction_is_f_of_one_isolated_zero_node():
+    model = SmallGCN()
+    expected = model(dgl.graph(([], []), num_nodes=1), torch.zeros(1, 3))[0]
+    torch.testing.assert_close(null_prediction(model, FEATURES), expected)
+
+
+def test_ego_graphs_with_one_hop_more_give_fs_own_predictions():
+    """DESIGN 1.4: K hops are not enough for a model with symmetric normalisation, K + 1 are."""
+    model, targets = SmallGCN(), torch.tensor([3, 0, 9])
+    full = model(GRAPH, FEATURES)[targets]
+
+    def on_ego(hops):
+        context = in_neighborhood(GRAPH, targets, hops)
+        return model(ego_graphs(GRAPH, context), FEATURES[context.player])[context.hop == 0]
+
+    torch.testing.assert_close(on_ego(3), full)
+    assert (on_ego(2) - full).abs().max() > 1e-3
+
+
+def test_alone_is_f_without_edges():
+    model = SmallGCN()
+    edgeless = dgl.graph(([], []), num_nodes=15)
+    torch.testing.assert_close(alone(model, GRAPH, FEATURES, "node"), model(edgeless, FEATURES))
+    one_by_one = torch.cat([PooledGCN()(dgl.graph(([], []), num_nodes=1), x[None]) for x in FEATURES])
+    torch.testing.assert_close(alone(PooledGCN(), GRAPH, FEATURES, "graph"), one_by_one)

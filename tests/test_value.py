@@ -1,0 +1,115 @@
+"""The game: which number is explained, coalitions, counting, and a model that raises."""
+
+import dgl
+import pytest
+import torch
+from games import PooledGCN, SmallGCN, gcn_game, random_graph, star_game
+
+from dgl_lara.errors import InputError, LaraError
+from dgl_lara.value import Game, to_values
+
+
+def test_coalitions_remove_players_and_leave_everyone_else():
+    game = gcn_game(nodes=20, edges=22)
+    assert game.context == 3
+    targets = torch.tensor([4, 11])
+    players = game.players(targets)
+    keep = torch.rand(5, len(players.player), generator=torch.Generator().manual_seed(0)) < 0.6
+    got = game.coalitions(players, keep)
+    for row, target in enumerate(targets.tolist()):
+        mine = players.row == row
+        for mask in range(5):
+            gone = set(players.player[mine & ~keep[mask]].tolist())
+            left = torch.tensor([node for node in range(20) if node not in gone])
+            expected = game.null[game.explained_class[target]]
+            if target not in gone:
+                logits = game.f(dgl.node_subgraph(game.graph, left), game.features[left])
+                expected = logits[left.tolist().index(target), game.explained_class[target]]
+            torch.testing.assert_close(got[mask, row], expected)
+
+
+def test_chunks_change_nothing(monkeypatch):
+    game = gcn_game(nodes=30, edges=40)
+    players = game.players(torch.arange(30))
+    keep = torch.rand(7, len(players.player), generator=torch.Generator().manual_seed(0)) < 0.5
+    whole = game.coalitions(players, keep)
+    assert whole.std() > 0.1
+    monkeypatch.setattr("dgl_lara.value.NODES_A_CALL", 50)
+    torch.testing.assert_close(game.coalitions(players, keep), whole)
+
+
+def test_shared_masks_are_coalitions_of_every_target():
+    """On a graph where everybody is everybody's player, nothing is left outside and both must agree."""
+    graph = random_graph(8, 40, 0)
+    game = Game(SmallGCN(), graph, torch.randn(8, 3, generator=torch.Generator().manual_seed(2)), hops=2)
+    players = game.players(torch.arange(8))
+    assert len(players.player) == 64
+    keep = torch.rand(6, 8, generator=torch.Generator().manual_seed(3)) < 0.5
+    shared = game.shared(keep)[:, torch.arange(8), game.explained_class]
+    torch.testing.assert_close(shared, game.coalitions(players, keep[:, players.player]))
+
+
+def test_graph_task_coalitions_equal_shared_masks():
+    batch = dgl.batch([random_graph(size, 2 * size, size) for size in (5, 7, 4)])
+    game = Game(PooledGCN(), batch, torch.randn(16, 3, generator=torch.Generator().manual_seed(2)), "graph")
+    keep = torch.rand(6, 16, generator=torch.Generator().manual_seed(3)) < 0.5
+    players = game.players(torch.tensor([2, 0]))
+    shared = game.shared(keep)[:, [2, 0], game.explained_class[[2, 0]]]
+    torch.testing.assert_close(game.coalitions(players, keep[:, players.player]), shared)
+
+
+def test_calls_and_evaluations_are_counted():
+    game = star_game()
+    calls, evaluations = game.calls, game.evaluations
+    game.coalitions(game.players(torch.tensor([0])), torch.ones(10, 4, dtype=torch.bool))
+    assert (game.calls - calls, game.evaluations - evaluations) == (1, 10)
+
+
+def test_values():
+    logits = torch.tensor([[2.0, 0.0, -1.0]])
+    p = logits.softmax(1)
+    torch.testing.assert_close(to_values(logits, "probability"), p)
+    torch.testing.assert_close(to_values(logits, "log-odds"), (p / (1 - p)).log())
+    certain = to_values(torch.tensor([[40.0, 0.0]]), "log-odds")
+    assert bool(torch.isfinite(certain).all())
+
+
+class Moody(SmallGCN):
+    """Raises when it meets a graph that is not the whole one."""
+
+    def forward(self, graph, h):
+        if self.armed and graph.num_nodes() != 12:
+            raise RuntimeError("not today")
+        return super().forward(graph, h)
+
+
+def test_a_model_that_raises_gets_its_mode_back():
+    model = Moody()
+    model.armed = False
+    game = Game(model, random_graph(12, 14, 0), torch.randn(12, 3), hops=2)
+    model.train()
+    model.weights.eval()  # a mixed state must survive too
+    model.armed = True
+    with pytest.raises(RuntimeError, match="not today"):
+        game.shared(torch.zeros(1, 12, dtype=torch.bool).index_fill(1, torch.tensor([0]), True))
+    assert model.training and not model.weights.training
+    assert torch.is_grad_enabled()
+
+
+@pytest.mark.parametrize(
+    ("model", "sentence"),
+    [
+        (lambda graph, x: x[:5], "one row of logits a node"),
+        (lambda graph, x: x * torch.nan, "NaN or infinity"),
+    ],
+)
+def test_models_that_cannot_be_explained(model, sentence):
+    with pytest.raises(LaraError, match=sentence):
+        Game(model, random_graph(12, 14, 0), torch.randn(12, 3))
+
+
+def test_bad_settings():
+    with pytest.raises(InputError, match="task must be"):
+        Game(SmallGCN(), random_graph(12, 14, 0), torch.randn(12, 3), task="edge")
+    with pytest.raises(InputError, match="value must be one of logit"):
+        Game(SmallGCN(), random_graph(12, 14, 0), torch.randn(12, 3), value="odds")
