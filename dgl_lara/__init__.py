@@ -1,10 +1,27 @@
 """dgl-lara: explain any graph neural network in one feed-forward pass (LARA, on DGL)."""
 
+import importlib
 import os
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dgl_lara.explanation import Explanations
+    from dgl_lara.lara import LARA
+    from dgl_lara.training import TrainingConfig
 
 __version__ = "0.1.0"
+__all__ = ["LARA", "Explanations", "TrainingConfig", "__version__"]
 
-# Both must be set before torch and dgl load. Without the first, idle OpenMP threads spin and a GCN epoch on
-# few cores takes up to ten times as long; without the second, dgl writes a settings file into the home folder.
+# Both must be set before torch and dgl load. Without the first, idle OpenMP threads spin and a GCN epoch on few
+# cores takes up to ten times as long; without the second, dgl writes a settings file into the home folder.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 os.environ.setdefault("DGLBACKEND", "pytorch")
+
+_HOMES = {"LARA": "lara", "Explanations": "explanation", "TrainingConfig": "training"}
+
+
+def __getattr__(name: str) -> object:
+    """Heavy names load on first use, so that `dgl-lara --help` needs no torch."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'dgl_lara' has no attribute '{name}'")
+    return getattr(importlib.import_module(f"dgl_lara.{_HOMES[name]}"), name)

@@ -114,7 +114,6 @@ def choose_device(name: str) -> torch.device:
 
 def load_dataset(name: str, options: Options, device: str) -> Dataset:
     from dgl_lara.datasets import load
-
     from dgl_lara.memory import reuse_freed_memory
 
     reuse_freed_memory()
@@ -304,9 +303,9 @@ def train(
         dataset = load_dataset(str(name), options, device)
         changes["batch_size"] = training.ALL if changes["batch_size"] == "all" else changes["batch_size"]
         given = {field: value for field, value in changes.items() if value is not None}
-        start_from = training.default if preset == "default" else training.paper
-        chosen = len(dataset.split(changes["train_on"] or "train"))
-        config = replace(start_from(dataset.task, chosen, seed), **given)
+        count = len(dataset.split(changes["train_on"] or "train"))
+        base = training.paper(dataset.task, seed) if preset == "paper" else training.default(dataset.task, count, seed)
+        config = replace(base, **given)
         model, details = target_for(dataset, target_file, seed)
         hops = choose_hops(model, dataset.graph, dataset.features, dataset.task, hops)
         game = Game(model, dataset.graph, dataset.features, dataset.task, hops, value)

@@ -41,6 +41,6 @@ def signed_log(x: Tensor) -> Tensor:
 def fit_normalisation(explainer: Explainer, inputs: Tensor) -> None:
     """Centre and scale from these rows (the training nodes); clip what lies far outside, seen or unseen."""
     explainer.centre.copy_(inputs.median(dim=0).values)
-    spread = inputs.std(dim=0)
+    spread = inputs.std(dim=0, unbiased=False)
     explainer.spread.copy_(torch.where(spread > 1e-3, spread, torch.ones_like(spread)))
     explainer.clip.fill_(CLIP)

@@ -73,7 +73,7 @@ def default(task: str, num_targets: int, seed: int = 0) -> TrainingConfig:
     return replace(config, masks=1, steps=300) if num_targets > MANY_TARGETS else config
 
 
-def paper(task: str, num_targets: int, seed: int = 0) -> TrainingConfig:
+def paper(task: str, seed: int = 0) -> TrainingConfig:
     """Section 5 and appendix: Eq. 6-12 with Adam, 1e-3 (node) or 1e-4 (graph), batches of 64."""
     return TrainingConfig(
         objective="running-mean",

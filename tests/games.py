@@ -24,7 +24,7 @@ def random_graph(nodes, edges, seed):
     generator = torch.Generator().manual_seed(seed)
     u, v = torch.randint(nodes, (2, edges), generator=generator)
     u, v = u[u != v], v[u != v]
-    return dgl.to_simple(dgl.graph((torch.cat([u, v]), torch.cat([v, u])), num_nodes=nodes))
+    return dgl.to_simple(dgl.graph((torch.cat([u, v]), torch.cat([v, u])), num_nodes=nodes), return_counts=None)
 
 
 class SmallGCN(torch.nn.Module):

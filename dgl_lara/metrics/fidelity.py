@@ -32,6 +32,11 @@ def fidelity_per_target(
     return plus.masked_fill(nobody, torch.nan), minus.masked_fill(nobody, torch.nan)
 
 
+def standard_error(values: Tensor) -> float:
+    """Of the mean; unknown (NaN) from fewer than two targets."""
+    return (values.std() / len(values) ** 0.5).item() if len(values) > 1 else float("nan")
+
+
 def fidelity(game: Game, explanations: Explanations, sparsities: tuple[float, ...] = SPARSITIES) -> pd.DataFrame:
     """Mean and standard error over targets, a row for each definition and sparsity and one for their average."""
     rows = []
@@ -46,6 +51,6 @@ def fidelity(game: Game, explanations: Explanations, sparsities: tuple[float, ..
             row: dict[str, object] = {"definition": definition, "sparsity": name, "targets": int(seen.sum())}
             for label, values in (("fidelity+", p), ("fidelity-", m), ("delta", p - m)):
                 row[label] = values.mean().item()
-                row[f"{label} error"] = (values.std() / max(len(values), 1) ** 0.5).item()
+                row[f"{label} error"] = standard_error(values)
             rows.append(row)
     return pd.DataFrame(rows)

@@ -1,0 +1,109 @@
+"""Agreement and fidelity of LARA, default and paper, beside random and sampled: the table in the README.
+
+    python experiments/lara_figures.py [DATASET ...] [--seeds 3] [--data-dir DIR] [--presets default,paper]
+
+Node sets and BA-2Motifs use the authors' files and their target models (DIR/target_models) where DIR or DGL_LARA_DATA
+has them; otherwise generated data and our own target models, and the table says so. Writes experiments/results/.
+"""
+
+from dataclasses import replace
+from pathlib import Path
+
+import click
+import pandas as pd
+
+from dgl_lara.baselines import random, sampled
+from dgl_lara.datasets import Options, load
+from dgl_lara.datasets.storage import find_files
+from dgl_lara.evaluation import some_targets
+from dgl_lara.inference import embed_all, explain
+from dgl_lara.memory import reuse_freed_memory
+from dgl_lara.metrics.agreement import agreement, reference
+from dgl_lara.metrics.fidelity import fidelity
+from dgl_lara.targets import recipe_for
+from dgl_lara.targets.checkpoint import load_target
+from dgl_lara.targets.training import get_target
+from dgl_lara.training import default, paper, train
+from dgl_lara.value import Game
+
+NAMES = ("ba-shapes", "ba-community", "tree-cycles", "ba-2motifs", "mutag")
+RESULTS = Path(__file__).parent / "results"
+REFERENCE_PAIRS = 4000
+SAMPLED_PAIRS = {"node": 300, "graph": 100}
+MOST_TARGETS = 500
+
+
+def setting(name, data_dir):
+    """The data set and the game on it."""
+    entry_files = {"ba-2motifs": "ba_2motifs/ba2motifs.npz"}.get(name, f"synthetic/{name.replace('-', '_')}.npz")
+    weights = f"target_models/{name.replace('-', '_')}.npz"
+    original = find_files((entry_files, weights), data_dir) if name in NAMES[:4] else None
+    dataset = load(name, Options(source="original" if original else "auto", data_dir=data_dir))
+    if original:
+        model, _ = load_target(original / weights, dataset)
+    else:
+        model, _ = get_target(dataset, recipe_for(name, dataset.task), 0)
+    return dataset, Game(model, dataset.graph, dataset.features, dataset.task, model.num_hops)
+
+
+def figures(game, explanations, against):
+    table = fidelity(game, explanations)
+    average = table[table["sparsity"] == "average"].set_index("definition")
+    row = {"R2": agreement(explanations, against)["R2 corrected"], "R2 raw": agreement(explanations, against)["R2"]}
+    for definition in average.index:
+        for sign in "+-":
+            row[f"F{sign} {definition}"] = average.loc[definition, f"fidelity{sign}"]
+            row[f"F{sign} {definition} error"] = average.loc[definition, f"fidelity{sign} error"]
+    return row
+
+
+@click.command()
+@click.argument("names", nargs=-1)
+@click.option("--seeds", default=3, show_default=True)
+@click.option("--presets", default="default,paper", show_default=True)
+@click.option("--data-dir", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option("--out", type=click.Path(path_type=Path), default=RESULTS / "lara_figures.csv", show_default=True)
+def main(names, seeds, presets, data_dir, out):
+    reuse_freed_memory()
+    rows = []
+    for name in names or NAMES:
+        dataset, game = setting(name, data_dir)
+        targets = some_targets(dataset.test, MOST_TARGETS, 0)
+        against = reference(game, targets, REFERENCE_PAIRS, 0)
+        common = {"dataset": name, "data": dataset.source, "targets": len(targets), "reference": against.how}
+        common["noise ceiling"] = against.ceiling
+        pairs = SAMPLED_PAIRS[dataset.task]
+        for explanations in (random.explain(game, targets), sampled.explain(game, targets, pairs)):
+            rows.append({**common, "method": explanations.method, **figures(game, explanations, against)})
+            click.echo(rows[-1], err=True)
+        for preset in presets.split(","):
+            for seed in range(seeds):
+                base = paper(dataset.task) if preset == "paper" else default(dataset.task, len(dataset.train))
+                config = replace(base, seed=seed)
+                state = train(game, config, dataset.train, dataset.val)
+                state.average.load_state_dict(state.best_weights)
+                explanations = explain(state.average, game, embed_all(state.average, game, config.inputs), targets)
+                row = {**common, "method": f"lara, {preset}", "seed": seed, **figures(game, explanations, against)}
+                rows.append(row)
+                click.echo(row, err=True)
+        out.parent.mkdir(exist_ok=True)
+        pd.DataFrame(rows).to_csv(out, index=False, float_format="%.4f")
+    click.echo(markdown(pd.DataFrame(rows)))
+
+
+def markdown(table):
+    """One row a method, mean over seeds (deviation of R2 behind it)."""
+    measures = [f"F{sign} {definition}" for definition in ("paper", "kept") for sign in "+-"]
+    lines = ["| data | method | R² | " + " | ".join(measures) + " |", "|---" * (3 + len(measures)) + "|"]
+    for (name, method), group in table.groupby(["dataset", "method"], sort=False):
+        spread = f" ± {group['R2'].std():.3f}" if len(group) > 1 else ""
+        cells = [f"{group['R2'].mean():.3f}{spread}" if method != "random" else "–"]
+        for measure in measures:
+            known = measure in group and group[measure].notna().all()
+            cells.append(f"{group[measure].mean():.2f}" if known else "")
+        lines.append(f"| {name} | {method} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,160 @@
+"""`train` and `eval` as a user runs them."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import torch
+from click.testing import CliRunner
+
+from dgl_lara.cli import main
+
+QUICK = ["--hidden", "16", "--dim", "5", "--masks", "2"]
+
+
+def run(*arguments):
+    return CliRunner().invoke(main, [str(argument) for argument in arguments])
+
+
+@pytest.fixture(scope="module")
+def target(tmp_path_factory):
+    """A quickly trained model of BA-Shapes, as a file."""
+    folder = tmp_path_factory.mktemp("target")
+    os.environ["DGL_LARA_CACHE"], before = str(folder), os.environ.get("DGL_LARA_CACHE")
+    result = run("target", "--dataset", "ba-shapes", "--epochs", 30, "--out", folder / "f.pt")
+    assert result.exit_code == 0, result.output
+    if before is None:
+        del os.environ["DGL_LARA_CACHE"]
+    else:
+        os.environ["DGL_LARA_CACHE"] = before
+    return folder / "f.pt"
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_train_then_eval_of_the_newest_run(target, here):
+    result = run("train", "--dataset", "ba-shapes", "--target", target, "--epochs", 40, *QUICK)
+    assert result.exit_code == 0, result.output
+    (folder,) = (here / "runs").iterdir()
+    assert folder.name.startswith("ba-shapes-")
+    kept = {path.name for path in folder.iterdir()}
+    assert kept == {"config.json", "environment.json", "target.pt", "metrics.csv", "checkpoint.pt", "explainer.pt"}
+    config = json.loads((folder / "config.json").read_text())
+    assert (config["dataset"], config["hops"], config["training"]["hidden"]) == ("ba-shapes", 3, 16)
+    environment = json.loads((folder / "environment.json").read_text())
+    assert {"dgl-lara", "torch", "dgl", "python"} <= set(environment["versions"])
+    history = pd.read_csv(folder / "metrics.csv")
+    assert history.step.tolist()[-1] == 40 and history.agreement.iloc[-1] > 0.3
+
+    result = run(
+        "eval", "--metric", "all", "--targets", 20, "--pairs", 30, "--reference-pairs", 200, "--json", "all.json"
+    )
+    assert result.exit_code == 0, result.output
+    for word in (
+        "fidelity",
+        "agreement",
+        "auc",
+        "throughput",
+        "random",
+        "sampled 30",
+        "lara",
+        "20 test nodes",
+        "logit",
+    ):
+        assert word in result.output
+    assert "latency" in result.output and "Traceback" not in result.output
+    figures = json.loads((here / "all.json").read_text())
+    table = pd.DataFrame(figures["fidelity"])
+    assert set(table.method) == {"random", "sampled 30", "lara"}
+    assert set(table.sparsity) == {"0.3", "0.4", "0.5", "0.6", "0.7", "average"}
+    assert set(table.definition) == {"paper", "kept"}
+    average = table[table.sparsity == "average"].set_index(["definition", "method"]).delta
+    assert average["paper", "lara"] > average["paper", "random"]
+    for name in ("eval-fidelity.csv", "eval-fidelity.png", "eval-fidelity.pdf", "eval-auc.csv", "eval-agreement.json"):
+        assert (folder / name).stat().st_size > 100
+
+
+def test_graph_task_and_paper_preset(here):
+    quick = ["--dataset", "molecules", "--epochs", 1, "--preset", "paper", "--out", "m"]
+    trained = run("target", "--dataset", "molecules", "--epochs", 2, "--out", "f.pt")
+    assert trained.exit_code == 0, trained.output
+    result = run("train", *quick, "--target", "f.pt")
+    assert result.exit_code == 0, result.output
+    config = json.loads((here / "m" / "config.json").read_text())
+    assert config["preset"] == "paper" and config["training"]["lr"] == 1e-4
+    result = run("eval", "--run", "m", "--targets", 10, "--pairs", 10)
+    assert result.exit_code == 0, result.output
+    assert "10 test graphs" in result.output and "kept  " not in result.output
+
+
+def test_interrupted_by_ctrl_c_then_resumed_equals_unbroken(target, here):
+    """A real process, a real signal."""
+    command = [sys.executable, "-m", "dgl_lara", "train", "--dataset", "ba-shapes", "--target", str(target), *QUICK]
+    unbroken = run("train", "--dataset", "ba-shapes", "--target", target, "--epochs", 400, *QUICK, "--out", "a")
+    assert unbroken.exit_code == 0, unbroken.output
+    process = subprocess.Popen([*command, "--epochs", "400", "--out", "b"], stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 60
+    while not Path("b/checkpoint.pt").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "dgl-lara train --resume b" in said and "Traceback" not in said
+    step = torch.load("b/checkpoint.pt", weights_only=True)["step"]
+    assert 0 < step < 400
+    resumed = run("train", "--resume", "b")
+    assert resumed.exit_code == 0, resumed.output
+    first, second = (torch.load(f"{run}/explainer.pt", weights_only=True)["weights"] for run in ("a", "b"))
+    torch.testing.assert_close(first, second, rtol=0, atol=0)
+    assert Path("a/metrics.csv").read_text() == Path("b/metrics.csv").read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["train"], "give either --dataset (a new run) or --resume"),
+        (["train", "--dataset", "ba-shapes", "--batch-size", "none"], "must be 'all' or a whole number"),
+        (["train", "--dataset", "ba-shapes", "--gate", "door"], "'door' is not one of"),
+        (["train", "--dataset", "ba-shapes", "--target", "none.pt"], "does not exist"),
+        (["train", "--resume", "nowhere"], "'nowhere' is not a run folder"),
+        (["train", "--dataset", "ba-shapes", "--device", "cuda"], "needs a CUDA device"),
+        (["eval"], "there is no run in runs/"),
+        (["eval", "--dataset", "mutag"], "there is no run of mutag"),
+        (["eval", "--run", "nowhere"], "'nowhere' is not a run folder"),
+        (["eval", "--run", "a", "--dataset", "mutag"], "not both"),
+    ],
+)
+def test_bad_input_gets_one_sentence_and_exit_code_2(here, arguments, sentence):
+    if "cuda" in arguments and torch.cuda.is_available():
+        pytest.skip("there is a CUDA device")
+    result = run(*arguments)
+    assert result.exit_code == 2
+    assert sentence in result.output
+    assert "Traceback" not in result.output
+
+
+def test_existing_run_and_damaged_files(target, here):
+    arguments = ["train", "--dataset", "ba-shapes", "--target", target, "--epochs", 2, *QUICK, "--out", "a"]
+    assert run(*arguments).exit_code == 0
+    again = run(*arguments)
+    assert again.exit_code == 2 and "holds a run already" in again.output
+    checkpoint = Path("a/checkpoint.pt")
+    checkpoint.write_bytes(checkpoint.read_bytes()[:100])
+    damaged = run("train", "--resume", "a")
+    assert damaged.exit_code == 1 and "truncated or not a checkpoint" in damaged.output
+    Path("a/explainer.pt").unlink()
+    missing = run("eval", "--run", "a")
+    assert missing.exit_code == 1 and "no trained explainer yet" in missing.output
+    Path("a/config.json").write_text("{")
+    broken = run("eval", "--run", "a")
+    assert broken.exit_code == 1 and "cannot be understood" in broken.output

@@ -1,0 +1,177 @@
+"""g: the paper's form, the gates, subgraphs against the whole graph, relabelling."""
+
+from dataclasses import replace
+
+import dgl
+import pytest
+import torch
+from games import PooledGCN, gcn_game, random_graph
+
+from dgl_lara.explainer import Explainer, ExplainerConfig, Surroundings, pair_scores
+from dgl_lara.inference import Embeddings, embed_all, explain
+from dgl_lara.inputs import explainer_inputs, fit_normalisation
+from dgl_lara.neighborhood import find, walk_weights
+from dgl_lara.sampling import explainer_nodes
+from dgl_lara.value import Game
+
+GAME = gcn_game(nodes=40, edges=50, seed=3)
+INPUTS = explainer_inputs(GAME, "rich")
+
+
+def config(**changes):
+    base = ExplainerConfig("node", INPUTS.shape[1], 3, hops=2, layers=2, hidden=16, dim=5)
+    return replace(base, **changes)
+
+
+def new(**changes):
+    torch.manual_seed(0)
+    return Explainer(config(**changes)).eval()
+
+
+@pytest.mark.parametrize("gate", ["none", "hop", "walk"])
+def test_scores_are_the_formula_at_the_top_of_the_file(gate):
+    """Dense and pair by pair: sum_d w_d <p_j m_c, t_i>."""
+    g = new(gate=gate)
+    embeddings = embed_all(g, GAME, "rich")
+    result = explain(g, GAME, embeddings, torch.arange(40))
+    players = result.players
+    walks = walk_weights(GAME.graph, players, 2)
+    p, t = (part.view(40, g.config.terms, 5) for part in (embeddings.source, embeddings.target))
+    m = g.class_weight.detach().view(3, g.config.terms, 5)
+    assert result.scores.std() > 1e-3
+    for pair in range(0, len(players.player), 7):
+        i, j, hop = int(players.row[pair]), int(players.player[pair]), int(players.hop[pair])
+        expected = 0.0
+        for d in range(g.config.terms):
+            w = {"none": 1.0, "hop": float(hop == d), "walk": float(walks[pair, d])}[gate]
+            expected += w * float((p[j, d] * m[GAME.explained_class[i], d] * t[i, d]).sum())
+        assert abs(float(result.scores[pair]) - expected) < 1e-4
+
+
+def test_the_papers_form_is_a_dot_product():
+    """Eq. 6: gate none, plain encoder, one class: phi_hat = <p_j, t_i> and nothing else."""
+    g = new(gate="none", encoder="plain", all_classes=False)
+    embeddings = embed_all(g, GAME, "rich")
+    result = explain(g, GAME, embeddings, torch.arange(40))
+    dense = embeddings.target @ embeddings.source.T
+    torch.testing.assert_close(result.scores, dense[result.players.row, result.players.player])
+
+
+def test_single_embedding_is_symmetric_and_dual_is_not():
+    def matrix(embedding):
+        g = new(gate="none", embedding=embedding, all_classes=False)
+        embeddings = embed_all(g, GAME, "rich")
+        return embeddings.target @ embeddings.source.T
+
+    single, dual = matrix("single"), matrix("dual")
+    torch.testing.assert_close(single, single.T)
+    assert (dual - dual.T).abs().max() > 1e-2
+
+
+def test_the_two_k_hop_subgraph_is_enough():
+    """Eq. 12: p of the players and t of the targets are the same on it as on the whole graph."""
+    g = new()
+    targets = torch.tensor([3, 17])
+    around = Surroundings.of(GAME.graph)
+    whole_p, whole_t = g(around, INPUTS)
+    nodes = explainer_nodes(GAME.graph, targets, 4)
+    assert len(nodes) < 40
+    p, t = g(around.induced(nodes, around.sizes), INPUTS[nodes])
+    players = GAME.players(targets).player.unique()
+    torch.testing.assert_close(p[find(players, nodes)[0]], whole_p[players])
+    torch.testing.assert_close(t[find(targets, nodes)[0]], whole_t[targets])
+
+
+def test_encoder_is_a_dense_gcn():
+    g = new(encoder="plain", layers=1)
+    dense = torch.eye(40)
+    dense[GAME.graph.edges()[1], GAME.graph.edges()[0]] = 1
+    scale = dense.sum(1).rsqrt()
+    normalised = scale[:, None] * dense * scale[None, :]
+    conv = g.encoder.convs[0]
+    expected = torch.relu(normalised @ torch.relu(g.encoder.first(INPUTS)) @ conv.weight + conv.bias * scale[:, None])
+    torch.testing.assert_close(g.encoder(Surroundings.of(GAME.graph), INPUTS), expected)
+
+
+def test_zero_layers_make_an_mlp():
+    g = new(layers=0)
+    lonely = Surroundings.of(dgl.graph(([], []), num_nodes=40))
+    torch.testing.assert_close(g(lonely, INPUTS)[0], g(Surroundings.of(GAME.graph), INPUTS)[0])
+
+
+def test_graph_task_pools_t_by_max():
+    """Eq. 7."""
+    batch = dgl.batch([random_graph(size, 2 * size, size) for size in (5, 7, 4)])
+    game = Game(PooledGCN(), batch, torch.randn(16, 3, generator=torch.Generator().manual_seed(2)), "graph")
+    inputs = explainer_inputs(game, "rich")
+    torch.manual_seed(0)
+    g = Explainer(ExplainerConfig("graph", inputs.shape[1], 3, hops=2, layers=2, dim=5)).eval()
+    around = Surroundings.of(batch)
+    _, t = g(around, inputs)
+    each = g.target_head(g.encoder(around, inputs))
+    torch.testing.assert_close(t[1], each[5:12].max(dim=0).values)
+    result = explain(g, game, embed_all(g, game, "rich"), torch.tensor([2, 0]))
+    alone = explain(g, game, embed_all(g, game, "rich"), torch.tensor([0]))
+    torch.testing.assert_close(result.scores[4:], alone.scores)
+
+
+def test_relabelling_nodes_permutes_scores():
+    g = new()
+    before = explain(g, GAME, embed_all(g, GAME, "rich"), torch.arange(40)).to_frame()
+    order = torch.randperm(40, generator=torch.Generator().manual_seed(1))  # new name of node i is order[i]
+    src, dst = GAME.graph.edges()
+    renamed = dgl.graph((order[src], order[dst]), num_nodes=40)
+    game = Game(GAME.f, renamed, GAME.features[order.argsort()], hops=2)
+    after = explain(g, game, embed_all(g, game, "rich"), torch.arange(40)).to_frame()
+    scores = {(row.target, row.player): row.score for row in after.itertuples()}
+    assert before.score.std() > 1e-3
+    for row in before.itertuples():
+        assert abs(scores[int(order[row.target]), int(order[row.player])] - row.score) < 1e-4
+
+
+def test_many_targets_equal_one_at_a_time(monkeypatch):
+    g = new()
+    embeddings = embed_all(g, GAME, "rich")
+    together = explain(g, GAME, embeddings, torch.arange(40))
+    alone = torch.cat([explain(g, GAME, embeddings, torch.tensor([i])).scores for i in range(40)])
+    torch.testing.assert_close(together.scores, alone)
+    monkeypatch.setattr("dgl_lara.inference.PAIRS_AT_ONCE", 60)
+    torch.testing.assert_close(explain(g, GAME, embeddings, torch.arange(40)).scores, alone)
+
+
+def test_other_classes_can_be_asked_for_unless_only_one_was_learned():
+    g = new()
+    embeddings = embed_all(g, GAME, "rich")
+    targets = torch.arange(5)
+    other = (GAME.explained_class[:5] + 1) % 3
+    assert (
+        explain(g, GAME, embeddings, targets, other).scores - explain(g, GAME, embeddings, targets).scores
+    ).abs().max() > 1e-4
+    narrow = new(all_classes=False)
+    with pytest.raises(ValueError, match="predicted class only"):
+        explain(narrow, GAME, embed_all(narrow, GAME, "rich"), targets, other)
+
+
+def test_unseen_outliers_cannot_blow_up():
+    g = new()
+    fit_normalisation(g, INPUTS)
+    wild = INPUTS.clone()
+    wild[7] = 1e6
+    p, t = g(Surroundings.of(GAME.graph), wild)
+    calm, _ = g(Surroundings.of(GAME.graph), INPUTS)
+    assert p.abs().max() < 10 * calm.abs().max()
+
+
+def test_pair_scores_are_differentiable():
+    """The running-mean objective trains through them."""
+    p, t = torch.randn(40, 15, requires_grad=True), torch.randn(2, 15, requires_grad=True)
+    players = GAME.players(torch.tensor([3, 17]))
+    g = new()
+    pair_scores(g, p, t, players, g.gate(GAME.graph, players)).sum().backward()
+    assert p.grad.abs().sum() > 0 and t.grad.abs().sum() > 0
+
+
+def test_targets_outside_are_refused():
+    g = new()
+    with pytest.raises(ValueError, match=r"nodes 0\.\.39 \(got 40\)"):
+        explain(g, GAME, Embeddings(torch.zeros(1), torch.zeros(1)), torch.tensor([3, 40]))

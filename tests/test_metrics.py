@@ -1,0 +1,176 @@
+"""Fidelity by hand on the star, AUC against counting, agreement against references whose noise is known."""
+
+from types import SimpleNamespace
+
+import dgl
+import numpy as np
+import pytest
+import torch
+from games import PooledGCN, gcn_game, random_graph, star_game
+
+from dgl_lara.attribution.exact import exact
+from dgl_lara.baselines import random, sampled
+from dgl_lara.errors import InputError
+from dgl_lara.explanation import Explanations
+from dgl_lara.metrics.agreement import agreement, reference
+from dgl_lara.metrics.auc import auc, roc_auc
+from dgl_lara.metrics.fidelity import fidelity, fidelity_per_target
+from dgl_lara.metrics.speed import seconds, speed
+from dgl_lara.value import Game
+
+
+def star_explanation(scores):
+    game = star_game()
+    players = game.players(torch.tensor([0]))
+    return game, Explanations(players, torch.tensor(scores), game.explained_class[players.targets], "node", "hand")
+
+
+def test_fidelity_by_hand():
+    """Players 0 (target), 1, 2, 3 with features -, 1, 2, 3; f = relu(sum - 2); full value 4; null 0.
+    Scores 4 > 3 > 2 > 1 for players 0, 3, 2, 1. Sparsity .5 keeps the top 2 of 4: {0, 3}."""
+    game, explanation = star_explanation([4.0, 1.0, 2.0, 3.0])
+    plus, minus = fidelity_per_target(game, explanation, (0.5, 0.75))
+    torch.testing.assert_close(plus, torch.tensor([[4.0], [4.0]]))  # the target is removed: 4 - null
+    torch.testing.assert_close(minus, torch.tensor([[4.0 - 1.0], [4.0 - 0.0]]))  # {0, 3}: relu(3 - 2); {0}: relu(-2)
+    plus, minus = fidelity_per_target(game, explanation, (0.3, 0.7), keep_target=True)
+    # three neighbours: .3 keeps round(2.1) = 2 of them, {3, 2}; .7 keeps 1, {3}
+    torch.testing.assert_close(plus, torch.tensor([[4.0 - 0.0], [4.0 - 1.0]]))
+    torch.testing.assert_close(minus, torch.tensor([[4.0 - 3.0], [4.0 - 1.0]]))
+
+
+def test_sparsity_keeps_at_least_one_and_refuses_nonsense():
+    _, explanation = star_explanation([4.0, 1.0, 2.0, 3.0])
+    assert explanation.important(0.99).tolist() == [True, False, False, False]
+    assert explanation.important(0.0).all()
+    with pytest.raises(InputError, match=r"sparsity must be in \[0, 1\) \(got 1.2\)"):
+        explanation.important(1.2)
+
+
+def test_rank_is_within_each_target():
+    game = gcn_game(nodes=20, edges=24, seed=1)
+    explanation = random.explain(game, torch.tensor([4, 9]))
+    frame = explanation.to_frame()
+    for _, mine in frame.groupby("target"):
+        assert sorted(mine["rank"]) == list(range(1, len(mine) + 1))
+        assert mine.sort_values("rank").score.is_monotonic_decreasing
+
+
+def test_lonely_target_is_left_out_of_the_kept_definition():
+    graph = dgl.graph(([1, 2], [0, 0]), num_nodes=4)
+    game = Game(lambda g, x: torch.cat([x, -x], 1) + dgl.ops.copy_u_sum(g, x), graph, torch.ones(4, 1), hops=1)
+    table = fidelity(game, random.explain(game, torch.tensor([0, 3])))
+    counts = dict(zip(table.definition, table.targets, strict=True))
+    assert counts == {"paper": 2, "kept": 1}
+    assert not table["fidelity+"].isna().any()
+
+
+def test_exact_phi_beats_random_in_fidelity():
+    """Theorem 1, in the large: ranking by phi gives a larger Delta Fidelity than ranking at random."""
+    game = gcn_game(nodes=60, edges=70, seed=5)
+    targets = torch.arange(60)[game.players(torch.arange(60)).counts < 13]
+    players = game.players(targets)
+    assert len(targets) > 20
+    ranked = Explanations(players, exact(game, players), game.explained_class[targets], "node", "exact")
+
+    def deltas(explanations):
+        table = fidelity(game, explanations)
+        return table[table.sparsity == "average"].set_index("definition")["delta"]
+
+    assert (deltas(ranked) > deltas(random.explain(game, targets)) + 0.3).all()
+
+
+def test_standard_error_of_fidelity():
+    game = gcn_game(nodes=60, edges=70, seed=5)
+    explanation = random.explain(game, torch.arange(60))
+    plus, _ = fidelity_per_target(game, explanation, (0.5,))
+    row = fidelity(game, explanation, (0.5,)).iloc[0]
+    assert row["fidelity+"] == pytest.approx(plus.mean().item(), abs=1e-5)
+    assert row["fidelity+ error"] == pytest.approx(plus.std().item() / 60**0.5, abs=1e-5)
+
+
+def test_agreement_with_exact_phi():
+    game = gcn_game(seed=2)
+    targets = torch.arange(12)[game.players(torch.arange(12)).counts <= 12]
+    against = reference(game, targets, 500, seed=0)
+    assert against.how.startswith("exact")
+    perfect = Explanations(against.players, against.estimate.phi, game.explained_class[targets], "node", "perfect")
+    assert agreement(perfect, against)["R2"] == 1
+    backwards = Explanations(against.players, -against.estimate.phi, game.explained_class[targets], "node", "backwards")
+    assert agreement(backwards, against)["rank correlation"] == pytest.approx(-1)
+
+
+def test_agreement_with_a_sampled_reference_states_its_noise(monkeypatch):
+    game = gcn_game(seed=2)
+    targets = torch.arange(12)
+    players = game.players(targets)
+    phi = exact(game, players)
+    monkeypatch.setattr("dgl_lara.metrics.agreement.EXACT_UP_TO", 2)
+    against = reference(game, targets, 200, seed=0)
+    assert against.how == "200 coalition pairs a target"
+    truth = Explanations(players, phi, game.explained_class, "node", "exact")
+    result = agreement(truth, against)
+    noise = (against.estimate.phi - phi).square().mean()
+    assert against.estimate.error.square().mean() == pytest.approx(noise.item(), rel=0.5)
+    assert result["R2 corrected"] == pytest.approx(1, abs=0.01)
+    assert result["R2"] < result["R2 corrected"]
+    assert result["noise ceiling"] == pytest.approx(result["R2"], abs=0.02)
+
+
+def test_roc_auc_is_the_share_of_right_orders():
+    drawn = np.random.default_rng(0)
+    truth, scores = drawn.random(50) < 0.4, drawn.integers(0, 8, 50).astype(float)
+    wins = [(a > b) + 0.5 * (a == b) for a in scores[truth] for b in scores[~truth]]
+    assert roc_auc(truth, scores) == pytest.approx(np.mean(wins))
+    assert np.isnan(roc_auc(np.ones(3, bool), np.arange(3.0)))
+
+
+def test_auc_looks_for_the_targets_own_motif_with_and_without_sign():
+    graph = random_graph(12, 60, 0)
+    game = Game(gcn_game().f, graph, torch.randn(12, 3), hops=2)
+    motif = torch.tensor([0, 0, 0, 1, 1, 1, -1, -1, -1, -1, -1, -1])
+    players = game.players(torch.tensor([0, 4, 8]))
+    own = motif[players.player] == motif[players.targets][players.row]
+    scores = torch.where(own, -2.0, 1.0)  # the motif speaks against the class, strongly
+    result = auc(Explanations(players, scores, game.explained_class[players.targets], "node", "hand"), motif)
+    assert result["targets"] == 2  # node 8 is in no motif
+    assert result["absolute, pooled"] == result["absolute, per target"] == 1
+    assert result["signed, pooled"] == result["signed, per target"] == 0
+
+
+def test_auc_of_graphs():
+    batch = dgl.batch([random_graph(5, 10, seed) for seed in (1, 2)])
+    game = Game(PooledGCN(), batch, torch.randn(10, 3), "graph")
+    motif = torch.tensor([0, 0, -1, -1, -1] + [-1] * 5)
+    players = game.players(torch.tensor([0, 1]))
+    scores = torch.tensor([5.0, 4, 3, 2, 1, 9, 9, 9, 9, 9])
+    result = auc(Explanations(players, scores, game.explained_class, "graph", "hand"), motif)
+    assert result["targets"] == 1 and result["signed, pooled"] == 1
+
+
+def test_speed_measures_each_number_of_targets():
+    asked = []
+    table = speed(lambda some: asked.append(len(some)), torch.arange(250))
+    assert table["targets"].tolist() == [1, 10, 100, 250]
+    assert set(asked) == {1, 10, 100, 250}
+    assert (table["throughput (1/s)"] * table["latency (s)"]).round(6).tolist() == table["targets"].tolist()
+
+
+def test_seconds_is_the_median_after_a_warm_up(monkeypatch):
+    ticks = iter([0, 5, 10, 11, 20, 29])
+    clock = SimpleNamespace(perf_counter=lambda: next(ticks))
+    monkeypatch.setattr("dgl_lara.metrics.speed.time", clock)
+    calls = []
+    assert seconds(lambda: calls.append(1), torch.device("cpu")) == 5
+    assert len(calls) == 4
+
+
+def test_baselines_depend_on_their_seed():
+    game = gcn_game(nodes=20, edges=24, seed=1)
+    targets = torch.tensor([4, 9])
+    for method in (
+        lambda seed: random.explain(game, targets, seed),
+        lambda seed: sampled.explain(game, targets, 50, seed),
+    ):
+        first, again, other = (method(seed).scores for seed in (0, 0, 1))
+        torch.testing.assert_close(first, again, rtol=0, atol=0)
+        assert (first - other).abs().max() > 1e-4

@@ -1,0 +1,237 @@
+"""Alg. 1: a closed form that must be learned, mini-batch against full graph, objectives, resume."""
+
+from dataclasses import replace
+
+import dgl
+import pytest
+import torch
+from games import PooledGCN, gcn_game, random_graph
+
+from dgl_lara.attribution.exact import exact
+from dgl_lara.attribution.mutual_information import mi_value
+from dgl_lara.errors import InputError, LaraError
+from dgl_lara.explainer import Surroundings, pair_scores
+from dgl_lara.inference import embed_all, explain
+from dgl_lara.inputs import explainer_inputs
+from dgl_lara.randomness import generator
+from dgl_lara.training import (
+    RunningMean,
+    TrainingConfig,
+    TrainingState,
+    View,
+    embed,
+    learning_rate,
+    least_squares_loss,
+    new_explainer,
+    paper,
+    predicted_differences,
+    running_mean_loss,
+    teach,
+    train,
+    walked_differences,
+)
+from dgl_lara.value import Game
+
+SMALL = TrainingConfig(hidden=16, dim=5, masks=4, steps=6)
+
+
+def trained_scores(game, config, targets, validation):
+    state = train(game, config, targets, validation)
+    state.average.load_state_dict(state.best_weights)
+    return explain(state.average, game, embed_all(state.average, game, config.inputs), validation)
+
+
+def test_a_linear_gnn_is_learned_to_its_closed_form():
+    """f_i = x_i + the sum over its neighbours, on a ring. With the null prediction 0 and the target a player,
+    phi is x_j / 2 for a neighbour and x_i + half the neighbours' sum for the target: reached to 1e-3."""
+    ring = torch.arange(60)
+    graph = dgl.graph((torch.cat([ring, ring]), torch.cat([(ring + 1) % 60, (ring - 1) % 60])))
+    x = torch.randn(60, 1, generator=torch.Generator().manual_seed(0))
+
+    def f(graph, h):
+        return dgl.ops.copy_u_sum(graph, h) + h
+
+    game = Game(f, graph, x, hops=1)
+    config = TrainingConfig(hidden=128, dim=8, masks=16, steps=2000, lr=1e-2)
+    result = trained_scores(game, config, ring, ring)
+    frame = result.to_frame()
+    neighbours = (x[(ring + 1) % 60] + x[(ring - 1) % 60]).flatten()
+    expected = torch.where(
+        torch.tensor(frame.hop.to_numpy()) == 0,
+        (x.flatten() + neighbours / 2)[frame.target],
+        x.flatten()[frame.player] / 2,
+    )
+    torch.testing.assert_close(exact(game, result.players), expected, atol=1e-5, rtol=0)
+    error = (result.scores - expected).square().mean().sqrt() / expected.std()
+    assert error < 1e-3
+
+
+def test_walks_without_pairs_equal_explicit_pairs():
+    game = gcn_game(nodes=40, edges=50, seed=3)
+    inputs = explainer_inputs(game, "rich")
+    view = View(Surroundings.of(game.graph), inputs)
+    targets = torch.tensor([5, 1, 30])
+    g = new_explainer(game, SMALL, inputs, targets)
+    lesson = teach(game, targets, 4, generator(0), everything=True)
+    p, t, nodes = embed(g, game, view, targets, everything=True)
+    pairs = predicted_differences(g, game, lesson, p, t, nodes)
+    assert pairs.std() > 1e-3
+    torch.testing.assert_close(walked_differences(g, view, lesson, p, t), pairs)
+
+
+def test_mini_batch_training_equals_full_graph_training_when_the_batch_is_everything():
+    game = gcn_game(nodes=40, edges=50, seed=3)
+    targets = torch.arange(40)
+    states = [train(game, replace(SMALL, batch_size=size), targets, targets) for size in (0, 40)]
+    full, batch = (state.explainer.state_dict() for state in states)
+    start = new_explainer(game, SMALL, explainer_inputs(game, "rich"), targets).state_dict()
+    assert (full["source_head.weight"] - start["source_head.weight"]).abs().max() > 1e-3
+    torch.testing.assert_close(batch, full, atol=1e-4, rtol=1e-3)
+
+
+def test_bystanders_stay_and_players_are_drawn():
+    """In a mini-batch only the K-hop players are removed: f agrees with coalitions of the exact convention."""
+    game = gcn_game(nodes=60, edges=60, seed=3)
+    target = torch.tensor([7])
+    lesson = teach(game, target, 6, generator(0), everything=False)
+    players = game.players(target)
+    keep = lesson.sigma(players.player) > 0
+    expected = game.coalitions(players, keep)[:, 0]
+    torch.testing.assert_close(lesson.inside[:, 0, game.explained_class[7]], expected)
+    assert 0 < keep.float().mean() < 1
+
+
+def test_least_squares_loss_has_its_minimum_at_phi():
+    """The identity of DESIGN 2: with exact phi the squared error is the variance no linear function explains."""
+    game = gcn_game(seed=2)
+    target = game.graph.in_degrees().topk(1).indices
+    players = game.players(target)
+    phi = exact(game, players)
+    lesson = teach(game, target, 4000, generator(0), everything=True)
+    sigma = lesson.sigma(players.player)
+    g = new_explainer(game, replace(SMALL, all_classes=False), explainer_inputs(game, "rich"), target)
+
+    def loss(scores):
+        return least_squares_loss(g, game, lesson, (sigma @ scores)[:, None, None]).item()
+
+    at_phi = loss(phi)
+    for direction in torch.randn(8, len(phi), generator=torch.Generator().manual_seed(1)):
+        step = 0.3 * phi.std() * direction / direction.norm()
+        rise = loss(phi + step) - at_phi
+        expected = (step.square().sum() / g.unit**2).item()
+        assert 0.5 * expected < rise < 1.5 * expected
+
+
+def test_running_mean_is_eq_10():
+    game = gcn_game(nodes=20, edges=24, seed=1)
+    targets = torch.tensor([4, 9, 2])
+    table = RunningMean(game, targets)
+    samples = []
+    for batch in ([9, 4], [2], [9], [9, 2]):
+        players = game.players(torch.tensor(batch))
+        sample = torch.randn(len(players.player), generator=torch.Generator().manual_seed(len(samples)))
+        samples.append({b: sample[players.row == i] for i, b in enumerate(batch)})
+        got = table.update(players, sample)
+        for i, b in enumerate(batch):
+            seen = torch.stack([s[b] for s in samples if b in s])
+            torch.testing.assert_close(got[players.row == i], seen.mean(0))
+
+
+@pytest.mark.parametrize("objective", ["running-mean", "mutual-information"])
+def test_table_objectives_teach_the_right_thing(objective):
+    """With many masks in one step the table holds phi, or E[MI value | j in S], and the loss is Eq. 8 against it."""
+    game = gcn_game(seed=2)
+    targets = game.graph.in_degrees().topk(2).indices.sort().values
+    players = game.players(targets)
+    table = RunningMean(game, targets)
+    view = View(Surroundings.of(game.graph), explainer_inputs(game, "rich"))
+    g = new_explainer(game, replace(SMALL, objective=objective), view.inputs, targets)
+    lesson = teach(game, targets, 6000, generator(0), everything=True)
+    embedded = embed(g, game, view, targets, everything=True)
+    loss = running_mean_loss(g, game, lesson, table, objective, embedded)
+    if objective == "running-mean":
+        expected = exact(game, players)
+    else:
+        values = mi_value(game.logits[targets], lesson.inside)  # (masks, targets)
+        inside = (lesson.sigma(players.player) > 0).float()
+        expected = (inside * values[:, players.row]).sum(0) / inside.sum(0)
+    assert expected.std() > 0.03
+    assert (table.phi - expected).square().mean() < 0.03 * expected.var()
+    scores = pair_scores(g, embedded[0], embedded[1], players, g.gate(game.graph, players))
+    torch.testing.assert_close(loss, ((scores - table.phi) / g.unit).square().mean())
+
+
+def test_paper_preset_is_the_paper():
+    node, graph = paper("node"), paper("graph")
+    assert (node.lr, graph.lr, node.batch_size) == (1e-3, 1e-4, 64)
+    assert (node.gate, node.inputs, node.objective, node.dim) == ("none", "features", "running-mean", 20)
+    game = gcn_game(nodes=40, edges=50, seed=3)
+    state = train(game, replace(node, epochs=2), torch.arange(40), torch.arange(40))
+    assert state.explainer.class_weight is None
+    assert state.explainer.config.layers == 2
+    assert learning_rate(node, 500, 1000) == 1e-3
+
+
+def test_graph_task_learns():
+    batch = dgl.batch([random_graph(6, 8, seed) for seed in range(40)])
+    game = Game(PooledGCN(), batch, torch.randn(240, 3, generator=torch.Generator().manual_seed(2)), "graph", hops=2)
+    config = TrainingConfig(hidden=32, dim=10, batch_size=16, steps=200, lr=1e-2)
+    state = train(game, config, torch.arange(30), torch.arange(30, 40))
+    assert state.best > 0.8 > state.history[0]["agreement"]
+
+
+def test_resumed_equals_uninterrupted():
+    game = gcn_game(nodes=40, edges=50, seed=3)
+    targets = torch.arange(40)
+    for objective in ("least-squares", "running-mean"):
+        config = replace(SMALL, objective=objective, batch_size=16, steps=12)
+        unbroken = train(game, config, targets, targets)
+        kept = {}
+
+        def stop_at_7(state: TrainingState, kept=kept) -> None:
+            kept.update(torch.load(_saved(state), weights_only=True))
+            if state.step >= 7:
+                raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            train(game, config, targets, targets, checkpoint=stop_at_7)
+        assert 7 <= kept["step"] < unbroken.step
+        resumed = train(game, config, targets, targets, resume=kept)
+        torch.testing.assert_close(resumed.best_weights, unbroken.best_weights, rtol=0, atol=0)
+        assert resumed.history == unbroken.history
+
+
+def _saved(state):
+    import io
+
+    buffer = io.BytesIO()
+    torch.save(state.to_dict(), buffer)
+    buffer.seek(0)
+    return buffer
+
+
+def test_same_seed_same_explainer():
+    game = gcn_game(nodes=40, edges=50, seed=3)
+    targets = torch.arange(40)
+    first, again, other = (train(game, replace(SMALL, seed=seed), targets, targets) for seed in (0, 0, 1))
+    torch.testing.assert_close(first.best_weights, again.best_weights, rtol=0, atol=0)
+    assert (first.best_weights["source_head.weight"] - other.best_weights["source_head.weight"]).abs().max() > 1e-3
+
+
+def test_training_leaves_no_trace_in_the_global_generator():
+    game = gcn_game(nodes=40, edges=50, seed=3)
+    torch.manual_seed(5)
+    before = torch.random.get_rng_state()
+    train(game, SMALL, torch.arange(40), torch.arange(40))
+    assert bool((torch.random.get_rng_state() == before).all())
+
+
+def test_bad_settings_and_diverging_losses():
+    game = gcn_game(nodes=40, edges=50, seed=3)
+    with pytest.raises(InputError, match="gate must be one of none, hop, walk"):
+        train(game, replace(SMALL, gate="door"), torch.arange(40), torch.arange(40))
+    with pytest.raises(InputError, match="masks must be at least 1"):
+        train(game, replace(SMALL, masks=0), torch.arange(40), torch.arange(40))
+    with pytest.raises(LaraError, match="lower the learning rate"):
+        config = replace(SMALL, lr=1e30, schedule="constant", average=0.0)
+        train(game, config, torch.arange(40), torch.arange(40))
