@@ -14,6 +14,9 @@ install: .venv/ready
 
 demo: install
 	$(BIN)/dgl-lara target --dataset ba-shapes
+	rm -rf runs/demo
+	$(BIN)/dgl-lara train --dataset ba-shapes --out runs/demo
+	$(BIN)/dgl-lara eval --run runs/demo --metric fidelity
 
 test: install
 	$(BIN)/python -m pytest
