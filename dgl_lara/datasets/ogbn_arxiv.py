@@ -32,7 +32,7 @@ def build(name: str, options: Options) -> Dataset:
         fetch(URL, folder / "ogbn_arxiv", files, how_to_get(name, files, DATASETS[name].stand_in))
     raw = folder / "ogbn_arxiv"
     graph, labels, split = _load_through_ogb(_linked(raw, files))
-    features = graph.ndata["feat"]
+    features = graph.ndata["feat"].float()
     source, target = graph.edges()
     if checksum(source.numpy(), target.numpy(), labels.numpy()) != CHECKSUM:
         raise LaraError(
