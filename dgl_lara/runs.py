@@ -10,6 +10,7 @@ explainer.pt      the best weights of g
 
 from __future__ import annotations
 
+import hashlib
 import json
 import pickle
 import platform
@@ -28,6 +29,8 @@ from dgl_lara.datasets.dataset import Dataset
 from dgl_lara.datasets.storage import written_whole
 from dgl_lara.errors import InputError, LaraError
 from dgl_lara.explainer import Explainer, ExplainerConfig
+from dgl_lara.inference import Embeddings, embed_all
+from dgl_lara.progress import say
 from dgl_lara.targets.checkpoint import load_target, save_target
 from dgl_lara.targets.models import TargetModel
 from dgl_lara.training import TrainingConfig, TrainingState
@@ -96,6 +99,22 @@ class Run:
         explainer.load_state_dict(content["weights"])
         return explainer.eval()
 
+    def embeddings(self, explainer: Explainer) -> Embeddings:
+        """p and t of everything: kept with the run, computed anew when graph, model or explainer have changed."""
+        path = self.folder / "embeddings.pt"
+        key = f"{weights_hash(explainer)} {weights_hash(self.target)} {json.dumps(self.dataset.key, sort_keys=True)}"
+        if path.exists():
+            try:
+                content = _load(path)
+                if content.get("key") == key:
+                    device = self.game.features.device
+                    return Embeddings(content["source"].to(device), content["target"].to(device))
+            except LaraError as damage:
+                say(f"{damage} It is computed anew.")
+        embeddings = embed_all(explainer, self.game, self.config.training.inputs)
+        _save({"key": key, "source": embeddings.source.cpu(), "target": embeddings.target.cpu()}, path)
+        return embeddings
+
 
 def create_run(
     out: Path | None, config: RunConfig, dataset: Dataset, target: TargetModel, game: Game, details: dict
@@ -145,6 +164,15 @@ def newest_run(dataset: str | None = None) -> Path:
             f"there is no run{of} in {RUNS}/; train one with: dgl-lara train --dataset {dataset or 'NAME'}"
         )
     return max(found)[1]
+
+
+def weights_hash(module: torch.nn.Module) -> str:
+    """Tells models apart by their numbers."""
+    digest = hashlib.sha256()
+    for name, tensor in sorted(module.state_dict().items()):
+        digest.update(name.encode())
+        digest.update(tensor.cpu().contiguous().numpy().tobytes())
+    return digest.hexdigest()[:16]
 
 
 def environment() -> dict:

@@ -12,7 +12,8 @@ ORDER = [
     "errors", "choices", "memory", "progress", "randomness", "reports.tables",
     "datasets", "targets",
     "neighborhood", "removal", "value", "attribution",
-    "explainer", "inputs", "sampling", "training", "explanation", "inference", "checkpoint", "runs", "lara",
+    "explainer", "inputs", "sampling", "training", "explanation", "inference", "bulk",
+    "export", "checkpoint", "runs", "lara",
     "baselines", "metrics", "evaluation", "benchmark", "reports", "cli", "__main__",
 ]  # fmt: skip
 

@@ -1,0 +1,59 @@
+"""The compiled kernel and the pair path give the same numbers."""
+
+import dgl
+import numpy as np
+import pytest
+import torch
+from games import SmallGCN, random_graph
+
+from dgl_lara.bulk import BulkExplainer
+from dgl_lara.explainer import Explainer, ExplainerConfig
+from dgl_lara.inference import embed_all, explain
+from dgl_lara.inputs import explainer_inputs
+from dgl_lara.value import Game
+
+
+def bulk(gate, directed, nodes=80):
+    graph = random_graph(nodes, 110, 0)
+    if directed:
+        src, dst = graph.edges()
+        graph = dgl.graph((src[src < dst], dst[src < dst]), num_nodes=nodes)
+    game = Game(SmallGCN(), graph, torch.randn(nodes, 3, generator=torch.Generator().manual_seed(1)), hops=2)
+    torch.manual_seed(0)
+    config = ExplainerConfig("node", explainer_inputs(game, "rich").shape[1], 3, 2, 2, hidden=16, dim=5, gate=gate)
+    explainer = Explainer(config).eval()
+    return BulkExplainer(explainer, game, embed_all(explainer, game, "rich"))
+
+
+@pytest.mark.parametrize("directed", [False, True], ids=["undirected", "directed"])
+@pytest.mark.parametrize("gate", ["none", "hop", "walk"])
+def test_compiled_kernel_equals_the_pair_path(gate, directed):
+    one = bulk(gate, directed)
+    assert one.compiled
+    targets = torch.tensor([7, 3, 3, 60, 79, 0])
+    ours = one.top(targets, 6)
+    theirs = one._top_by_pairs(targets, one.game.explained_class[targets], 6)
+    assert ours.score.std() > 1e-3
+    np.testing.assert_allclose(ours.score, theirs.score, atol=1e-5)
+    np.testing.assert_array_equal(ours.player, theirs.player)
+    np.testing.assert_array_equal(ours.hop, theirs.hop)
+
+
+def test_all_players_when_top_is_large_enough():
+    one = bulk("walk", False)
+    result = one.top(torch.arange(80), 80)
+    expected = explain(one.explainer, one.game, one.embeddings, torch.arange(80)).to_frame()
+    for target in range(0, 80, 9):
+        mine = {int(j): s for j, s in zip(result.player[target], result.score[target], strict=True) if j >= 0}
+        theirs = expected[expected.target == target]
+        assert set(mine) == set(theirs.player)
+        np.testing.assert_allclose([mine[j] for j in theirs.player], theirs.score, atol=1e-5)
+
+
+def test_many_targets_equal_one_at_a_time_exactly():
+    one = bulk("walk", False)
+    together = one.top(torch.arange(80), 5)
+    for target in range(80):
+        alone = one.top(torch.tensor([target]), 5)
+        np.testing.assert_array_equal(alone.score[0], together.score[target])
+        np.testing.assert_array_equal(alone.player[0], together.player[target])
