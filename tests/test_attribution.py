@@ -177,3 +177,11 @@ def test_correction_takes_the_noise_of_the_reference_out():
     reference = Estimate(phi + 0.5 * noise, torch.full_like(phi, 0.5))
     assert abs(corrected_r_squared(scores, reference) - (1 - 0.09)) < 0.02
     assert r_squared(scores, reference.phi) < 0.78
+
+
+def test_correction_takes_the_noise_out_of_the_variance_too():
+    """Scores of no use at all: true R squared 0. Without the second correction it would be .2."""
+    drawn = generator(0)
+    phi, noise = (torch.randn(20_000, generator=drawn) for _ in range(2))
+    reference = Estimate(phi + 0.5 * noise, torch.full_like(phi, 0.5))
+    assert abs(corrected_r_squared(2 * phi, reference) - 0) < 0.02

@@ -11,6 +11,7 @@ from dgl_lara.explainer import Explainer, ExplainerConfig, Surroundings, pair_sc
 from dgl_lara.inference import Embeddings, embed_all, explain
 from dgl_lara.inputs import explainer_inputs, fit_normalisation
 from dgl_lara.neighborhood import find, walk_weights
+from dgl_lara.removal import alone
 from dgl_lara.sampling import explainer_nodes
 from dgl_lara.value import Game
 
@@ -175,3 +176,41 @@ def test_targets_outside_are_refused():
     g = new()
     with pytest.raises(ValueError, match=r"nodes 0\.\.39 \(got 40\)"):
         explain(g, GAME, Embeddings(torch.zeros(1), torch.zeros(1)), torch.tensor([3, 40]))
+
+
+def test_rich_inputs_are_features_degree_logits_and_solo_logits():
+    parts = INPUTS.split([3, 1, 3, 3], dim=1)
+    x = GAME.features
+    torch.testing.assert_close(parts[0], torch.where(x >= 0, torch.log(1 + x.abs()), -torch.log(1 + x.abs())))
+    torch.testing.assert_close(parts[1][:, 0], torch.log(1 + GAME.graph.in_degrees().float()))
+    torch.testing.assert_close(parts[2], GAME.logits)
+    with torch.no_grad():
+        torch.testing.assert_close(parts[3], alone(GAME.f, GAME.graph, x, "node"))
+    assert (parts[3] - parts[2]).abs().max() > 0.1
+
+
+def test_rich_inputs_of_a_graph_task_repeat_the_graphs_logits():
+    batch = dgl.batch([random_graph(size, 2 * size, size) for size in (5, 7, 4)])
+    game = Game(PooledGCN(), batch, torch.randn(16, 3, generator=torch.Generator().manual_seed(2)), "graph")
+    logits = explainer_inputs(game, "rich")[:, 4:7]
+    for node, graph in ((0, 0), (4, 0), (5, 1), (11, 1), (12, 2), (15, 2)):
+        torch.testing.assert_close(logits[node], game.logits[graph])
+
+
+def test_normalisation_centres_scales_and_leaves_constant_columns_alone():
+    g = new()
+    inputs = INPUTS.clone()
+    inputs[:, 0] = 7.0
+    fit_normalisation(g, inputs)
+    torch.testing.assert_close(g.spread[0], torch.tensor(1.0))
+    torch.testing.assert_close(g.centre[1:], inputs[:, 1:].median(0).values)
+    torch.testing.assert_close(g.spread[1:], inputs[:, 1:].std(0, unbiased=False))
+    assert bool(torch.isfinite(g(Surroundings.of(GAME.graph), inputs)[0]).all())
+
+
+def test_scores_come_in_units_of_unit():
+    g = new()
+    before = explain(g, GAME, embed_all(g, GAME, "rich"), torch.arange(40)).scores
+    g.unit.fill_(3.0)
+    after = explain(g, GAME, embed_all(g, GAME, "rich"), torch.arange(40)).scores
+    torch.testing.assert_close(after, 3 * before)

@@ -74,3 +74,23 @@ def test_hops_are_asked_declared_or_measured():
 def test_bad_targets(targets, sentence):
     with pytest.raises(InputError, match=sentence):
         LARA(SmallGCN(), GRAPH, FEATURES, hops=2, config=QUICK).fit(targets)
+
+
+def test_a_tenth_is_held_out_and_the_best_weights_are_used(monkeypatch):
+    from dgl_lara import lara as module
+
+    seen = {}
+
+    def spied(game, config, targets, validation):
+        seen["targets"], seen["validation"] = targets, validation
+        seen["state"] = train(game, config, targets, validation)
+        for weight in seen["state"].best_weights.values():
+            weight += 1  # told apart from the last average
+        return seen["state"]
+
+    train = module.train
+    monkeypatch.setattr(module, "train", spied)
+    lara = LARA(SmallGCN(), GRAPH, FEATURES, hops=2, config=QUICK).fit(range(60))
+    assert (len(seen["targets"]), len(seen["validation"])) == (54, 6)
+    assert torch.cat([seen["targets"], seen["validation"]]).sort().values.tolist() == list(range(60))
+    torch.testing.assert_close(lara.explainer_.state_dict(), seen["state"].best_weights)

@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import dgl
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from games import PooledGCN, gcn_game, random_graph, star_game
@@ -174,3 +175,60 @@ def test_baselines_depend_on_their_seed():
         first, again, other = (method(seed).scores for seed in (0, 0, 1))
         torch.testing.assert_close(first, again, rtol=0, atol=0)
         assert (first - other).abs().max() > 1e-4
+
+
+def test_a_reference_too_dear_target_by_target_shares_its_masks(monkeypatch):
+    game = gcn_game(seed=2)
+    monkeypatch.setattr("dgl_lara.metrics.agreement.EXACT_UP_TO", 2)
+    monkeypatch.setattr("dgl_lara.metrics.agreement.AFFORDABLE", 10)
+    calls = game.calls
+    against = reference(game, torch.arange(12), 200, seed=0)
+    assert against.how == "200 coalition pairs a target (masks shared by all targets)"
+    assert game.calls - calls == 4  # two halves, S and the rest
+
+
+def test_auc_leaves_out_targets_whose_players_are_all_motif():
+    """Node 0 sees only its own motif: no AUC of its own, and the mean of the others stands."""
+    graph = dgl.graph(([1, 3, 4, 5], [0, 2, 2, 2]), num_nodes=6)
+    game = Game(lambda g, x: torch.cat([x, -x], 1) + dgl.ops.copy_u_sum(g, x), graph, torch.ones(6, 1), hops=1)
+    motif = torch.tensor([0, 0, 1, 1, -1, -1])
+    players = game.players(torch.tensor([0, 2]))
+    scores = torch.tensor([1.0, 2.0] + [4.0, 3.0, 2.0, 1.0])
+    result = auc(Explanations(players, scores, game.explained_class[players.targets], "node", "hand"), motif)
+    assert result["signed, per target"] == 1
+
+
+def test_fidelity_is_of_the_class_that_was_asked_for():
+    game = gcn_game(nodes=20, edges=24, seed=1)
+    targets = torch.tensor([4, 9])
+    other = (game.explained_class[targets] + 1) % 3
+    players = game.players(targets)
+    scores = torch.rand(len(players.player), generator=torch.Generator().manual_seed(0))
+    explanation = Explanations(players, scores, other, "node", "hand")
+    plus, minus = fidelity_per_target(game, explanation, (0.5,))
+    important = explanation.important(0.5)
+    full = game.logits[targets, other]
+    torch.testing.assert_close(plus[0], full - game.coalitions(players, ~important[None], other)[0])
+    torch.testing.assert_close(minus[0], full - game.coalitions(players, important[None], other)[0])
+    assert (plus[0] - (full - game.coalitions(players, ~important[None])[0])).abs().max() > 1e-3
+
+
+def test_standard_error_of_the_average_is_over_targets():
+    """Five sparsities of one target are not five targets."""
+    game = gcn_game(nodes=60, edges=70, seed=5)
+    explanation = random.explain(game, torch.arange(60))
+    plus, _ = fidelity_per_target(game, explanation)
+    table = fidelity(game, explanation)
+    row = table[(table.sparsity == "average") & (table.definition == "paper")].iloc[0]
+    assert row["fidelity+ error"] == pytest.approx(plus.mean(0).std().item() / 60**0.5, abs=1e-5)
+
+
+def test_sparsity_rounds_to_the_nearest_number_of_players():
+    _, explanation = star_explanation([4.0, 1.0, 2.0, 3.0])
+    assert [int(explanation.important(s).sum()) for s in (0.3, 0.4, 0.6, 0.7)] == [3, 2, 2, 1]  # 2.8, 2.4, 1.6, 1.2
+
+
+def test_explanations_are_saved_as_their_frame(tmp_path):
+    _, explanation = star_explanation([4.0, 1.0, 2.0, 3.0])
+    explanation.save(tmp_path / "e.csv")
+    pd.testing.assert_frame_equal(pd.read_csv(tmp_path / "e.csv"), explanation.to_frame(), check_dtype=False)

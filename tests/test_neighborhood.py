@@ -88,3 +88,14 @@ def test_a_model_that_sees_everything_is_refused_with_a_sentence():
 
     with pytest.raises(InputError, match="beyond 5 hops"):
         max_hop(whole, path, torch.ones(50, 1), torch.tensor([40]), limit=5)
+
+
+def test_max_hop_is_not_fooled_by_a_hop_that_changes_nothing():
+    """f looks exactly two steps back: 0 and 1 hops give the same (wrong) prediction, so Eq. 13 alone would say 0."""
+
+    def model(graph, h):
+        return dgl.ops.copy_u_sum(graph, dgl.ops.copy_u_sum(graph, h))
+
+    ring = dgl.graph((torch.arange(40), (torch.arange(40) + 1) % 40))
+    features = torch.randn(40, 2, generator=torch.Generator().manual_seed(0))
+    assert max_hop(model, ring, features, torch.tensor([0, 11, 30])) == 2

@@ -85,3 +85,19 @@ def test_alone_is_f_without_edges():
     torch.testing.assert_close(alone(model, GRAPH, FEATURES, "node"), model(edgeless, FEATURES))
     one_by_one = torch.cat([PooledGCN()(dgl.graph(([], []), num_nodes=1), x[None]) for x in FEATURES])
     torch.testing.assert_close(alone(PooledGCN(), GRAPH, FEATURES, "graph"), one_by_one)
+
+
+def test_batches_without_nodes_know_their_edges():
+    """A readout may use the edges of each graph: their numbers must be those of the induced graphs."""
+
+    def edges_of_each(batch, h):
+        return batch.batch_num_edges().float().unsqueeze(1)
+
+    graphs = [random_graph(size, 2 * size, size) for size in (5, 7, 4)]
+    keep = random_masks(4, 16)
+    keep[1, 5:12] = False
+    got = predict_graphs(edges_of_each, dgl.batch(graphs), torch.ones(16, 1), keep, torch.tensor([-1.0]))
+    for mask, numbers in zip(keep, got[:, :, 0], strict=True):
+        for graph, mine, number in zip(graphs, mask.split([5, 7, 4]), numbers, strict=True):
+            expected = dgl.node_subgraph(graph, mine.nonzero().flatten()).num_edges() if mine.any() else -1
+            assert int(number) == expected

@@ -1,5 +1,6 @@
 """Alg. 1: a closed form that must be learned, mini-batch against full graph, objectives, resume."""
 
+import copy
 from dataclasses import replace
 
 import dgl
@@ -14,6 +15,7 @@ from dgl_lara.explainer import Surroundings, pair_scores
 from dgl_lara.inference import embed_all, explain
 from dgl_lara.inputs import explainer_inputs
 from dgl_lara.randomness import generator
+from dgl_lara.sampling import target_batches
 from dgl_lara.training import (
     RunningMean,
     TrainingConfig,
@@ -235,3 +237,147 @@ def test_bad_settings_and_diverging_losses():
     with pytest.raises(LaraError, match="lower the learning rate"):
         config = replace(SMALL, lr=1e30, schedule="constant", average=0.0)
         train(game, config, torch.arange(40), torch.arange(40))
+
+
+def test_learning_rate_warms_up_and_falls_as_a_cosine():
+    config = replace(SMALL, lr=0.3)
+    assert learning_rate(config, 0, 1000) == pytest.approx(0.01)
+    assert learning_rate(config, 500, 1000) == pytest.approx(0.15)
+    assert learning_rate(config, 750, 1000) == pytest.approx(0.15 * (1 - 2**-0.5))
+    assert learning_rate(config, 999, 1000) < 1e-5
+
+
+@pytest.mark.parametrize("average", [0.0, 0.6])
+def test_the_average_forgets_with_the_stated_decay(average):
+    """A short memory at first: decay (step + 1) / (step + 10) until `average` is smaller."""
+    game = gcn_game(nodes=40, edges=50, seed=3)
+    targets = torch.arange(40)
+    config = replace(SMALL, steps=19, average=average)  # at most 20 steps: a checkpoint after each
+    slow = new_explainer(game, config, explainer_inputs(game, "rich"), targets).source_head.weight.detach().clone()
+    seen = []
+    state = train(
+        game,
+        config,
+        targets,
+        targets,
+        checkpoint=lambda s: seen.append(s.explainer.source_head.weight.detach().clone()),
+    )
+    assert len(seen) == 19 and (seen[-1] - slow).abs().max() > 1e-3
+    for step, fast in enumerate(seen):
+        decay = min(average, (step + 1) / (step + 10))
+        slow = decay * slow + (1 - decay) * fast
+    torch.testing.assert_close(state.average.source_head.weight, slow)
+
+
+def test_bystanders_stay_where_their_degrees_matter():
+    """Like the test above, for all targets whose boundary has neighbours further out."""
+    game = gcn_game(nodes=60, edges=70, seed=3)
+    targets = torch.arange(60)
+    further = game.players(targets).counts < Game(game.f, game.graph, game.features, hops=3).players(targets).counts
+    assert int(further.sum()) > 20
+    for target in targets[further][:10].split(1):
+        lesson = teach(game, target, 6, generator(0), everything=False)
+        players = game.players(target)
+        for values, keep in (
+            (lesson.inside, lesson.sigma(players.player) > 0),
+            (lesson.outside, lesson.sigma(players.player) < 0),
+        ):
+            expected = game.coalitions(players, keep)[:, 0]
+            torch.testing.assert_close(values[:, 0, game.explained_class[target[0]]], expected)
+
+
+def test_lessons_speak_of_the_value_that_is_explained():
+    game = gcn_game(nodes=40, edges=50, seed=3, value="probability")
+    lesson = teach(game, torch.tensor([5, 1]), 4, generator(0), everything=True)
+    torch.testing.assert_close(lesson.differences(game), lesson.inside.softmax(2) - lesson.outside.softmax(2))
+
+
+def test_half_the_loss_is_the_explained_class_half_all_classes():
+    game = gcn_game(nodes=40, edges=50, seed=3)
+    targets = torch.tensor([5, 1, 30])
+    g = new_explainer(game, SMALL, explainer_inputs(game, "rich"), targets)
+    lesson = teach(game, targets, 4, generator(0), everything=True)
+    error = torch.randn(4, 3, 3, generator=torch.Generator().manual_seed(1))
+    own = torch.stack([error[:, i, game.explained_class[target]] for i, target in enumerate(targets)], dim=1)
+    got = least_squares_loss(g, game, lesson, lesson.differences(game) - error * g.unit)
+    torch.testing.assert_close(got, own.square().mean() / 2 + error.square().mean() / 2)
+
+
+def test_every_step_draws_other_masks_and_every_epoch_other_batches(monkeypatch):
+    game = gcn_game(nodes=40, edges=50, seed=3)
+    lessons = []
+
+    def recorded(*arguments):
+        lessons.append(teach(*arguments))
+        return lessons[-1]
+
+    monkeypatch.setattr("dgl_lara.training.teach", recorded)
+    train(game, replace(SMALL, steps=2), torch.arange(40), torch.arange(40))
+    assert not torch.equal(lessons[0].keep, lessons[1].keep)
+    epochs = [list(target_batches(torch.arange(20, 60), 16, seed, epoch)) for seed, epoch in ((0, 0), (0, 1), (1, 0))]
+    for batches in epochs:
+        assert [len(batch) for batch in batches] == [16, 16, 8]
+        assert torch.cat(batches).sort().values.tolist() == list(range(20, 60))
+    assert not torch.equal(epochs[0][0], epochs[1][0]) and not torch.equal(epochs[0][0], epochs[2][0])
+
+
+def test_normalisation_comes_from_the_training_targets():
+    game = gcn_game(nodes=40, edges=50, seed=3)
+    inputs = explainer_inputs(game, "rich")
+    g = new_explainer(game, SMALL, inputs, torch.arange(10))
+    torch.testing.assert_close(g.centre, inputs[:10].median(0).values)
+    state = train(game, replace(SMALL, steps=1), torch.arange(10), torch.arange(30, 40))
+    torch.testing.assert_close(state.explainer.centre, inputs[:10].median(0).values)
+
+
+def test_a_mini_batch_embeds_its_surroundings_as_the_whole_graph_does():
+    """Eq. 12 inside `embed`: K hops for the players and K more for g's layers."""
+    game = gcn_game(nodes=60, edges=60, seed=3)
+    inputs = explainer_inputs(game, "rich")
+    view = View(Surroundings.of(game.graph), inputs)
+    targets = torch.tensor([17, 3])
+    g = new_explainer(game, SMALL, inputs, targets)
+    whole_p, whole_t, _ = embed(g, game, view, targets, everything=True)
+    p, t, nodes = embed(g, game, view, targets, everything=False)
+    assert len(nodes) < 60
+    players = game.players(targets).player.unique()
+    torch.testing.assert_close(p[torch.searchsorted(nodes, players)], whole_p[players])
+    torch.testing.assert_close(t, whole_t)
+
+
+def test_the_best_averaged_weights_on_the_validation_targets_are_kept(monkeypatch):
+    """Also over a resume: an early best is not forgotten."""
+    game = gcn_game(nodes=40, edges=50, seed=3)
+    judged, asked = [], []
+    agreements = iter([0.1, 0.9, 0.3, 0.2, 0.4, 0.5])
+
+    def reference(game, targets, seed):
+        asked.append(targets.tolist())
+
+    def judge(explainer, *_):
+        judged.append((explainer, copy.deepcopy(explainer.state_dict())))
+        return next(agreements)
+
+    monkeypatch.setattr("dgl_lara.training.validation_reference", reference)
+    monkeypatch.setattr("dgl_lara.training.validate", judge)
+    kept = {}
+
+    def stop_at_3(state: TrainingState) -> None:
+        kept.update(copy.deepcopy(state.to_dict()))
+        if state.step == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train(game, SMALL, torch.arange(30), torch.arange(30, 40), checkpoint=stop_at_3)
+    state = train(game, SMALL, torch.arange(30), torch.arange(30, 40), resume=kept)
+    assert asked == [list(range(30, 40))] * 2
+    assert len(judged) == 6 and judged[-1][0] is state.average
+    assert state.best == 0.9
+    torch.testing.assert_close(state.best_weights, judged[1][1], rtol=0, atol=0)
+
+
+def test_paper_preset_has_the_papers_encoder_and_one_pair_a_step():
+    for task in ("node", "graph"):
+        config = paper(task, seed=3)
+        assert (config.encoder, config.masks, config.schedule, config.average) == ("plain", 1, "constant", 0.0)
+        assert (config.all_classes, config.embedding, config.hidden, config.seed) == (False, "dual", 20, 3)

@@ -113,3 +113,43 @@ def test_bad_settings():
         Game(SmallGCN(), random_graph(12, 14, 0), torch.randn(12, 3), task="edge")
     with pytest.raises(InputError, match="value must be one of logit"):
         Game(SmallGCN(), random_graph(12, 14, 0), torch.randn(12, 3), value="odds")
+
+
+def test_one_hop_of_context_more_only_where_degrees_matter():
+    assert star_game().context == 1
+    assert gcn_game().context == 3
+
+
+@pytest.mark.parametrize("kind", ["probability", "log-odds"])
+def test_other_values_are_functions_of_the_same_logits(kind):
+    """Coalitions, shared masks, full and null values, each against `to_values` of all classes' logits."""
+    plain, game = gcn_game(nodes=20, edges=22), gcn_game(nodes=20, edges=22, value=kind)
+    players = game.players(torch.tensor([4, 11]))
+    keep = torch.rand(5, len(players.player), generator=torch.Generator().manual_seed(0)) < 0.6
+    logits = torch.stack([plain.coalitions(players, keep, torch.full((2,), c)) for c in range(3)], dim=2)
+    expected = to_values(logits, kind)
+    assert (logits - expected).abs().max() > 0.1
+    for row, label in enumerate(game.explained_class[players.targets].tolist()):
+        torch.testing.assert_close(game.coalitions(players, keep)[:, row], expected[:, row, label])
+    masks = torch.rand(3, 20, generator=torch.Generator().manual_seed(1)) < 0.5
+    torch.testing.assert_close(game.shared(masks), to_values(plain.shared(masks), kind))
+    torch.testing.assert_close(game.full, to_values(plain.logits, kind))
+    torch.testing.assert_close(game.null, to_values(plain.null_logits, kind))
+    torch.testing.assert_close(game.explained_class, plain.explained_class)
+
+
+def test_other_values_of_graphs():
+    batch = dgl.batch([random_graph(size, 2 * size, size) for size in (5, 7, 4)])
+    features = torch.randn(16, 3, generator=torch.Generator().manual_seed(2)) / 5
+    game = Game(PooledGCN(), batch, features, "graph", value="probability")
+    players = game.players(torch.tensor([2, 0]))
+    keep = torch.rand(6, 16, generator=torch.Generator().manual_seed(3)) < 0.5
+    expected = game.logits_under(batch, features, keep).softmax(2)[:, [2, 0], game.explained_class[[2, 0]]]
+    torch.testing.assert_close(game.coalitions(players, keep[:, players.player]), expected)
+
+
+def test_shared_masks_count_one_evaluation_a_target():
+    game = gcn_game(nodes=20, edges=22)
+    calls, evaluations = game.calls, game.evaluations
+    game.shared(torch.rand(6, 20, generator=torch.Generator().manual_seed(3)) < 0.5)
+    assert (game.calls - calls, game.evaluations - evaluations) == (1, 120)

@@ -33,8 +33,12 @@ RECIPES: dict[str, Recipe] = {
     "ba-2motifs": Recipe(readout="max-mean", batch_size=64, lr=0.003, epochs=1000, patience=400),
     "mutag": Recipe(readout="max-mean", batch_size=256, lr=0.03, epochs=300, patience=300, schedule="cosine"),
     "molecules": Recipe(batch_size=200, epochs=300, patience=60),
-    "ogbn-arxiv": Recipe("sage", 256, 2, dropout=0.5, lr=0.003, epochs=40, patience=10, saint_nodes=20_000),
-    "citation": Recipe("sage", 256, 2, dropout=0.5, lr=0.003, epochs=40, patience=10, saint_nodes=20_000),
+    "ogbn-arxiv": Recipe(
+        "sage", 256, 2, dropout=0.5, lr=0.005, epochs=30, patience=30, saint_nodes=20_000, schedule="cosine"
+    ),
+    "citation": Recipe(
+        "sage", 256, 2, dropout=0.5, lr=0.005, epochs=30, patience=30, saint_nodes=20_000, schedule="cosine"
+    ),
 }
 
 # The paper's table of target models: accuracy on training / validation / test.
