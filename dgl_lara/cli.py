@@ -13,7 +13,7 @@ import click
 
 from dgl_lara import __version__
 from dgl_lara.choices import EMBEDDINGS, GATES, INPUTS, METRICS, OBJECTIVES, PRESETS, VALUES
-from dgl_lara.datasets import DATASETS, SOURCES, Options, check_name
+from dgl_lara.datasets import DATASETS, SOURCES, Options, check_name, is_file_name
 from dgl_lara.errors import LaraError
 from dgl_lara.targets import ARCHITECTURES, PAPER_ACCURACY, recipe_for
 
@@ -48,6 +48,9 @@ class Command(click.Group):
         except LaraError as error:
             click.echo(f"Error: {error}", err=True)
             sys.exit(error.exit_code)
+        except OSError as error:
+            click.echo(f"Error: {error.filename or 'a file'}: {error.strerror or error}.", err=True)
+            sys.exit(1)
         except KeyboardInterrupt:
             click.echo("Interrupted.", err=True)
             sys.exit(130)
@@ -99,7 +102,9 @@ device_option = click.option(
     show_default=True,
     help="Where to compute.",
 )
-seed_option = click.option("--seed", type=int, default=0, show_default=True, help="Seed of everything that is drawn.")
+seed_option = click.option(
+    "--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default="0", help="Seed of everything that is drawn."
+)
 
 
 def choose_device(name: str) -> torch.device:
@@ -211,6 +216,11 @@ def target(
         click.echo(f"stored in {path}")
 
 
+def stored_name(name: str) -> str:
+    """A data set's name, or the full path of its file, so that a run can be opened from anywhere."""
+    return str(Path(name).resolve()) if is_file_name(name) else name
+
+
 def target_for(dataset: Dataset, target_file: Path | None, seed: int) -> tuple[TargetModel, dict]:
     """The model named by --target, or the stored one of this data set, trained first where there is none."""
     from dgl_lara.targets.checkpoint import load_target
@@ -297,6 +307,11 @@ def train(
     if (name is None) == (resume is None):
         raise click.UsageError("give either --dataset (a new run) or --resume (go on with one).")
     if resume:
+        extra = [field for field, given in {**changes, "target": target_file, "out": out}.items() if given is not None]
+        if extra:
+            raise click.UsageError(
+                f"--resume takes all settings from the run; leave out --{extra[0].replace('_', '-')}."
+            )
         run = open_run(resume, choose_device(device))
         state = run.last_checkpoint()
     else:
@@ -309,7 +324,9 @@ def train(
         model, details = target_for(dataset, target_file, seed)
         hops = choose_hops(model, dataset.graph, dataset.features, dataset.task, hops)
         game = Game(model, dataset.graph, dataset.features, dataset.task, hops, value)
-        run = create_run(out, RunConfig(str(name), options, hops, value, config, preset), dataset, model, game, details)
+        run = create_run(
+            out, RunConfig(stored_name(str(name)), options, hops, value, config, preset), dataset, model, game, details
+        )
         state = None
     training_config, dataset = run.config.training, run.dataset
     click.echo(f"{dataset.name} ({dataset.source}), K = {run.config.hops}; run folder {run.folder}")
@@ -358,7 +375,7 @@ def evaluate(
 
     if folder and name:
         raise click.UsageError("give --run or --dataset, not both.")
-    run = open_run(folder or newest_run(name), choose_device(device))
+    run = open_run(folder or newest_run(name and stored_name(name)), choose_device(device))
     dataset, game = run.dataset, run.game
     subject = evaluation.Subject(
         game=game,
@@ -379,7 +396,8 @@ def evaluate(
         results[each] = evaluation.evaluate(subject, each)
         click.echo(f"\n{each}")
         click.echo(print_table(each, results[each]))
-    written = write_results(results, run.folder, what, json_file)
+    stem = "eval" if split == "test" else f"eval-{split}"
+    written = write_results(results, run.folder, stem, what, json_file)
     click.echo("\nwritten: " + ", ".join(map(str, written)))
 
 

@@ -62,7 +62,7 @@ class Surroundings:
 
     @staticmethod
     def of(graph: dgl.DGLGraph) -> Surroundings:
-        looped = dgl.add_self_loop(dgl.remove_self_loop(graph))
+        looped = dgl.add_self_loop(graph)  # on top of the graph's own, as in `walk_scale`
         return Surroundings(looped, looped.in_degrees().float().rsqrt().unsqueeze(1), graph.batch_num_nodes())
 
     def induced(self, nodes: Tensor, sizes: Tensor) -> Surroundings:

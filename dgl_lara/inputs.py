@@ -21,12 +21,12 @@ CLIP = 4.0
 def explainer_inputs(game: Game, kind: str) -> Tensor:
     """(num_nodes, in_dim), before normalisation."""
     if kind == "features":
-        return game.features
+        return game.features.float()
     logits = game.logits if game.task == "node" else torch.repeat_interleave(game.logits, _sizes(game.graph), dim=0)
     with evaluating(game.f):
-        solo = alone(game.f, game.graph, game.features, game.task)
+        solo = alone(game.call, game.graph, game.features, game.task)
     degree = torch.log1p(game.graph.in_degrees().float()).unsqueeze(1)
-    return torch.cat([signed_log(game.features), degree, logits, solo], dim=1)
+    return torch.cat([signed_log(game.features.float()), degree, logits, solo], dim=1)
 
 
 def _sizes(graph: dgl.DGLGraph) -> Tensor:

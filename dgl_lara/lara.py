@@ -11,7 +11,7 @@ import dgl
 import torch
 from torch import Tensor
 
-from dgl_lara.errors import LaraError
+from dgl_lara.errors import InputError, LaraError
 from dgl_lara.explainer import Explainer
 from dgl_lara.explanation import Explanations
 from dgl_lara.inference import Embeddings, check_targets, embed_all, explain
@@ -29,7 +29,9 @@ def choose_hops(model: Model, graph: dgl.DGLGraph, features: Tensor, task: str, 
     The tolerance lets the faint effect of degree normalisation, one hop beyond the last layer, pass as none.
     """
     if hops != "auto":
-        return int(hops)
+        if not isinstance(hops, int):
+            raise InputError(f"hops must be a whole number or 'auto' (got '{hops}').")
+        return hops
     declared = getattr(model, "num_hops", None)
     if declared is not None:
         return int(declared)
@@ -63,14 +65,14 @@ class LARA:
     def fit(self, targets: Tensor | Sequence[int], validation: Tensor | Sequence[int] | None = None) -> LARA:
         """Train the explainer on these nodes (or graphs). Without `validation`, a tenth of them is held out for it."""
         self.game_ = self._make_game()
-        chosen = self._as_targets(targets)
+        chosen = self._as_targets(targets).unique()
         self.config_ = default(self.task, len(chosen)) if self.config is None else self.config
         if validation is None:
             shuffled = chosen[torch.randperm(len(chosen), generator=generator(self.config_.seed)).to(chosen.device)]
             held_out = max(1, len(chosen) // 10)
             chosen, validating = (shuffled[held_out:], shuffled[:held_out]) if len(chosen) > 1 else (chosen, chosen)
         else:
-            validating = self._as_targets(validation)
+            validating = self._as_targets(validation).unique()
         state: TrainingState = train(self.game_, self.config_, chosen, validating)
         self.explainer_: Explainer = state.average
         self.explainer_.load_state_dict(state.best_weights)
@@ -82,11 +84,21 @@ class LARA:
         """Scores of every player of these targets, for the predicted class or for the `classes` asked for."""
         if "explainer_" not in vars(self):
             raise LaraError("this LARA has not learned yet; call fit(targets) first.")
-        wanted = None if classes is None else torch.as_tensor(classes, device=self.features.device)
-        return explain(self.explainer_, self.game_, self.embeddings_, self._as_targets(targets), wanted)
+        chosen, wanted = self._as_targets(targets), None
+        if classes is not None:
+            wanted = torch.as_tensor(classes, device=self.features.device).long().flatten()
+            if len(wanted) != len(chosen):
+                raise InputError(f"classes must name one a target, {len(chosen)} (got {len(wanted)}).")
+            if int(wanted.min()) < 0 or int(wanted.max()) >= self.game_.num_classes:
+                raise InputError(f"classes must lie in 0..{self.game_.num_classes - 1} (got {wanted.tolist()[:5]}).")
+        return explain(self.explainer_, self.game_, self.embeddings_, chosen, wanted)
 
     def _as_targets(self, targets: Tensor | Sequence[int]) -> Tensor:
         chosen = torch.as_tensor(targets, device=self.features.device)
+        if chosen.dtype == torch.bool and len(chosen) != self.game_.num_targets:
+            raise InputError(f"a mask of targets must have {self.game_.num_targets} entries (got {len(chosen)}).")
+        if chosen.is_floating_point() and len(chosen.flatten()):
+            raise InputError("targets must be whole numbers or a mask of booleans.")
         chosen = chosen.nonzero().flatten() if chosen.dtype == torch.bool else chosen.long().flatten()
         check_targets(chosen, self.game_)
         return chosen

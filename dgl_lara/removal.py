@@ -18,9 +18,16 @@ from dgl_lara.neighborhood import Neighborhood, find, in_edges
 Model = Callable[[dgl.DGLGraph, Tensor], Tensor]
 
 
-def null_prediction(f: Model, features: Tensor) -> Tensor:
-    """(num_classes,) what f says of nothing at all."""
-    lonely = dgl.graph(([], []), num_nodes=1, device=features.device)
+def has_all_loops(graph: dgl.DGLGraph) -> bool:
+    """Every node has a self-loop: the graph was made for models that count on one."""
+    src, dst = graph.edges()
+    return graph.num_nodes() > 0 and len(torch.unique(src[src == dst])) == graph.num_nodes()
+
+
+def null_prediction(f: Model, features: Tensor, looped: bool = False) -> Tensor:
+    """(num_classes,) what f says of nothing at all (`looped`: with the self-loop that every node of the graph has)."""
+    own = torch.zeros(int(looped), dtype=torch.long, device=features.device)
+    lonely = dgl.graph((own, own), num_nodes=1)
     return f(lonely, features.new_zeros(1, features.shape[1]))[0]
 
 
@@ -85,9 +92,11 @@ def ego_graphs(graph: dgl.DGLGraph, context: Neighborhood) -> dgl.DGLGraph:
 
 
 def alone(f: Model, graph: dgl.DGLGraph, features: Tensor, task: str) -> Tensor:
-    """(num_nodes, num_classes): f on every node by itself, all edges removed; for a graph task a graph of one node."""
-    edgeless = dgl.graph(([], []), num_nodes=graph.num_nodes(), device=graph.device)
+    """(num_nodes, num_classes): f on every node by itself (own loops stay); for a graph task a graph of one node."""
+    src, dst = graph.edges()
+    loops = src[src == dst]
+    edgeless = dgl.graph((loops, loops), num_nodes=graph.num_nodes())
     if task == "graph":
         edgeless.set_batch_num_nodes(torch.ones(graph.num_nodes(), dtype=torch.long, device=graph.device))
-        edgeless.set_batch_num_edges(torch.zeros(graph.num_nodes(), dtype=torch.long, device=graph.device))
+        edgeless.set_batch_num_edges(torch.bincount(loops, minlength=graph.num_nodes()))
     return f(edgeless, features)

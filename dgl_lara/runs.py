@@ -82,11 +82,10 @@ class Run:
             content = {"config": asdict(state.explainer.config), "weights": state.best_weights}
             _save(content, self.folder / "explainer.pt")
 
-    def last_checkpoint(self) -> dict:
+    def last_checkpoint(self) -> dict | None:
+        """None where the run was interrupted before its first step: it begins at the beginning."""
         path = self.folder / "checkpoint.pt"
-        if not path.exists():
-            raise LaraError(f"{self.folder} has no checkpoint to continue from; start it anew.")
-        return _load(path)
+        return _load(path) if path.exists() else None
 
     def explainer(self) -> Explainer:
         path = self.folder / "explainer.pt"
@@ -156,7 +155,11 @@ def newest_run(dataset: str | None = None) -> Path:
     """The run that was started last, of this data set if one is named."""
     found = []
     for path in RUNS.glob("*/config.json"):
-        if dataset is None or json.loads(path.read_text()).get("dataset") == dataset:
+        try:
+            of = json.loads(path.read_text()).get("dataset")
+        except (ValueError, AttributeError):
+            continue  # damaged: not a run that can be meant
+        if dataset is None or of == dataset:
             found.append((path.stat().st_mtime_ns, path.parent))
     if not found:
         of = f" of {dataset}" if dataset else ""

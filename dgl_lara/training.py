@@ -15,7 +15,10 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -124,7 +127,8 @@ class TrainingState:
         self.average.load_state_dict(content["average"])
         self.optimiser.load_state_dict(content["optimiser"])
         if self.running_mean:
-            vars(self.running_mean).update(content["running_mean"])
+            device = self.running_mean.phi.device
+            vars(self.running_mean).update({name: part.to(device) for name, part in content["running_mean"].items()})
 
 
 # --- lines 6-8: targets and their attribution ---------------------------------------------------------------------
@@ -326,9 +330,10 @@ def check(config: TrainingConfig) -> None:
     for name, allowed in choices.items():
         if getattr(config, name) not in allowed:
             raise InputError(f"{name} must be one of {', '.join(allowed)} (got '{getattr(config, name)}').")
-    for name in ("dim", "hidden", "masks"):
-        if getattr(config, name) < 1:
-            raise InputError(f"{name} must be at least 1 (got {getattr(config, name)}).")
+    least = {"dim": 1, "hidden": 1, "masks": 1, "steps": 1, "epochs": 1, "layers": 0, "batch_size": ALL}
+    for name, low in least.items():
+        if getattr(config, name) is not None and getattr(config, name) < low:
+            raise InputError(f"{name} must be at least {low} (got {getattr(config, name)}).")
 
 
 def train(
@@ -341,7 +346,6 @@ def train(
 ) -> TrainingState:
     """Train g on `targets`; the best weights by agreement on `validation` are kept in the state."""
     check(config)
-    device = game.features.device
     inputs = explainer_inputs(game, config.inputs)
     view = View(Surroundings.of(game.graph), inputs)
     explainer = new_explainer(game, config, inputs, _nodes_of(game, targets))
@@ -362,7 +366,7 @@ def train(
 
     bar = Progress(range(state.step, total), "training explainer", done=state.step, unit="step")
     batches: list[Tensor] = []
-    try:
+    with held_back_interrupts() as asked:
         for step in bar:
             epoch, place = divmod(step, an_epoch)
             if not batches or place == 0:
@@ -381,11 +385,30 @@ def train(
                 state.history.append({"step": state.step, "epoch": epoch + 1, "loss": loss, "agreement": agreement})
                 checkpoint(state)
             bar.note(loss=loss, agreement=state.history[-1]["agreement"] if state.history else math.nan)
-    except KeyboardInterrupt:
-        checkpoint(state)
-        raise
-    state.explainer.to(device)
+            if asked:
+                checkpoint(state)
+                raise KeyboardInterrupt
     return state
+
+
+@contextmanager
+def held_back_interrupts() -> Iterator[list]:
+    """Ctrl-C waits for the end of the step, so that what is stored is whole; a second one does not wait."""
+    asked: list[int] = []
+
+    def note(number: int, frame: object) -> None:
+        if asked:
+            raise KeyboardInterrupt
+        asked.append(number)
+
+    if threading.current_thread() is not threading.main_thread():
+        yield asked
+        return
+    before = signal.signal(signal.SIGINT, note)
+    try:
+        yield asked
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def update(

@@ -6,6 +6,8 @@ asked for), and the value is its raw logit (or probability, or log-odds).
 
 from __future__ import annotations
 
+import warnings
+
 import dgl
 import torch
 from torch import Tensor
@@ -14,7 +16,7 @@ from dgl_lara.choices import VALUES
 from dgl_lara.datasets.dataset import take_graphs
 from dgl_lara.errors import InputError, LaraError
 from dgl_lara.neighborhood import Neighborhood, find, in_neighborhood, nodes_of_graphs
-from dgl_lara.removal import Model, ego_graphs, null_prediction, predict_graphs, predict_nodes
+from dgl_lara.removal import Model, ego_graphs, has_all_loops, null_prediction, predict_graphs, predict_nodes
 from dgl_lara.targets.training import evaluating
 
 NODES_A_CALL = 200_000  # bounds the memory of one call of f
@@ -53,11 +55,16 @@ class Game:
             raise InputError(f"task must be 'node' or 'graph' (got '{task}').")
         if value not in VALUES:
             raise InputError(f"value must be one of {', '.join(VALUES)} (got '{value}').")
+        if len(features) != graph.num_nodes():
+            raise InputError(f"features must have one row a node, {graph.num_nodes()} (got {len(features)}).")
+        if hops < 0:
+            raise InputError(f"hops must be at least 0 (got {hops}).")
+        graph = graph.long()
         self.f, self.graph, self.features, self.task, self.hops, self.value = f, graph, features, task, hops, value
         self.calls = self.evaluations = 0
         with evaluating(f):
-            logits = self._call(graph, features)
-            self.null_logits = null_prediction(f, features)  # (num_classes,)
+            logits = self.call(graph, features)
+            self.null_logits = null_prediction(self.call, features, has_all_loops(graph))  # (num_classes,)
         expected = graph.num_nodes() if task == "node" else graph.batch_size
         if logits.dim() != 2 or len(logits) != expected:
             raise LaraError(
@@ -65,6 +72,10 @@ class Game:
             )
         if not bool(torch.isfinite(logits).all()):
             raise LaraError("f returned NaN or infinity on the untouched graph; it cannot be explained.")
+        if not bool(torch.isfinite(self.null_logits).all()):
+            raise LaraError(
+                "f returned NaN or infinity for one node with zero features, the value of a removed target."
+            )
         self.logits = logits
         self.null = to_values(self.null_logits, value)  # (num_classes,)
         self.full = to_values(logits, value)  # (num_targets, num_classes)
@@ -79,20 +90,25 @@ class Game:
     def num_classes(self) -> int:
         return self.logits.shape[1]
 
-    def _call(self, graph: dgl.DGLGraph, features: Tensor) -> Tensor:
+    def call(self, graph: dgl.DGLGraph, features: Tensor) -> Tensor:
         self.calls += 1
-        return self.f(graph, features)
+        return self.f(graph, features).float()
 
     def _context_hops(self, sample: int = 16) -> int:
-        """K if the K-hop ego graph gives f's predictions, otherwise K + 1 (degrees of the boundary nodes)."""
+        """The fewest hops, from K on, whose ego graphs give f's predictions: K + 1 where boundary degrees count."""
         nodes = torch.linspace(0, self.num_targets - 1, min(sample, self.num_targets)).long().to(self.features.device)
-        for hops in (self.hops, self.hops + 1):
+        for hops in range(self.hops, self.hops + 4):
             context = in_neighborhood(self.graph, nodes, hops)
             own = (context.hop == 0).nonzero().flatten()
             with evaluating(self.f):
-                seen = self._call(ego_graphs(self.graph, context), self.features[context.player])[own]
+                seen = self.call(ego_graphs(self.graph, context), self.features[context.player])[own]
             if (seen - self.logits[nodes]).abs().max() <= 1e-4 * self.logits.abs().max():
                 return hops
+        warnings.warn(
+            f"f does not give its own predictions on {self.hops + 3}-hop ego graphs (does it see outgoing edges, "
+            "or the whole graph?); values of coalitions are approximate.",
+            stacklevel=3,
+        )
         return self.hops + 1
 
     def players(self, targets: Tensor) -> Neighborhood:
@@ -100,14 +116,6 @@ class Game:
         if self.task == "graph":
             return nodes_of_graphs(self.graph, targets)
         return in_neighborhood(self.graph, targets, self.hops)
-
-    def null_of(self, targets: Tensor) -> Tensor:
-        """(num_targets,) the null prediction of each target's explained class."""
-        return self.null[self.explained_class[targets]]
-
-    def full_of(self, targets: Tensor) -> Tensor:
-        """(num_targets,) the value of the untouched graph."""
-        return self.full[targets, self.explained_class[targets]]
 
     def shared(self, keep: Tensor) -> Tensor:
         """(num_masks, num_targets, num_classes): one mask over the whole graph is a coalition for every target.
@@ -122,7 +130,7 @@ class Game:
         predict = predict_nodes if self.task == "node" else predict_graphs
         step = max(1, NODES_A_CALL // max(graph.num_nodes(), 1))
         with evaluating(self.f):
-            parts = [predict(self._call, graph, features, part, self.null_logits) for part in keep.split(step)]
+            parts = [predict(self.call, graph, features, part, self.null_logits) for part in keep.split(step)]
         self.evaluations += sum(part.shape[0] * part.shape[1] for part in parts)
         return torch.cat(parts)
 
@@ -152,7 +160,7 @@ class Game:
         with evaluating(self.f):
             for part in keep.split(step):
                 present = torch.where(is_player, part[:, place], True)
-                logits = predict_nodes(self._call, ego, features, present, self.null_logits)[
+                logits = predict_nodes(self.call, ego, features, present, self.null_logits)[
                     :, own
                 ]  # (masks, targets, classes)
                 values.append(_pick(to_values(logits, self.value), classes))
@@ -165,7 +173,7 @@ class Game:
         values = []
         with evaluating(self.f):
             for part in keep.split(step):
-                logits = predict_graphs(self._call, batch, features, part, self.null_logits)
+                logits = predict_graphs(self.call, batch, features, part, self.null_logits)
                 values.append(_pick(to_values(logits, self.value), classes))
         return torch.cat(values)
 

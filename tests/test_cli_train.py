@@ -127,6 +127,7 @@ def test_interrupted_by_ctrl_c_then_resumed_equals_unbroken(target, here):
         (["train", "--dataset", "ba-shapes", "--gate", "door"], "'door' is not one of"),
         (["train", "--dataset", "ba-shapes", "--target", "none.pt"], "does not exist"),
         (["train", "--resume", "nowhere"], "'nowhere' is not a run folder"),
+        (["train", "--resume", "nowhere", "--lr", "0.1"], "leave out --lr"),
         (["train", "--dataset", "ba-shapes", "--device", "cuda"], "needs a CUDA device"),
         (["eval"], "there is no run in runs/"),
         (["eval", "--dataset", "mutag"], "there is no run of mutag"),

@@ -1,6 +1,8 @@
 """Alg. 1: a closed form that must be learned, mini-batch against full graph, objectives, resume."""
 
 import copy
+import os
+import signal
 from dataclasses import replace
 
 import dgl
@@ -247,7 +249,7 @@ def test_learning_rate_warms_up_and_falls_as_a_cosine():
     assert learning_rate(config, 999, 1000) < 1e-5
 
 
-@pytest.mark.parametrize("average", [0.0, 0.6])
+@pytest.mark.parametrize("average", [0.0, 0.6, 0.99])
 def test_the_average_forgets_with_the_stated_decay(average):
     """A short memory at first: decay (step + 1) / (step + 10) until `average` is smaller."""
     game = gcn_game(nodes=40, edges=50, seed=3)
@@ -381,3 +383,49 @@ def test_paper_preset_has_the_papers_encoder_and_one_pair_a_step():
         config = paper(task, seed=3)
         assert (config.encoder, config.masks, config.schedule, config.average) == ("plain", 1, "constant", 0.0)
         assert (config.all_classes, config.embedding, config.hidden, config.seed) == (False, "dual", 20, 3)
+
+
+def test_walks_and_pairs_agree_on_a_graph_with_its_own_self_loops():
+    plain = gcn_game(nodes=40, edges=50, seed=3)
+    some = torch.arange(0, 40, 2)
+    game = Game(plain.f, dgl.add_edges(plain.graph, some, some), plain.features, hops=2)
+    inputs = explainer_inputs(game, "rich")
+    view = View(Surroundings.of(game.graph), inputs)
+    targets = torch.tensor([5, 1, 30])
+    g = new_explainer(game, SMALL, inputs, targets)
+    lesson = teach(game, targets, 4, generator(0), everything=True)
+    p, t, nodes = embed(g, game, view, targets, everything=True)
+    torch.testing.assert_close(
+        walked_differences(g, view, lesson, p, t), predicted_differences(g, game, lesson, p, t, nodes)
+    )
+
+
+def test_ctrl_c_in_the_middle_of_a_step_waits_for_its_end(monkeypatch):
+    """A real signal inside the optimiser: what is stored is a whole step, and resuming repeats the unbroken run."""
+    game = gcn_game(nodes=40, edges=50, seed=3)
+    targets = torch.arange(40)
+    for objective in ("least-squares", "running-mean"):
+        config = replace(SMALL, objective=objective, batch_size=16, steps=12)
+        unbroken = train(game, config, targets, targets)
+        kept, count, real = {}, [], torch.optim.Adam.step
+
+        def interrupted(self, count=count, real=real):
+            count.append(1)
+            real(self)
+            if len(count) == 6:
+                os.kill(os.getpid(), signal.SIGINT)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(torch.optim.Adam, "step", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                train(
+                    game,
+                    config,
+                    targets,
+                    targets,
+                    checkpoint=lambda s, kept=kept: kept.update(torch.load(_saved(s), weights_only=True)),
+                )
+        assert kept["step"] == 6
+        resumed = train(game, config, targets, targets, resume=kept)
+        torch.testing.assert_close(resumed.best_weights, unbroken.best_weights, rtol=0, atol=0)
+        assert resumed.history == unbroken.history

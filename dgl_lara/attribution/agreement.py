@@ -16,5 +16,6 @@ def corrected_r_squared(scores: Tensor, reference: Estimate) -> float:
     """The same against the true phi: the reference's own noise is taken out of both error and variance."""
     noise = reference.error.square().mean()
     error = (scores - reference.phi).square().mean() - noise
-    variance = (reference.phi - reference.phi.mean()).square().mean() - noise
+    spread = (reference.phi - reference.phi.mean()).square().mean()
+    variance = (spread - noise).clamp(min=0.01 * spread.item() + 1e-12)  # all noise: keep the order of errors
     return 1 - (error / variance).item()

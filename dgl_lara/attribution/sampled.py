@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from dgl_lara.neighborhood import Neighborhood
-from dgl_lara.value import Game
+from dgl_lara.value import NODES_A_CALL, Game
 
 RIDGES = torch.logspace(-4, 4, 33)
 
@@ -67,26 +67,25 @@ def paired(game: Game, players: Neighborhood, pairs: int, generator: torch.Gener
 def least_squares(game: Game, players: Neighborhood, pairs: int, generator: torch.Generator) -> Estimate:
     """The linear fit of d on sigma, for each target alone."""
     keep = random_coalitions(pairs, len(players.player), generator, players.player.device)
-    return fit_each(players, signed(keep), differences(game, players, keep))
+    return fit_each(players, keep, differences(game, players, keep))
 
 
 def shared_least_squares(game: Game, players: Neighborhood, pairs: int, generator: torch.Generator) -> Estimate:
     """The same from masks over the whole graph: 2 * pairs passes of f serve every target at once."""
-    sigma, d = shared_differences(game, pairs, generator)
-    own = d[:, players.targets, game.explained_class[players.targets]]
-    return fit_each(players, sigma[:, players.player], own)
-
-
-def shared_differences(game: Game, pairs: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """sigma (pairs, num_nodes) and d (pairs, num_targets, num_classes) of random masks over the whole graph."""
     keep = random_coalitions(pairs, game.graph.num_nodes(), generator, game.features.device)
-    return signed(keep), game.shared(keep) - game.shared(~keep)
+    classes = game.explained_class[players.targets]
+    step = max(1, NODES_A_CALL // game.graph.num_nodes())  # never all masks x nodes x classes at once
+    d = [(game.shared(part) - game.shared(~part))[:, players.targets, classes] for part in keep.split(step)]
+    return fit_each(players, keep, torch.cat(d), players.player)
 
 
-def fit_each(players: Neighborhood, sigma: Tensor, d: Tensor) -> Estimate:
-    """One regression a target."""
+def fit_each(players: Neighborhood, keep: Tensor, d: Tensor, columns: Tensor | None = None) -> Estimate:
+    """One regression a target. `keep` has a column a pair, or `columns` says which column a pair has."""
     first = players.first.tolist()
-    fits = [fit(sigma[:, first[row] : first[row + 1]], d[:, row]) for row in range(len(players.targets))]
+    fits = []
+    for row, (start, stop) in enumerate(zip(first, first[1:], strict=False)):
+        mine = keep[:, start:stop] if columns is None else keep[:, columns[start:stop]]
+        fits.append(fit(signed(mine), d[:, row]))
     return Estimate(torch.cat([phi for phi, _ in fits]), torch.cat([error for _, error in fits]))
 
 

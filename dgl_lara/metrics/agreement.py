@@ -38,6 +38,7 @@ def reference(game: Game, targets: Tensor, pairs: int, seed: int) -> Reference:
         phi = exact(game, players)
         return Reference(players, Estimate(phi, torch.zeros_like(phi)), 1.0, "exact phi, by enumeration")
     each = 2 * pairs * int(players.counts.sum())
+    most = int(players.counts.max()) if len(players.counts) else 0
     share = game.task == "node" and each > AFFORDABLE
     sample = shared_least_squares if share else least_squares
     first, second = (sample(game, players, pairs // 2, generator(1000 + seed * 2 + half)) for half in (0, 1))
@@ -46,15 +47,23 @@ def reference(game: Game, targets: Tensor, pairs: int, seed: int) -> Reference:
     variance = (phi - phi.mean()).square().mean()
     error = torch.full_like(phi, noise.sqrt().item())
     how = f"{pairs} coalition pairs a target" + (" (masks shared by all targets)" if share else "")
+    if pairs // 2 < most:
+        how += f"; fewer than the up to {most} players need, so its noise is understated"
     return Reference(players, Estimate(phi, error), 1 - (noise / variance).item(), how)
 
 
 def agreement(explanations: Explanations, against: Reference) -> dict[str, float]:
-    """R squared over all pairs, raw and corrected for the reference's noise; mean rank correlation a target."""
+    """R squared over all pairs, raw and corrected for the reference's noise; mean rank correlation a target.
+
+    The target's own phi is by far the largest, so R squared is also given over the neighbours alone.
+    """
     scores, phi = explanations.scores, against.estimate.phi
+    others = ~explanations.is_target
+    neighbours = Estimate(phi[others], against.estimate.error[others])
     return {
         "R2": r_squared(scores, phi),
         "R2 corrected": corrected_r_squared(scores, against.estimate),
+        "neighbours only": corrected_r_squared(scores[others], neighbours),
         "noise ceiling": against.ceiling,
         "rank correlation": _mean_rank_correlation(scores, phi, against.players),
     }

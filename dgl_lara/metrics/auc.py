@@ -36,7 +36,7 @@ def truth_of_pairs(explanations: Explanations, motif: Tensor) -> tuple[Tensor, T
     return (motif[players.player] == own[players.row]) & (own[players.row] >= 0), own >= 0
 
 
-def auc(explanations: Explanations, motif: Tensor) -> dict[str, float]:
+def auc(explanations: Explanations, motif: Tensor) -> dict[str, int | float]:
     """Pooled over all pairs, and the mean over targets; of the signed and of the absolute score."""
     truth, has = truth_of_pairs(explanations, motif)
     row = explanations.players.row
@@ -47,4 +47,4 @@ def auc(explanations: Explanations, motif: Tensor) -> dict[str, float]:
         result[f"{kind}, pooled"] = roc_auc(y, s)
         each = [roc_auc(y[r == target], s[r == target]) for target in np.unique(r)]
         result[f"{kind}, per target"] = float(np.nanmean(each)) if np.isfinite(each).any() else float("nan")
-    return {"targets": float(has.sum()), **result}
+    return {"targets": int(has.sum()), **result}

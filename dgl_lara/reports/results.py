@@ -29,16 +29,18 @@ def print_table(metric: str, table: pd.DataFrame) -> str:
     return text_table(header, sorted(rows, key=lambda row: row[0] != "paper")) + f"\n{note}"
 
 
-def write_results(results: dict[str, pd.DataFrame], folder: Path, title: str, json_file: Path | None) -> list[Path]:
-    """eval-<metric>.csv and .json for each table, and the plot of fidelity; `json_file` gets all tables at once."""
+def write_results(
+    results: dict[str, pd.DataFrame], folder: Path, stem: str, title: str, json_file: Path | None
+) -> list[Path]:
+    """<stem>-<metric>.csv and .json for each table, and the plot of fidelity; `json_file` gets all tables at once."""
     written: list[Path] = []
     for metric, table in results.items():
-        path = folder / f"eval-{metric}.csv"
+        path = folder / f"{stem}-{metric}.csv"
         with written_whole(path) as temporary:
             table.to_csv(temporary, index=False)
         written += [path, _write_json(path.with_suffix(".json"), title, {metric: table})]
         if metric == "fidelity":
-            written += fidelity_plot(table, title, folder / "eval-fidelity")
+            written += fidelity_plot(table, title, folder / f"{stem}-fidelity")
     if json_file:
         written.append(_write_json(json_file, title, results))
     return written
