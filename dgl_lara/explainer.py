@@ -86,7 +86,8 @@ class Encoder(nn.Module):
         h = F.relu(self.first(x))
         states = [h]
         for conv, norm in zip(self.convs, self.norms, strict=True):
-            message = F.relu(norm(conv(around.looped, h * around.scale) * around.scale))
+            # LayerNorm before the convolution: behind it, wide or deep encoders failed to train on MUTAG
+            message = F.relu(conv(around.looped, norm(h) * around.scale) * around.scale)
             h = h + message if self.residual else message
             states.append(h)
         return torch.cat(states, dim=1) if self.residual else h

@@ -68,11 +68,11 @@ class TrainingConfig:
 
 
 def default(task: str, num_targets: int, seed: int = 0) -> TrainingConfig:
-    """What measured best over the data sets. Graphs want larger steps and more of them; where many thousands of
+    """What measured best over the data sets. Graphs come in batches and want more steps; where many thousands of
     targets learn from every mask, one mask a step and fewer steps are enough."""
     config = TrainingConfig(seed=seed)
     if task == "graph":
-        return replace(config, batch_size=128, steps=1200, lr=1e-2)
+        return replace(config, batch_size=128, steps=1200)
     return replace(config, masks=1, steps=300) if num_targets > MANY_TARGETS else config
 
 
