@@ -237,16 +237,17 @@ def target_for(dataset: Dataset, target_file: Path | None, seed: int) -> tuple[T
 
 
 class CountOrWord(click.ParamType):
-    """A whole number from 1 on, or one word with a meaning of its own."""
+    """A whole number from 1 on, or a word with a meaning of its own."""
 
-    def __init__(self, word: str) -> None:
-        self.word, self.name = word, f"{word}|integer"
+    def __init__(self, *words: str) -> None:
+        self.words, self.name = words, f"{'|'.join(words)}|integer"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | str:
-        if value == self.word:
-            return self.word
+        if value in self.words:
+            return value
         if not (str(value).isdigit() and int(value) > 0):
-            self.fail(f"must be '{self.word}' or a whole number from 1 on (got '{value}').", param, ctx)
+            known = " or ".join(f"'{word}'" for word in self.words)
+            self.fail(f"must be {known} or a whole number from 1 on (got '{value}').", param, ctx)
         return int(value)
 
 
@@ -278,7 +279,8 @@ def training_options(command: Callable) -> Callable:
 @main.command()
 @partial(dataset_options, required=False)
 @click.option("--target", "target_file", type=FILE, help="Model to explain (.pt or .npz); else one is trained.")
-@click.option("--hops", type=CountOrWord("auto"), default="auto", show_default=True, help="K, how far the model looks.")
+@click.option("--hops", type=CountOrWord("auto", "measure"), default="auto", show_default=True,
+              help="K, how far the model looks: what it declares, Eq. 13 on sampled nodes, or a number.")  # fmt: skip
 @click.option("--value", type=click.Choice(VALUES), default="logit", show_default=True, help="The number explained.")
 @training_options
 @click.option("--out", type=FOLDER, help="Run folder. Default: runs/<dataset>-<time>.")
@@ -322,14 +324,16 @@ def train(
         base = training.paper(dataset.task, seed) if preset == "paper" else training.default(dataset.task, count, seed)
         config = replace(base, **given)
         model, details = target_for(dataset, target_file, seed)
+        how = {"auto": "declared by the model", "measure": "measured, Eq. 13"}.get(str(hops), "given")
         hops = choose_hops(model, dataset.graph, dataset.features, dataset.task, hops)
         game = Game(model, dataset.graph, dataset.features, dataset.task, hops, value)
         run = create_run(
             out, RunConfig(stored_name(str(name)), options, hops, value, config, preset), dataset, model, game, details
         )
+        click.echo(f"K = {hops} ({how})")
         state = None
     training_config, dataset = run.config.training, run.dataset
-    click.echo(f"{dataset.name} ({dataset.source}), K = {run.config.hops}; run folder {run.folder}")
+    click.echo(f"{dataset.name} ({dataset.source}); run folder {run.folder}")
     try:
         ended = training.train(
             run.game, training_config, dataset.split(training_config.train_on), dataset.val, state, run.checkpoint

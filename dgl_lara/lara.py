@@ -24,22 +24,22 @@ from dgl_lara.value import Game
 
 
 def choose_hops(model: Model, graph: dgl.DGLGraph, features: Tensor, task: str, hops: int | str) -> int:
-    """K: what was asked for, else what the model says (`num_hops`), else Eq. 13 on sampled nodes.
+    """K: what was asked for; "auto": what the model says (`num_hops`), or Eq. 13 where it says nothing; "measure": Eq. 13.
 
-    The tolerance lets the faint effect of degree normalisation, one hop beyond the last layer, pass as none.
+    A model that normalises by degree really does look one hop beyond its layers, so Eq. 13 finds 4 for three layers.
     """
-    if hops != "auto":
-        if not isinstance(hops, int):
-            raise InputError(f"hops must be a whole number or 'auto' (got '{hops}').")
+    if isinstance(hops, int):
         return hops
+    if hops not in ("auto", "measure"):
+        raise InputError(f"hops must be a whole number, 'auto' or 'measure' (got '{hops}').")
     declared = getattr(model, "num_hops", None)
-    if declared is not None:
+    if declared is not None and hops == "auto":
         return int(declared)
     if task == "graph":
         return 3  # every node is a player anyway; K only sets the depth of g
     nodes = torch.linspace(0, graph.num_nodes() - 1, min(20, graph.num_nodes())).long().to(features.device)
     with evaluating(model):
-        return max_hop(model, graph, features, nodes, tolerance=0.02)
+        return max_hop(model, graph, features, nodes, tolerance=1e-3)
 
 
 class LARA:

@@ -134,8 +134,8 @@ def max_hop(
 ) -> int:
     """Eq. 13: the smallest K for which one hop more changes no prediction of the sampled nodes.
 
-    Changes are measured against the largest logit, so that the small effect which degree normalisation has one
-    hop further out can be told from a message-passing layer by a tolerance above it.
+    Changes are measured against the largest logit. Degree normalisation reaches one hop beyond the last layer, and
+    this is found too, unless the tolerance is wider than that effect.
     """
     full = predict(graph, features)[nodes]
     allowed = tolerance * full.abs().max().clamp(min=1e-12)

@@ -65,9 +65,12 @@ def test_bool_masks_and_other_classes():
 def test_hops_are_asked_declared_or_measured():
     model = SmallGCN(layers=2)
     assert choose_hops(model, GRAPH, FEATURES, "node", 5) == 5
-    assert choose_hops(model, GRAPH, FEATURES, "node", "auto") in (2, 3)  # Eq. 13, one more where degrees matter
+    assert choose_hops(model, GRAPH, FEATURES, "node", "auto") == 3  # Eq. 13: two layers, and the boundary's degrees
     model.num_hops = 7
     assert choose_hops(model, GRAPH, FEATURES, "node", "auto") == 7
+    assert choose_hops(model, GRAPH, FEATURES, "node", "measure") == 3
+    with pytest.raises(InputError, match="'auto' or 'measure'"):
+        choose_hops(model, GRAPH, FEATURES, "node", "three")
 
 
 @pytest.mark.parametrize(("targets", "sentence"), [([60], r"0\.\.59 \(got 60\)"), ([], "no targets"), ([-1], "got -1")])
