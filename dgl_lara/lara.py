@@ -24,7 +24,7 @@ from dgl_lara.value import Game
 
 
 def choose_hops(model: Model, graph: dgl.DGLGraph, features: Tensor, task: str, hops: int | str) -> int:
-    """K: what was asked for; "auto": what the model says (`num_hops`), or Eq. 13 where it says nothing; "measure": Eq. 13.
+    """K: what was asked for; "auto": what the model says (`num_hops`), else Eq. 13; "measure": Eq. 13 in any case.
 
     A model that normalises by degree really does look one hop beyond its layers, so Eq. 13 finds 4 for three layers.
     """
