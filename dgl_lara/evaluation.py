@@ -9,7 +9,8 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from dgl_lara.baselines import random, sampled
+from dgl_lara.baselines.random import Random
+from dgl_lara.baselines.sampled import Sampled
 from dgl_lara.explainer import Explainer
 from dgl_lara.explanation import Explanations
 from dgl_lara.inference import embed_all, explain
@@ -42,10 +43,10 @@ class Subject:
         """Of every method, on the same targets; made once for all metrics."""
         game, targets = self.game, self.targets
         embeddings = embed_all(self.explainer, game, self.inputs)
-        results = [random.explain(game, targets, self.seed)]
+        results = [Random(game, self.seed).explain(targets)]
         cost = 2 * self.pairs * int(game.players(targets).counts.sum())
         if self.pairs and cost <= AFFORDABLE:
-            results.append(sampled.explain(game, targets, self.pairs, self.seed))
+            results.append(Sampled(game, self.seed, self.pairs).explain(targets))
         elif self.pairs:
             say(f"sampled {self.pairs} is left out, it would evaluate {cost:,} nodes; lower --targets or --pairs.")
         return [*results, explain(self.explainer, game, embeddings, targets)]

@@ -12,7 +12,8 @@ from pathlib import Path
 import click
 import pandas as pd
 
-from dgl_lara.baselines import random, sampled
+from dgl_lara.baselines.random import Random
+from dgl_lara.baselines.sampled import Sampled
 from dgl_lara.datasets import Options, load
 from dgl_lara.datasets.storage import find_files
 from dgl_lara.evaluation import some_targets
@@ -73,7 +74,7 @@ def main(names, seeds, paper_seeds, data_dir, out):
         common = {"dataset": name, "data": dataset.source, "targets": len(targets), "reference": against.how}
         common["noise ceiling"] = against.ceiling
         pairs = SAMPLED_PAIRS[dataset.task]
-        for explanations in (random.explain(game, targets), sampled.explain(game, targets, pairs)):
+        for explanations in (Random(game).explain(targets), Sampled(game, pairs=pairs).explain(targets)):
             rows.append({**common, "method": explanations.method, **figures(game, explanations, against)})
             click.echo(rows[-1], err=True)
         for preset, count in (("default", seeds), ("paper", paper_seeds)):

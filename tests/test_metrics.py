@@ -10,7 +10,8 @@ import torch
 from games import PooledGCN, gcn_game, random_graph, star_game
 
 from dgl_lara.attribution.exact import exact
-from dgl_lara.baselines import random, sampled
+from dgl_lara.baselines.random import Random
+from dgl_lara.baselines.sampled import Sampled
 from dgl_lara.errors import InputError
 from dgl_lara.explanation import Explanations
 from dgl_lara.metrics.agreement import agreement, reference
@@ -49,7 +50,7 @@ def test_sparsity_keeps_at_least_one_and_refuses_nonsense():
 
 def test_rank_is_within_each_target():
     game = gcn_game(nodes=20, edges=24, seed=1)
-    explanation = random.explain(game, torch.tensor([4, 9]))
+    explanation = Random(game).explain(torch.tensor([4, 9]))
     frame = explanation.to_frame()
     for _, mine in frame.groupby("target"):
         assert sorted(mine["rank"]) == list(range(1, len(mine) + 1))
@@ -59,7 +60,7 @@ def test_rank_is_within_each_target():
 def test_lonely_target_is_left_out_of_the_kept_definition():
     graph = dgl.graph(([1, 2], [0, 0]), num_nodes=4)
     game = Game(lambda g, x: torch.cat([x, -x], 1) + dgl.ops.copy_u_sum(g, x), graph, torch.ones(4, 1), hops=1)
-    table = fidelity(game, random.explain(game, torch.tensor([0, 3])))
+    table = fidelity(game, Random(game).explain(torch.tensor([0, 3])))
     counts = dict(zip(table.definition, table.targets, strict=True))
     assert counts == {"paper": 2, "kept": 1}
     assert not table["fidelity+"].isna().any()
@@ -77,12 +78,12 @@ def test_exact_phi_beats_random_in_fidelity():
         table = fidelity(game, explanations)
         return table[table.sparsity == "average"].set_index("definition")["delta"]
 
-    assert (deltas(ranked) > deltas(random.explain(game, targets)) + 0.3).all()
+    assert (deltas(ranked) > deltas(Random(game).explain(targets)) + 0.3).all()
 
 
 def test_standard_error_of_fidelity():
     game = gcn_game(nodes=60, edges=70, seed=5)
-    explanation = random.explain(game, torch.arange(60))
+    explanation = Random(game).explain(torch.arange(60))
     plus, _ = fidelity_per_target(game, explanation, (0.5,))
     row = fidelity(game, explanation, (0.5,)).iloc[0]
     assert row["fidelity+"] == pytest.approx(plus.mean().item(), abs=1e-5)
@@ -169,8 +170,8 @@ def test_baselines_depend_on_their_seed():
     game = gcn_game(nodes=20, edges=24, seed=1)
     targets = torch.tensor([4, 9])
     for method in (
-        lambda seed: random.explain(game, targets, seed),
-        lambda seed: sampled.explain(game, targets, 50, seed),
+        lambda seed: Random(game, seed).explain(targets),
+        lambda seed: Sampled(game, seed, 50).explain(targets),
     ):
         first, again, other = (method(seed).scores for seed in (0, 0, 1))
         torch.testing.assert_close(first, again, rtol=0, atol=0)
@@ -216,7 +217,7 @@ def test_fidelity_is_of_the_class_that_was_asked_for():
 def test_standard_error_of_the_average_is_over_targets():
     """Five sparsities of one target are not five targets."""
     game = gcn_game(nodes=60, edges=70, seed=5)
-    explanation = random.explain(game, torch.arange(60))
+    explanation = Random(game).explain(torch.arange(60))
     plus, _ = fidelity_per_target(game, explanation)
     table = fidelity(game, explanation)
     row = table[(table.sparsity == "average") & (table.definition == "paper")].iloc[0]

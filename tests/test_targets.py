@@ -399,3 +399,27 @@ def test_cache_that_cannot_be_written_costs_only_the_file(ba_shapes, tmp_path, m
     model, _ = get_target(ba_shapes, Recipe(epochs=1), seed=0)
     assert model(ba_shapes.graph, ba_shapes.features).shape == (700, 4)
     assert "cannot be stored in" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_edge_weights_of_one_change_nothing_and_others_do(architecture):
+    graph, features = a_graph()
+    model = TargetModel(ModelConfig(architecture, "node", 10, 2)).eval()
+    ones = torch.ones(graph.num_edges())
+    assert torch.allclose(model(graph, features), model(graph, features, ones), atol=1e-5)
+    assert not torch.allclose(model(graph, features), model(graph, features, ones / 2), atol=1e-3)
+
+
+def test_a_gcn_edge_of_weight_zero_is_no_edge():
+    graph, features = a_graph()
+    model = TargetModel(ModelConfig("gcn", "node", 10, 2)).eval()
+    weight = torch.ones(graph.num_edges())
+    weight[[0, 5]] = 0
+    without = dgl.remove_edges(graph, torch.tensor([0, 5]))
+    assert torch.allclose(model(without, features), model(graph, features, weight), atol=1e-5)
+
+
+def test_the_head_of_a_node_model_sees_its_embeddings():
+    graph, features = a_graph()
+    model = TargetModel(ModelConfig("gcn", "node", 10, 2)).eval()
+    assert torch.allclose(model.head(model.embed(graph, features)), model(graph, features))

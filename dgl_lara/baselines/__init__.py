@@ -1,1 +1,1 @@
-"""Methods to compare with. One protocol: `explain(game, targets, ...) -> Explanations`."""
+"""Methods to compare with, one file each; `method.py` says what they have in common."""

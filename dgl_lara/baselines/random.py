@@ -5,13 +5,16 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from dgl_lara.baselines.method import Method
 from dgl_lara.explanation import Explanations
 from dgl_lara.randomness import generator
-from dgl_lara.value import Game
 
 
-def explain(game: Game, targets: Tensor, seed: int = 0) -> Explanations:
+class Random(Method):
     """Uniform scores."""
-    players = game.players(targets)
-    scores = torch.rand(len(players.player), generator=generator(seed)).to(targets.device)
-    return Explanations(players, scores, game.explained_class[targets], game.task, "random")
+
+    name = "random"
+
+    def explain(self, targets: Tensor) -> Explanations:
+        players = self.game.players(targets)
+        return self.result(players, torch.rand(len(players.player), generator=generator(self.seed)).to(targets.device))

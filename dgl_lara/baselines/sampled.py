@@ -8,12 +8,23 @@ from __future__ import annotations
 from torch import Tensor
 
 from dgl_lara.attribution.sampled import least_squares
+from dgl_lara.baselines.method import Method
 from dgl_lara.explanation import Explanations
 from dgl_lara.randomness import generator
 from dgl_lara.value import Game
 
 
-def explain(game: Game, targets: Tensor, pairs: int, seed: int = 0) -> Explanations:
-    players = game.players(targets)
-    phi = least_squares(game, players, pairs, generator(seed)).phi
-    return Explanations(players, phi, game.explained_class[targets], game.task, f"sampled {pairs}")
+class Sampled(Method):
+    name = "sampled"
+
+    def __init__(self, game: Game, seed: int = 0, pairs: int = 300) -> None:
+        super().__init__(game, seed)
+        self.pairs = pairs
+
+    @property
+    def label(self) -> str:
+        return f"sampled {self.pairs}"
+
+    def explain(self, targets: Tensor) -> Explanations:
+        players = self.game.players(targets)
+        return self.result(players, least_squares(self.game, players, self.pairs, generator(self.seed)).phi)

@@ -1,6 +1,9 @@
 """Target models f(graph, features) -> logits: GCN (the paper's), GAT, GIN, GraphSAGE.
 
 One row a node (node task) or one row a graph of the batch (graph task). Nothing is stored on the graph.
+
+LARA needs no more than that. Some of the methods it is compared with do, so our own models also take a weight for
+every edge (a differentiable mask: 1 leaves the edge as it is, 0 takes its message away) and show their embeddings.
 """
 
 from __future__ import annotations
@@ -43,10 +46,19 @@ class GCNLayer(nn.Module):
         # not zero: with constant features and L2-normalised rows a zero bias makes all nodes look alike
         self.bias = nn.Parameter(nn.init.uniform_(torch.empty(out_dim), -(in_dim**-0.5), in_dim**-0.5))
 
-    def forward(self, graph: dgl.DGLGraph, h: Tensor) -> Tensor:
-        scale = (graph.in_degrees().to(h.dtype) + 1).rsqrt().unsqueeze(1)  # (num_nodes, 1)
+    def forward(self, graph: dgl.DGLGraph, h: Tensor, edge_weight: Tensor | None = None) -> Tensor:
+        # weights count in the degrees too, so that weight 0 is the graph without the edge
+        degree = graph.in_degrees().to(h.dtype) if edge_weight is None else ops.copy_e_sum(graph, edge_weight)
+        scale = (degree + 1).rsqrt().unsqueeze(1)  # (num_nodes, 1)
         h = (h @ self.weight) * scale
-        return (ops.copy_u_sum(graph, h) + h) * scale + self.bias
+        return (pass_on(graph, h, edge_weight) + h) * scale + self.bias
+
+
+def pass_on(graph: dgl.DGLGraph, h: Tensor, edge_weight: Tensor | None) -> Tensor:
+    """The sum of the in-neighbours' rows."""
+    if edge_weight is None:
+        return ops.copy_u_sum(graph, h)
+    return ops.u_mul_e_sum(graph, h, edge_weight.unsqueeze(1))
 
 
 class GATLayer(nn.Module):
@@ -57,8 +69,8 @@ class GATLayer(nn.Module):
         self.attention = GATConv(in_dim, out_dim, num_heads=4, allow_zero_in_degree=True)
         self.skip = nn.Linear(in_dim, out_dim)
 
-    def forward(self, graph: dgl.DGLGraph, h: Tensor) -> Tensor:
-        return self.attention(graph, h).mean(dim=1) + self.skip(h)
+    def forward(self, graph: dgl.DGLGraph, h: Tensor, edge_weight: Tensor | None = None) -> Tensor:
+        return self.attention(graph, h, edge_weight=edge_weight).mean(dim=1) + self.skip(h)
 
 
 def make_layer(architecture: str, in_dim: int, out_dim: int) -> nn.Module:
@@ -94,20 +106,30 @@ class TargetModel(nn.Module):
         """K: how far the model looks."""
         return self.config.layers
 
-    def forward(self, graph: dgl.DGLGraph, features: Tensor) -> Tensor:
+    def forward(self, graph: dgl.DGLGraph, features: Tensor, edge_weight: Tensor | None = None) -> Tensor:
+        states = self.states(graph, features, edge_weight)
+        if self.config.task == "node":
+            return self.head(torch.cat(states, dim=1))
+        sizes = graph.batch_num_nodes()
+        pooled = [ops.segment_reduce(sizes, states[-1], pool) for pool in READOUTS[self.config.readout]]
+        return self.head(torch.cat(pooled, dim=1))
+
+    def states(self, graph: dgl.DGLGraph, features: Tensor, edge_weight: Tensor | None = None) -> list[Tensor]:
+        """(num_nodes, hidden) after each layer."""
         h = divide_by_row_sum(features) if self.config.divide_by_row_sum else features
         states = []
         for layer in self.layers:
-            h = layer(graph, h)
+            h = layer(graph, h) if edge_weight is None else layer(graph, h, edge_weight=edge_weight)
             # L2-normalised rows as in the authors' models; their ReLU comes after
             h = F.relu(F.normalize(h, dim=1) if self.config.architecture == "gcn" else h)
             h = F.dropout(h, self.config.dropout, self.training)
             states.append(h)
-        if self.config.task == "node":
-            return self.head(torch.cat(states, dim=1))
-        sizes = graph.batch_num_nodes()
-        pooled = [ops.segment_reduce(sizes, h, pool) for pool in READOUTS[self.config.readout]]
-        return self.head(torch.cat(pooled, dim=1))
+        return states
+
+    def embed(self, graph: dgl.DGLGraph, features: Tensor) -> Tensor:
+        """(num_nodes, width): what the head of a node model sees, or what a graph model pools."""
+        states = self.states(graph, features)
+        return torch.cat(states, dim=1) if self.config.task == "node" else states[-1]
 
 
 def divide_by_row_sum(features: Tensor) -> Tensor:

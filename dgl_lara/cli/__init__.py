@@ -1,0 +1,43 @@
+"""The `dgl-lara` command. A command parses, calls and prints; heavy imports happen inside, so --help is instant."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+
+from dgl_lara import __version__
+from dgl_lara.cli.datasets import datasets
+from dgl_lara.cli.evaluate import evaluate
+from dgl_lara.cli.explain import explain_command
+from dgl_lara.cli.target import target
+from dgl_lara.cli.train import train
+from dgl_lara.errors import LaraError
+
+
+class Command(click.Group):
+    """Turns our errors into one sentence and an exit code, and Ctrl-C into a quiet end."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except LaraError as error:
+            click.echo(f"Error: {error}", err=True)
+            sys.exit(error.exit_code)
+        except OSError as error:
+            click.echo(f"Error: {error.filename or 'a file'}: {error.strerror or error}.", err=True)
+            sys.exit(1)
+        except KeyboardInterrupt:
+            click.echo("Interrupted.", err=True)
+            sys.exit(130)
+
+
+@click.group(cls=Command, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(__version__, prog_name="dgl-lara")
+def main() -> None:
+    """Explain any graph neural network in one feed-forward pass."""
+
+
+for command in (datasets, target, train, evaluate, explain_command):
+    main.add_command(command)

@@ -1,0 +1,45 @@
+"""`dgl-lara datasets`: what can be explained, and what is at hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from dgl_lara.datasets import DATASETS
+
+
+@click.command()
+@click.option(
+    "--data-dir", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Folder with original data."
+)
+def datasets(data_dir: Path | None) -> None:
+    """List the data sets: size, ground truth, where each comes from, whether it is present here."""
+    from dgl_lara.datasets.storage import find_files
+    from dgl_lara.reports.tables import text_table
+
+    def present(name: str) -> str:
+        entry = DATASETS[name]
+        found = find_files(entry.files, data_dir) if entry.files else None
+        if entry.generated:
+            return "yes, and the original" if found else "yes"
+        return "yes" if found else "no (download)"
+
+    header = [
+        "name",
+        "task",
+        "graphs",
+        "nodes",
+        "edges",
+        "labels",
+        "features",
+        "ground truth",
+        "origin",
+        "present",
+    ]
+    rows = [
+        [name, e.task, e.graphs, e.nodes, e.edges, e.labels, e.features, e.truth, e.origin, present(name)]
+        for name, e in DATASETS.items()
+    ]
+    click.echo(text_table(header, rows))
+    click.echo("\nYour own graph: --dataset file.npz (src, dst, x, y and optional masks) or a DGL file.bin.")

@@ -1,0 +1,67 @@
+"""`dgl-lara eval`: measure a trained explainer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from dgl_lara.choices import METRICS
+from dgl_lara.cli.options import FILE, FOLDER, DatasetName, choose_device, device_option, seed_option, stored_name
+
+
+@click.command("eval")
+@click.option("--run", "folder", type=FOLDER, help="Run to evaluate. Default: the newest.")
+@click.option("--dataset", "name", type=DatasetName(), help="The newest run of this data set.")
+@click.option("--metric", type=click.Choice([*METRICS, "all"]), default="fidelity", show_default=True)
+@click.option("--split", type=click.Choice(["train", "val", "test"]), default="test", show_default=True)
+@click.option("--targets", type=click.IntRange(min=1), default=1000, show_default=True, help="At most so many.")
+@click.option("--pairs", type=click.IntRange(min=0), help="Coalition pairs of the 'sampled' row. [300; graphs: 100]")
+@click.option("--reference-pairs", type=click.IntRange(min=100), default=2000, show_default=True,
+              help="Coalition pairs of the phi that agreement is measured against.")  # fmt: skip
+@click.option("--json", "json_file", type=FILE, help="Write the figures here too.")
+@seed_option
+@device_option
+def evaluate(
+    folder: Path | None,
+    name: str | None,
+    metric: str,
+    split: str,
+    targets: int,
+    pairs: int | None,
+    reference_pairs: int,
+    json_file: Path | None,
+    seed: int,
+    device: str,
+) -> None:
+    """Measure a trained explainer; tables, CSV and JSON, and a plot of fidelity against sparsity."""
+    from dgl_lara import evaluation
+    from dgl_lara.reports.results import print_table, write_results
+    from dgl_lara.runs import newest_run, open_run
+
+    if folder and name:
+        raise click.UsageError("give --run or --dataset, not both.")
+    run = open_run(folder or newest_run(name and stored_name(name)), choose_device(device))
+    dataset, game = run.dataset, run.game
+    subject = evaluation.Subject(
+        game=game,
+        explainer=run.explainer(),
+        inputs=run.config.training.inputs,
+        targets=evaluation.some_targets(dataset.split(split), targets, seed),
+        motif=dataset.motif,
+        pairs=(300 if dataset.task == "node" else 100) if pairs is None else pairs,
+        reference_pairs=reference_pairs,
+        seed=seed,
+    )
+    what = f"{dataset.name} ({dataset.source}), {len(subject.targets)} {split} {dataset.task}s, value: {game.value}"
+    click.echo(f"{what}; run {run.folder}")
+    results = {}
+    for each in METRICS if metric == "all" else (metric,):
+        if each == "latency" and "throughput" in results:
+            continue  # one table shows both
+        results[each] = evaluation.evaluate(subject, each)
+        click.echo(f"\n{each}")
+        click.echo(print_table(each, results[each]))
+    stem = "eval" if split == "test" else f"eval-{split}"
+    written = write_results(results, run.folder, stem, what, json_file)
+    click.echo("\nwritten: " + ", ".join(map(str, written)))

@@ -1,0 +1,130 @@
+"""What several commands share: types of arguments, options, and how to get a data set, a target, a device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from dgl_lara.datasets import DATASETS, SOURCES, Options, check_name, is_file_name
+from dgl_lara.errors import LaraError
+from dgl_lara.targets import recipe_for
+
+if TYPE_CHECKING:
+    import torch
+
+    from dgl_lara.datasets.dataset import Dataset
+    from dgl_lara.targets.models import TargetModel
+
+FILE = click.Path(dir_okay=False, path_type=Path)
+FOLDER = click.Path(file_okay=False, path_type=Path)
+
+
+class DatasetName(click.ParamType):
+    """A registered name or the path of a file; an unknown one gets the list and the closest match."""
+
+    name = "name|file"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        try:
+            return check_name(value)
+        except LaraError as error:
+            self.fail(str(error), param, ctx)
+
+
+class CountOrWord(click.ParamType):
+    """A whole number from 1 on, or a word with a meaning of its own."""
+
+    def __init__(self, *words: str) -> None:
+        self.words, self.name = words, f"{'|'.join(words)}|integer"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | str:
+        if value in self.words:
+            return value
+        if not (str(value).isdigit() and int(value) > 0):
+            known = " or ".join(f"'{word}'" for word in self.words)
+            self.fail(f"must be {known} or a whole number from 1 on (got '{value}').", param, ctx)
+        return int(value)
+
+
+def dataset_options(command: Callable, required: bool = True) -> Callable:
+    """The options that go with every --dataset; the command receives them as `options`."""
+    known = f"One of {', '.join(DATASETS)}; or a .npz or .bin file."
+    path = click.Path(path_type=Path)
+    decorators = [
+        click.option("--dataset", "name", type=DatasetName(), required=required, help=known),
+        click.option("--source", type=click.Choice(SOURCES), default="auto", show_default=True,
+                     help="Generated data, or the authors' original files."),
+        click.option("--data-dir", type=path, help="Folder with original data (else DGL_LARA_DATA, else the cache)."),
+        click.option("--data-seed", type=int, default=0, show_default=True,
+                     help="Seed of generated data and random splits."),
+        click.option("--undirected", is_flag=True, help="Use every edge in both directions."),
+        click.option("--nodes", type=click.IntRange(min=1), help="Size of the data set 'citation'."),
+    ]  # fmt: skip
+
+    def with_options(
+        name: str,
+        source: str,
+        data_dir: Path | None,
+        data_seed: int,
+        undirected: bool,
+        nodes: int | None,
+        **rest: Any,
+    ) -> Any:
+        return command(name=name, options=Options(source, data_seed, undirected, nodes, data_dir), **rest)
+
+    with_options.__name__, with_options.__doc__ = command.__name__, command.__doc__
+    with_options.__click_params__ = getattr(command, "__click_params__", [])  # type: ignore[attr-defined]
+    for decorate in reversed(decorators):
+        with_options = decorate(with_options)
+    return with_options
+
+
+device_option = click.option(
+    "--device",
+    type=click.Choice(["auto", "cpu", "cuda"]),
+    default="auto",
+    show_default=True,
+    help="Where to compute.",
+)
+seed_option = click.option(
+    "--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default="0", help="Seed of everything that is drawn."
+)
+
+
+def choose_device(name: str) -> torch.device:
+    import torch
+
+    if name == "cuda" and not torch.cuda.is_available():
+        raise click.UsageError(
+            "--device cuda needs a CUDA device and a CUDA build of torch and dgl; none is here. Use --device cpu."
+        )
+    return torch.device("cuda" if name != "cpu" and torch.cuda.is_available() else "cpu")
+
+
+def load_dataset(name: str, options: Options, device: str) -> Dataset:
+    from dgl_lara.datasets import load
+    from dgl_lara.memory import reuse_freed_memory
+
+    reuse_freed_memory()
+    where = choose_device(device)
+    return load(name, options).to(where)
+
+
+def stored_name(name: str) -> str:
+    """A data set's name, or the full path of its file, so that a run can be opened from anywhere."""
+    return str(Path(name).resolve()) if is_file_name(name) else name
+
+
+def target_for(dataset: Dataset, target_file: Path | None, seed: int) -> tuple[TargetModel, dict]:
+    """The model named by --target, or the stored one of this data set, trained first where there is none."""
+    from dgl_lara.targets.checkpoint import load_target
+    from dgl_lara.targets.training import accuracy, get_target
+
+    if target_file:
+        model, details = load_target(target_file, dataset)
+        return model.to(dataset.features.device), details
+    model, _ = get_target(dataset, recipe_for(dataset.name, dataset.task), seed)
+    return model, {"dataset": dataset.name, "source": dataset.source, "seed": seed, **accuracy(model, dataset)}

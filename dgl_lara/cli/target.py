@@ -1,0 +1,61 @@
+"""`dgl-lara target`: train the model that is to be explained, or report on one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import click
+
+from dgl_lara.cli.options import FILE, dataset_options, device_option, load_dataset, seed_option
+from dgl_lara.datasets import Options
+from dgl_lara.targets import ARCHITECTURES, PAPER_ACCURACY, recipe_for
+
+
+@click.command()
+@dataset_options
+@click.option("--target", "target_file", type=FILE, help="Report on this model (.pt or .npz) instead of training one.")
+@click.option("--architecture", type=click.Choice(ARCHITECTURES), help="Default: the paper's choice for the data set.")
+@click.option("--readout", type=click.Choice(["max", "max-mean"]), help="Pooling of a graph task's model.")
+@click.option("--epochs", type=click.IntRange(min=1), help="At the most; training stops early on validation.")
+@click.option("--lr", type=click.FloatRange(min=0, min_open=True), help="Learning rate of Adam.")
+@click.option("--out", type=FILE, help="Store the model here too.")
+@seed_option
+@device_option
+def target(
+    name: str,
+    options: Options,
+    target_file: Path | None,
+    seed: int,
+    device: str,
+    out: Path | None,
+    **changes: Any,
+) -> None:
+    """Train a target model (or load one) and print its accuracy beside the paper's."""
+    from dgl_lara.reports.tables import text_table
+    from dgl_lara.targets.checkpoint import load_target, save_target
+    from dgl_lara.targets.training import accuracy, get_target
+
+    dataset = load_dataset(name, options, device)
+    if target_file:
+        model, _ = load_target(target_file, dataset)
+        model, path = model.to(dataset.features.device), target_file
+    else:
+        recipe = recipe_for(dataset.name, dataset.task)
+        recipe = replace(recipe, **{field: value for field, value in changes.items() if value is not None})
+        model, path = get_target(dataset, recipe, seed)
+    reached = accuracy(model, dataset)
+    if out:
+        save_target(model, out, {"dataset": dataset.name, "source": dataset.source, "seed": seed, **reached})
+        path = out
+    config = model.config
+    click.echo(
+        f"{dataset.name} ({dataset.source}): {config.architecture}, {config.layers} layers, {config.hidden} hidden"
+    )
+    rows: list[list[object]] = [["this model", *reached.values()]]
+    if dataset.name in PAPER_ACCURACY:
+        rows.append(["the paper", *PAPER_ACCURACY[dataset.name]])
+    click.echo(text_table(["accuracy", "train", "validation", "test"], rows))
+    if path.is_file():
+        click.echo(f"stored in {path}")

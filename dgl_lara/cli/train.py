@@ -1,0 +1,121 @@
+"""`dgl-lara train`: make an explainer for a model on a data set."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import click
+
+from dgl_lara.choices import EMBEDDINGS, GATES, INPUTS, OBJECTIVES, PRESETS, VALUES
+from dgl_lara.cli.options import (
+    FILE,
+    FOLDER,
+    CountOrWord,
+    choose_device,
+    dataset_options,
+    device_option,
+    load_dataset,
+    seed_option,
+    stored_name,
+    target_for,
+)
+from dgl_lara.datasets import Options
+
+
+def training_options(command: Callable) -> Callable:
+    """One option for each choice of `TrainingConfig`; what is not given comes from the preset."""
+    natural = click.IntRange(min=1)
+    decorators = [
+        click.option("--preset", type=click.Choice(PRESETS), default="default", show_default=True,
+                     help="Where all options below start from: what measured best, or the paper."),
+        click.option("--objective", type=click.Choice(OBJECTIVES), help="What teaches the explainer."),
+        click.option("--gate", type=click.Choice(GATES), help="How a score knows where the player stands."),
+        click.option("--inputs", type=click.Choice(INPUTS), help="What the explainer sees of a node."),
+        click.option("--embedding", type=click.Choice(EMBEDDINGS), help="Separate p and t, or one for both."),
+        click.option("--train-on", type=click.Choice(["train", "all"]),
+                     help="Targets to learn from (no label is used)."),
+        click.option("--batch-size", type=CountOrWord("all"), help="Targets a step."),
+        click.option("--dim", type=natural, help="Length of p and t."),
+        click.option("--hidden", type=natural, help="Width of the encoder."),
+        click.option("--layers", type=click.IntRange(min=0), help="GraphConv layers; 0 is an MLP. Default: K."),
+        click.option("--masks", type=natural, help="Coalition pairs drawn a step."),
+        click.option("--epochs", type=natural, help="Passes over the training targets."),
+        click.option("--lr", type=click.FloatRange(min=0, min_open=True), help="Learning rate of Adam."),
+    ]  # fmt: skip
+    for decorate in reversed(decorators):
+        command = decorate(command)
+    return command
+
+
+@click.command()
+@partial(dataset_options, required=False)
+@click.option("--target", "target_file", type=FILE, help="Model to explain (.pt or .npz); else one is trained.")
+@click.option("--hops", type=CountOrWord("auto", "measure"), default="auto", show_default=True,
+              help="K, how far the model looks: what it declares, Eq. 13 on sampled nodes, or a number.")  # fmt: skip
+@click.option("--value", type=click.Choice(VALUES), default="logit", show_default=True, help="The number explained.")
+@training_options
+@click.option("--out", type=FOLDER, help="Run folder. Default: runs/<dataset>-<time>.")
+@click.option("--resume", type=FOLDER, help="Continue this run; all settings come from it.")
+@seed_option
+@device_option
+def train(
+    name: str | None,
+    options: Options,
+    target_file: Path | None,
+    hops: int | str,
+    value: str,
+    preset: str,
+    out: Path | None,
+    resume: Path | None,
+    seed: int,
+    device: str,
+    **changes: Any,
+) -> None:
+    """Train an explainer for a model on a data set."""
+    from dgl_lara import training
+    from dgl_lara.lara import choose_hops
+    from dgl_lara.runs import RunConfig, create_run, open_run
+    from dgl_lara.value import Game
+
+    if (name is None) == (resume is None):
+        raise click.UsageError("give either --dataset (a new run) or --resume (go on with one).")
+    if resume:
+        extra = [field for field, given in {**changes, "target": target_file, "out": out}.items() if given is not None]
+        if extra:
+            raise click.UsageError(
+                f"--resume takes all settings from the run; leave out --{extra[0].replace('_', '-')}."
+            )
+        run = open_run(resume, choose_device(device))
+        state = run.last_checkpoint()
+    else:
+        dataset = load_dataset(str(name), options, device)
+        changes["batch_size"] = training.ALL if changes["batch_size"] == "all" else changes["batch_size"]
+        given = {field: value for field, value in changes.items() if value is not None}
+        count = len(dataset.split(changes["train_on"] or "train"))
+        base = training.paper(dataset.task, seed) if preset == "paper" else training.default(dataset.task, count, seed)
+        config = replace(base, **given)
+        model, details = target_for(dataset, target_file, seed)
+        how = {"auto": "declared by the model", "measure": "measured, Eq. 13"}.get(str(hops), "given")
+        hops = choose_hops(model, dataset.graph, dataset.features, dataset.task, hops)
+        game = Game(model, dataset.graph, dataset.features, dataset.task, hops, value)
+        run = create_run(
+            out, RunConfig(stored_name(str(name)), options, hops, value, config, preset), dataset, model, game, details
+        )
+        click.echo(f"K = {hops} ({how})")
+        state = None
+    training_config, dataset = run.config.training, run.dataset
+    click.echo(f"{dataset.name} ({dataset.source}); run folder {run.folder}")
+    try:
+        ended = training.train(
+            run.game, training_config, dataset.split(training_config.train_on), dataset.val, state, run.checkpoint
+        )
+    except KeyboardInterrupt:
+        click.echo(f"Interrupted; nothing is lost. Go on with: dgl-lara train --resume {run.folder}", err=True)
+        sys.exit(130)
+    click.echo(f"validation agreement (R2 with phi): {ended.best:.3f} after {ended.step} steps")
+    click.echo(f"next: dgl-lara eval --run {run.folder} --metric fidelity")
