@@ -16,10 +16,11 @@ from torch import Tensor
 
 from dgl_lara.choices import GATES
 from dgl_lara.explainer import Explainer
-from dgl_lara.inference import Embeddings, check_targets, chunks, explain
+from dgl_lara.inference import MEMORY, Embeddings, check_targets, chunks, explain
 from dgl_lara.neighborhood import walk_scale
 from dgl_lara.value import Game
 
+TINY = np.finfo(np.float32).tiny
 NONE, HOP, WALK = (GATES.index(gate) for gate in ("none", "hop", "walk"))
 
 
@@ -37,14 +38,15 @@ class TopPlayers:
 class BulkExplainer:
     """Holds what all targets share, in the layout the kernel wants; made once."""
 
-    def __init__(self, explainer: Explainer, game: Game, embeddings: Embeddings) -> None:
-        self.explainer, self.game, self.embeddings = explainer, game, embeddings
+    def __init__(self, explainer: Explainer, game: Game, embeddings: Embeddings, memory: int = MEMORY) -> None:
+        self.explainer, self.game, self.embeddings, self.memory = explainer, game, embeddings, memory
         self.compiled = game.task == "node" and game.features.device.type == "cpu"
         if self.compiled:
             indptr, sources, _ = game.graph.adj_tensors("csc")
             self.indptr, self.sources = indptr.numpy(), sources.numpy().astype(np.int32)
             self.scale = walk_scale(game.graph).numpy()
             self.source = self._by_term(embeddings.source)
+            self.length = np.linalg.norm(self.source[-1], axis=1)  # of p in the last term
 
     def _by_term(self, rows: Tensor) -> np.ndarray:
         """(terms, rows, dim): all nodes of one distance side by side, so that a dot product reads one cache line."""
@@ -63,16 +65,16 @@ class BulkExplainer:
         player, score, hop = np.full(shape, -1, np.int64), np.zeros(shape, np.float32), np.zeros(shape, np.int8)
         gate = GATES.index(self.explainer.config.gate)
         _walk_all(
-            self.indptr, self.sources, self.scale, self.source, target, targets.numpy(), gate, self.game.hops,
-            numba.get_num_threads(), player, score, hop,
+            self.indptr, self.sources, self.scale, self.source, self.length, target, targets.numpy(), gate,
+            self.game.hops, min(numba.get_num_threads(), len(targets)), player, score, hop,
         )  # fmt: skip
         return TopPlayers(targets.numpy(), classes.numpy(), player, score, hop)
 
     def _top_by_pairs(self, targets: Tensor, classes: Tensor, top: int) -> TopPlayers:
         shape = (len(targets), top)
         player, score, hop = np.full(shape, -1, np.int64), np.zeros(shape, np.float32), np.zeros(shape, np.int8)
-        for rows in chunks(self.game, targets):
-            result = explain(self.explainer, self.game, self.embeddings, targets[rows])
+        for rows in chunks(self.game, targets, self.memory):
+            result = explain(self.explainer, self.game, self.embeddings, targets[rows], memory=self.memory)
             rank, players = result.rank(), result.players
             best = rank < top
             place = ((players.row[best] + rows.start).cpu().numpy(), rank[best].cpu().numpy())
@@ -83,67 +85,110 @@ class BulkExplainer:
 
 
 @numba.njit(parallel=True, cache=True, nogil=True)
-def _walk_all(indptr, sources, scale, p, t, targets, gate, hops, workers, player, score, hop):  # type: ignore[no-untyped-def]
+def _walk_all(indptr, sources, scale, p, length, t, targets, gate, hops, workers, player, score, hop):  # type: ignore[no-untyped-def]
     """Each worker takes every `workers`-th target and has scratch rows of its own."""
     for worker in numba.prange(workers):
         nodes = len(indptr) - 1
-        total = np.zeros(nodes, np.float32)
+        total, weight = np.zeros(nodes, np.float32), np.zeros(nodes, np.float32)
         distance = np.full(nodes, -1, np.int8)
-        now, later = np.zeros(nodes, np.float32), np.zeros(nodes, np.float32)
-        here, there, seen = np.empty(nodes, np.int32), np.empty(nodes, np.int32), np.empty(nodes, np.int32)
+        here, there, seen = np.empty(nodes, np.int32), np.empty(nodes + 1, np.int32), np.empty(nodes, np.int32)
+        now = np.empty(nodes, np.float32)
         for row in range(worker, len(targets), workers):
-            count = _walk_one(
+            count, reached = _walk(
                 indptr, sources, scale, p, t[:, row], targets[row], gate, hops,
-                total, distance, now, later, here, there, seen,
+                total, weight, distance, here, there, seen, now,
             )  # fmt: skip
-            _keep_best(total, distance, seen, count, player[row], score[row], hop[row])
-            for place in range(count):
-                distance[seen[place]] = -1
+            _keep_best(
+                p, length, scale, t[:, row], gate, hops,
+                total, weight, distance, there, reached, seen, count, player[row], score[row], hop[row],
+            )  # fmt: skip
 
 
 @numba.njit(cache=True, nogil=True)
-def _walk_one(  # type: ignore[no-untyped-def]
-    indptr, sources, scale, p, t, target, gate, hops, total, distance, now, later, here, there, seen
+def _walk(  # type: ignore[no-untyped-def]
+    indptr, sources, scale, p, t, target, gate, hops, total, weight, distance, here, there, seen, now
 ):
-    """Scores of all players of one target in `total`; returns how many there are (listed in `seen`)."""
-    here[0], seen[0], count, size = target, target, 1, 1
-    now[target], distance[target] = 1.0, 0
+    """Leaves the scores of all players nearer than K hops in `total` (the first number returned says how many are
+    listed in `seen`), and what the last step reached in `there` with its `weight` (the second number)."""
+    here[0], now[0], seen[0], count, size = target, 1, target, 1, 1
+    distance[target] = 0
     total[target] = _dot(p[0, target], t[0])
+    reached = 0
     for step in range(1, hops + 1):
-        term = 0 if gate == NONE else step
         reached = 0
         for place in range(size):
             node = here[place]
-            passed = now[node] * scale[node]
-            for edge in range(indptr[node], indptr[node + 1] + 1):
-                other = sources[edge] if edge < indptr[node + 1] else node  # last: the self-loop
-                if gate == WALK:
-                    if later[other] == 0:
-                        there[reached] = other
-                        reached += 1
-                    later[other] += passed * scale[other]
-                elif distance[other] < 0:
-                    there[reached] = other
-                    reached += 1
-                    distance[other] = step
-                    seen[count] = other
-                    count += 1
-                    total[other] = _dot(p[term, other], t[term])
-            now[node] = 0
-        if gate == WALK:
-            for place in range(reached):
-                other = there[place]
-                if distance[other] < 0:
-                    distance[other] = step
-                    total[other] = 0
-                    seen[count] = other
-                    count += 1
-                total[other] += later[other] * _dot(p[term, other], t[term])
-                now[other], later[other] = later[other], 0
-        here, there, size = there, here, reached
-    for place in range(size):
-        now[here[place]] = 0
-    return count
+            passed = max(now[place] * scale[node], TINY)  # a weight of 0 means: not reached
+            for edge in range(indptr[node], indptr[node + 1]):
+                other = sources[edge]
+                there[reached] = other
+                reached += weight[other] == 0  # no branch: the place is written again if the node was there already
+                weight[other] += passed
+            there[reached] = node  # the self-loop
+            reached += weight[node] == 0
+            weight[node] += passed
+        if step == hops:
+            break
+        size = 0
+        for place in range(reached):
+            other = there[place]
+            carried, weight[other] = weight[other] * scale[other], 0
+            new = distance[other] < 0
+            if new:
+                distance[other], total[other], seen[count] = step, 0, other
+                count += 1
+            if gate == WALK:
+                total[other] += carried * _dot(p[step, other], t[step])
+            elif new:
+                total[other] = _dot(p[step if gate == HOP else 0, other], t[step if gate == HOP else 0])
+            if gate == WALK or new:
+                here[size], now[size] = other, carried
+                size += 1
+    return count, reached
+
+
+@numba.njit(cache=True, nogil=True)
+def _keep_best(  # type: ignore[no-untyped-def]
+    p, length, scale, t, gate, hops, total, weight, distance, there, reached, seen, count, player, score, hop
+):
+    """The last step and the choice of the best in one: near players first, then the many that are K hops away.
+
+    Of those, a player whose score cannot reach the list (Cauchy-Schwarz, with a margin for rounding) is passed over
+    without reading its embedding. Leaves `weight` and `distance` as they were before the target came.
+    """
+    term = 0 if gate == NONE else hops
+    kept, top = 0, len(player)
+    for place in range(count):
+        node = seen[place]
+        if gate == WALK and hops > 0:
+            total[node] += weight[node] * scale[node] * _dot(p[term, node], t[term])
+        weight[node] = 0
+        kept = _insert(total[node], node, distance[node], kept, player, score, hop)
+        distance[node] = -1
+    reach = np.sqrt(_dot(t[term], t[term])) * np.float32(1.0001)
+    for place in range(reached):
+        node = there[place]
+        carried = weight[node]
+        if carried == 0:
+            continue  # a near player
+        weight[node] = 0
+        carried = carried * scale[node] if gate == WALK else np.float32(1)
+        if kept < top or carried * length[node] * reach >= score[top - 1]:
+            kept = _insert(carried * _dot(p[term, node], t[term]), node, hops, kept, player, score, hop)
+
+
+@numba.njit(cache=True, nogil=True)
+def _insert(value, node, distance, kept, player, score, hop):  # type: ignore[no-untyped-def]
+    """Into a short sorted list; of equal scores the lower node comes first. Returns the length of the list."""
+    top = len(player)
+    if kept == top and (value < score[top - 1] or (value == score[top - 1] and node > player[top - 1])):
+        return kept
+    slot = kept if kept < top else top - 1
+    while slot > 0 and (score[slot - 1] < value or (score[slot - 1] == value and player[slot - 1] > node)):
+        score[slot], player[slot], hop[slot] = score[slot - 1], player[slot - 1], hop[slot - 1]
+        slot -= 1
+    score[slot], player[slot], hop[slot] = value, node, distance
+    return min(kept + 1, top)
 
 
 @numba.njit(cache=True, nogil=True, fastmath=True)
@@ -152,20 +197,3 @@ def _dot(a, b):  # type: ignore[no-untyped-def]
     for place in range(len(a)):
         total += a[place] * b[place]
     return total
-
-
-@numba.njit(cache=True, nogil=True)
-def _keep_best(total, distance, seen, count, player, score, hop):  # type: ignore[no-untyped-def]
-    """Insertion into a short sorted list; of equal scores the lower node comes first."""
-    top, kept = len(player), 0
-    for place in range(count):
-        node = seen[place]
-        value = total[node]
-        if kept == top and (value < score[top - 1] or (value == score[top - 1] and node > player[top - 1])):
-            continue
-        slot = kept if kept < top else top - 1
-        while slot > 0 and (score[slot - 1] < value or (score[slot - 1] == value and player[slot - 1] > node)):
-            score[slot], player[slot], hop[slot] = score[slot - 1], player[slot - 1], hop[slot - 1]
-            slot -= 1
-        score[slot], player[slot], hop[slot] = value, node, distance[node]
-        kept = min(kept + 1, top)

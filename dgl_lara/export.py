@@ -9,7 +9,8 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +23,7 @@ from torch import Tensor
 from dgl_lara.bulk import BulkExplainer, TopPlayers
 from dgl_lara.datasets.storage import short_hash, written_whole
 from dgl_lara.errors import InputError
-from dgl_lara.inference import explain
+from dgl_lara.inference import chunks, explain
 from dgl_lara.progress import Progress
 
 ENDINGS = (".parquet", ".csv", ".jsonl")
@@ -44,26 +45,41 @@ def explain_to_file(bulk: BulkExplainer, targets: Tensor, top: int | None, out: 
     if out.suffix not in ENDINGS:
         raise InputError(f"the file must end in {', '.join(ENDINGS)} (got '{out.name}').")
     order = hashlib.sha256(targets.cpu().numpy().tobytes()).hexdigest()[:16]
-    parts = out.with_name(out.name + ".parts") / short_hash({**about, "targets": order, "top": top})
+    parts = out.with_name(out.name + ".parts") / short_hash(
+        {**about, "targets": order, "top": top, "memory": top is None and bulk.memory}
+    )
     parts.mkdir(parents=True, exist_ok=True)
     paths = []
-    pieces = list(targets.split(TARGETS_A_PART))
-    for number, piece in enumerate(Progress(pieces, "explaining", unit="part")):
+    started, done = time.monotonic(), 0
+    bar = Progress(pieces(bulk, targets, top), "explaining", total=len(targets), unit="target", weight=len)
+    for number, piece in enumerate(bar):
         path = parts / f"{number:06d}.parquet"
         paths.append(path)
         if not path.exists():
             table = pa.Table.from_pandas(rows(bulk, piece, top), schema=SCHEMA, preserve_index=False)
             with written_whole(path) as temporary:
                 pq.write_table(table, temporary)
+            done += len(piece)
+            bar.note(a_second=f"{done / (time.monotonic() - started):,.0f}")
     with written_whole(out) as temporary:
         count = WRITERS[out.suffix](paths, temporary, about)
     shutil.rmtree(parts.parent)
     return count
 
 
+def pieces(bulk: BulkExplainer, targets: Tensor, top: int | None) -> Iterator[Tensor]:
+    """A fixed number of targets where few players of each are kept; else as many as the memory allows."""
+    for part in targets.split(TARGETS_A_PART):
+        if top is not None:
+            yield part
+        else:
+            for rows in chunks(bulk.game, part, bulk.memory):
+                yield part[rows]
+
+
 def rows(bulk: BulkExplainer, targets: Tensor, top: int | None) -> pd.DataFrame:
     if top is None:
-        return explain(bulk.explainer, bulk.game, bulk.embeddings, targets).to_frame()
+        return explain(bulk.explainer, bulk.game, bulk.embeddings, targets, memory=bulk.memory).to_frame()
     return top_frame(bulk.top(targets, top))
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+import dgl
 import torch
 from torch import Tensor
 
@@ -12,11 +13,14 @@ from dgl_lara.errors import InputError
 from dgl_lara.explainer import Explainer, Surroundings, pair_scores
 from dgl_lara.explanation import Explanations
 from dgl_lara.inputs import explainer_inputs
-from dgl_lara.neighborhood import Neighborhood
+from dgl_lara.neighborhood import Neighborhood, find, in_edges
+from dgl_lara.removal import Model
+from dgl_lara.sampling import attribution_subgraph, explainer_nodes
 from dgl_lara.targets.training import evaluating
 from dgl_lara.value import Game
 
-PAIRS_AT_ONCE = 5_000_000
+MEMORY = 2 * 2**30  # bytes that one chunk of targets may take, unless told otherwise
+BYTES_A_WALK = 200  # measured: what `explain` holds at its peak for each walk that ends at a target
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +38,12 @@ def embed_all(explainer: Explainer, game: Game, inputs: str) -> Embeddings:
 
 
 def explain(
-    explainer: Explainer, game: Game, embeddings: Embeddings, targets: Tensor, classes: Tensor | None = None
+    explainer: Explainer,
+    game: Game,
+    embeddings: Embeddings,
+    targets: Tensor,
+    classes: Tensor | None = None,
+    memory: int = MEMORY,
 ) -> Explanations:
     """Eq. 6, 7: scores of all players of the targets, for their explained class or the given ones."""
     check_targets(targets, game)
@@ -46,7 +55,7 @@ def explain(
         )
     scores, parts = [], []
     with evaluating(explainer):
-        for rows in chunks(game, targets):
+        for rows in chunks(game, targets, memory):
             players = game.players(targets[rows])
             t = explainer.for_class(embeddings.target[targets[rows]], classes[rows])
             scores.append(pair_scores(explainer, embeddings.source, t, players, explainer.gate(game.graph, players)))
@@ -55,26 +64,64 @@ def explain(
 
 
 def check_targets(targets: Tensor, game: Game) -> None:
+    check_range(targets, game.num_targets, game.task)
+
+
+def check_range(targets: Tensor, count: int, task: str) -> None:
     if not len(targets):
         raise InputError("no targets were given to explain.")
-    if int(targets.min()) < 0 or int(targets.max()) >= game.num_targets:
-        wrong = targets[(targets < 0) | (targets >= game.num_targets)][0]
-        raise InputError(f"targets must be {game.task}s 0..{game.num_targets - 1} (got {int(wrong)}).")
+    if int(targets.min()) < 0 or int(targets.max()) >= count:
+        wrong = targets[(targets < 0) | (targets >= count)][0]
+        raise InputError(f"targets must be {task}s 0..{count - 1} (got {int(wrong)}).")
 
 
-def chunks(game: Game, targets: Tensor) -> Iterator[slice]:
-    """Slices of the targets whose neighbourhoods fit into memory together, judged by their degrees."""
+def explain_nearby(explainer: Explainer, game: Game, kind: str, targets: Tensor) -> Explanations:
+    """The same for a few targets without a pass over everything: g runs on their 2K-hop neighbourhood (Eq. 12)."""
+    check_targets(targets, game)
     if game.task == "graph":
-        size = game.graph.batch_num_nodes()[targets].double()
-    else:
-        mean = max(game.graph.num_edges() / max(game.graph.num_nodes(), 1), 1.0)
-        size = (game.graph.in_degrees()[targets].double() + 1) * mean ** (game.hops - 1) * 4
-        size = size.clamp(max=float(game.graph.num_nodes()))
-    group = (size.cumsum(0) // PAIRS_AT_ONCE).long()
-    start = 0
-    for count in torch.unique_consecutive(group, return_counts=True)[1].tolist():
-        yield slice(start, start + count)
-        start += count
+        return explain(explainer, game, embed_all(explainer, game, kind), targets)
+    nodes = explainer_nodes(game.graph, targets, game.hops + explainer.config.layers)
+    classes = game.explained_class[targets]
+    with evaluating(explainer):
+        p, t = explainer(surroundings_of_some(game.graph, nodes), explainer_inputs(game, kind, nodes))
+        players = game.players(targets)
+        t = explainer.for_class(t[find(targets, nodes)[0]], classes)
+        local = replace(players, player=find(players.player, nodes)[0], num_nodes=len(nodes))
+        scores = pair_scores(explainer, p, t, local, explainer.gate(game.graph, players))
+    return Explanations(players, scores, classes, game.task, "lara")
+
+
+def explain_apart(
+    explainer: Explainer, f: Model, graph: dgl.DGLGraph, features: Tensor, value: str, kind: str, targets: Tensor
+) -> Explanations:
+    """The same where nothing is known of the graph yet, not even f's logits: all happens on the part of the graph
+    that can matter, 2K hops for g and K + 1 more for what f says of the nodes there. Node tasks."""
+    hops = explainer.config.hops
+    part, nodes, places = attribution_subgraph(graph, targets, 2 * hops + explainer.config.layers + 1)
+    local = explain_nearby(explainer, Game(f, part, features[nodes], "node", hops, value), kind, places)
+    players, back = local.players, nodes[local.players.player]
+    return replace(local, players=replace(players, targets=targets, player=back, num_nodes=graph.num_nodes()))
+
+
+def surroundings_of_some(graph: dgl.DGLGraph, nodes: Tensor) -> Surroundings:
+    """The graph induced by sorted nodes, with the scales of the whole graph."""
+    pair, sources = in_edges(graph, nodes)
+    place, inside = find(sources, nodes)
+    induced = dgl.graph((place[inside], pair[inside]), num_nodes=len(nodes))
+    scale = (graph.in_degrees(nodes).float() + 1).rsqrt().unsqueeze(1)
+    return Surroundings(dgl.add_self_loop(induced), scale, induced.batch_num_nodes())
+
+
+def chunks(game: Game, targets: Tensor, memory: int = MEMORY) -> Iterator[slice]:
+    """Slices of the targets that stay within the memory, whatever the hubs (one that does not fit stands alone)."""
+    budget = memory / BYTES_A_WALK
+    start, total = 0, 0.0
+    for place, each in enumerate(game.work[targets].tolist() if len(targets) > 1 else [0.0]):
+        if place > start and total + each > budget:
+            yield slice(start, place)
+            start, total = place, 0.0
+        total += each
+    yield slice(start, len(targets))
 
 
 def joined(parts: list[Neighborhood]) -> Neighborhood:

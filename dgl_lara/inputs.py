@@ -18,15 +18,17 @@ from dgl_lara.value import Game
 CLIP = 4.0
 
 
-def explainer_inputs(game: Game, kind: str) -> Tensor:
-    """(num_nodes, in_dim), before normalisation."""
+def explainer_inputs(game: Game, kind: str, nodes: Tensor | None = None) -> Tensor:
+    """(num_nodes, in_dim), before normalisation; of all nodes, or of some (node tasks)."""
+    rows = slice(None) if nodes is None else nodes
+    features = game.features[rows].float()
     if kind == "features":
-        return game.features.float()
+        return features
     logits = game.logits if game.task == "node" else torch.repeat_interleave(game.logits, _sizes(game.graph), dim=0)
     with evaluating(game.f):
-        solo = alone(game.call, game.graph, game.features, game.task)
-    degree = torch.log1p(game.graph.in_degrees().float()).unsqueeze(1)
-    return torch.cat([signed_log(game.features.float()), degree, logits, solo], dim=1)
+        solo = alone(game.call, game.graph, game.features, game.task, nodes)
+    degree = torch.log1p(game.graph.in_degrees()[rows].float()).unsqueeze(1)
+    return torch.cat([signed_log(features), degree, logits[rows], solo], dim=1)
 
 
 def _sizes(graph: dgl.DGLGraph) -> Tensor:

@@ -1,7 +1,8 @@
-"""Memory of a long CPU run."""
+"""Memory of a long run: how much there is, and keeping what was had."""
 
 import ctypes
 import sys
+from pathlib import Path
 
 M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4  # glibc's mallopt
 
@@ -20,3 +21,13 @@ def reuse_freed_memory() -> None:
         libc.mallopt(M_TRIM_THRESHOLD, 2**31 - 1)
     except (OSError, AttributeError):
         pass
+
+
+def half_of_what_is_free() -> int:
+    """Bytes. The bound that passes and chunks keep to where none is given."""
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        free = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
+    except (OSError, StopIteration):
+        free = 8 * 2**30
+    return free // 2

@@ -96,6 +96,14 @@ def is_member(keys: Tensor, in_sorted: Tensor) -> Tensor:
     return find(keys, in_sorted)[1]
 
 
+def walk_counts(graph: dgl.DGLGraph, steps: int) -> Tensor:
+    """(num_nodes,) walks of at most `steps` steps that end at a node: a bound on its players and on the work."""
+    counts = torch.ones(graph.num_nodes(), 1, dtype=torch.float64, device=graph.device)
+    for _ in range(steps):
+        counts = dgl.ops.copy_u_sum(graph, counts) + counts
+    return counts.squeeze(1)
+
+
 def walk_scale(graph: dgl.DGLGraph) -> Tensor:
     """(num_nodes,) s with Â = diag(s) (A + I) diag(s), the symmetrically normalised adjacency of a GCN."""
     return (graph.in_degrees().float() + 1).rsqrt()

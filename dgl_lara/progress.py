@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Generic, TypeVar
 
 from tqdm import tqdm
@@ -14,8 +14,16 @@ SECONDS_BETWEEN_LINES = 15.0
 class Progress(Generic[T]):
     """Iterate over `items` and show how far; `note(loss=...)` adds figures to what is shown."""
 
-    def __init__(self, items: Iterable[T], label: str, total: int | None = None, done: int = 0, unit: str = "it"):
-        self.items, self.label, self.done = items, label, done
+    def __init__(
+        self,
+        items: Iterable[T],
+        label: str,
+        total: int | None = None,
+        done: int = 0,
+        unit: str = "it",
+        weight: Callable[[T], int] = lambda item: 1,
+    ):
+        self.items, self.label, self.done, self.weight = items, label, done, weight
         self.total = total if total is not None else len(items) + done  # type: ignore[arg-type]
         self.on_terminal = sys.stderr.isatty()
         self.bar = tqdm(
@@ -35,8 +43,8 @@ class Progress(Generic[T]):
         try:
             for item in self.items:
                 yield item
-                self.done += 1
-                self.bar.update()
+                self.done += self.weight(item)
+                self.bar.update(self.weight(item))
                 now = time.monotonic()
                 if not self.on_terminal and now - last > SECONDS_BETWEEN_LINES:
                     last = now

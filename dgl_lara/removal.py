@@ -91,12 +91,16 @@ def ego_graphs(graph: dgl.DGLGraph, context: Neighborhood) -> dgl.DGLGraph:
     return dgl.graph((place[inside], pair[inside]), num_nodes=len(keys))
 
 
-def alone(f: Model, graph: dgl.DGLGraph, features: Tensor, task: str) -> Tensor:
+def alone(f: Model, graph: dgl.DGLGraph, features: Tensor, task: str, nodes: Tensor | None = None) -> Tensor:
     """(num_nodes, num_classes): f on every node by itself (own loops stay); for a graph task a graph of one node."""
     src, dst = graph.edges()
     loops = src[src == dst]
-    edgeless = dgl.graph((loops, loops), num_nodes=graph.num_nodes())
+    if nodes is not None:
+        place = torch.full((graph.num_nodes(),), -1, device=graph.device)
+        place[nodes] = torch.arange(len(nodes), device=graph.device)
+        loops, features = place[loops][place[loops] >= 0], features[nodes]
+    edgeless = dgl.graph((loops, loops), num_nodes=len(features))
     if task == "graph":
-        edgeless.set_batch_num_nodes(torch.ones(graph.num_nodes(), dtype=torch.long, device=graph.device))
-        edgeless.set_batch_num_edges(torch.bincount(loops, minlength=graph.num_nodes()))
+        edgeless.set_batch_num_nodes(torch.ones(len(features), dtype=torch.long, device=graph.device))
+        edgeless.set_batch_num_edges(torch.bincount(loops, minlength=len(features)))
     return f(edgeless, features)

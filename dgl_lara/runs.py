@@ -6,6 +6,7 @@ target.pt         the explained model
 metrics.csv       loss and validation agreement
 checkpoint.pt     to continue from (train --resume)
 explainer.pt      the best weights of g
+embeddings.pt     p and t of everything and f's logits: the second explanation costs next to nothing
 """
 
 from __future__ import annotations
@@ -17,11 +18,13 @@ import platform
 import subprocess
 import sys
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 import pandas as pd
 import torch
+from torch import Tensor
 
 from dgl_lara import __version__, datasets
 from dgl_lara.datasets import Options
@@ -29,7 +32,10 @@ from dgl_lara.datasets.dataset import Dataset
 from dgl_lara.datasets.storage import written_whole
 from dgl_lara.errors import InputError, LaraError
 from dgl_lara.explainer import Explainer, ExplainerConfig
-from dgl_lara.inference import Embeddings, embed_all
+from dgl_lara.explanation import Explanations
+from dgl_lara.inference import Embeddings, check_range, embed_all, explain, explain_apart
+from dgl_lara.layerwise import embed_layerwise, full_pass_bytes, predict_in_batches, prediction_bytes
+from dgl_lara.memory import half_of_what_is_free
 from dgl_lara.progress import say
 from dgl_lara.targets.checkpoint import load_target, save_target
 from dgl_lara.targets.models import TargetModel
@@ -72,7 +78,34 @@ class Run:
     config: RunConfig
     dataset: Dataset
     target: TargetModel
-    game: Game
+    known_game: Game | None = None
+    memory: int = field(default_factory=half_of_what_is_free)  # bytes a pass may take before it goes in batches
+
+    @cached_property
+    def game(self) -> Game:
+        """Made when first asked for: f's pass over the graph is spared where its logits are stored."""
+        if self.known_game is not None:
+            return self.known_game
+        data, hops, logits = self.dataset, self.config.hops, None
+        if self._store.get("game") == self._game_key:
+            logits = self._store["logits"].to(data.features.device)
+        elif data.task == "node" and prediction_bytes(*data.features.shape) > self.memory:
+            logits = predict_in_batches(self.target, data.graph, data.features, hops)
+        return Game(self.target, data.graph, data.features, data.task, hops, self.config.value, logits)
+
+    @property
+    def _game_key(self) -> str:
+        return f"{weights_hash(self.target)} {json.dumps(self.dataset.key, sort_keys=True)}"
+
+    @cached_property
+    def _store(self) -> dict:
+        """What embeddings.pt holds; empty where there is none."""
+        path = self.folder / "embeddings.pt"
+        try:
+            return _load(path, mmap=True) if path.exists() else {}
+        except LaraError as damage:
+            say(f"{damage} It is computed anew.")
+            return {}
 
     def checkpoint(self, state: TrainingState) -> None:
         """Called by training now and then, and when it is interrupted."""
@@ -98,21 +131,30 @@ class Run:
         explainer.load_state_dict(content["weights"])
         return explainer.eval()
 
-    def embeddings(self, explainer: Explainer) -> Embeddings:
+    def embeddings(self, explainer: Explainer, workers: int = 0) -> Embeddings:
         """p and t of everything: kept with the run, computed anew when graph, model or explainer have changed."""
-        path = self.folder / "embeddings.pt"
-        key = f"{weights_hash(explainer)} {weights_hash(self.target)} {json.dumps(self.dataset.key, sort_keys=True)}"
-        if path.exists():
-            try:
-                content = _load(path)
-                if content.get("key") == key:
-                    device = self.game.features.device
-                    return Embeddings(content["source"].to(device), content["target"].to(device))
-            except LaraError as damage:
-                say(f"{damage} It is computed anew.")
-        embeddings = embed_all(explainer, self.game, self.config.training.inputs)
-        _save({"key": key, "source": embeddings.source.cpu(), "target": embeddings.target.cpu()}, path)
+        game, key = self.game, f"{weights_hash(explainer)} {self._game_key}"
+        if self._store.get("key") == key:
+            device = game.features.device
+            return Embeddings(self._store["source"].to(device), self._store["target"].to(device))
+        kind = self.config.training.inputs
+        if game.task == "node" and full_pass_bytes(explainer, game.num_targets) > self.memory:
+            embeddings = embed_layerwise(explainer, game, kind, workers=workers)
+        else:
+            embeddings = embed_all(explainer, game, kind)
+        parts = {"source": embeddings.source, "target": embeddings.target, "logits": game.logits}
+        content = {name: part.cpu() for name, part in parts.items()}
+        _save({"key": key, "game": self._game_key, **content}, self.folder / "embeddings.pt")
         return embeddings
+
+    def explain(self, explainer: Explainer, targets: Tensor) -> Explanations:
+        """A few targets, quickly: from the store, else from their surroundings alone."""
+        if self._store.get("key") == f"{weights_hash(explainer)} {self._game_key}" or self.dataset.task == "graph":
+            return explain(explainer, self.game, self.embeddings(explainer), targets)
+        data, config = self.dataset, self.config
+        check_range(targets, data.num_targets, data.task)
+        kind = config.training.inputs
+        return explain_apart(explainer, self.target, data.graph, data.features, config.value, kind, targets)
 
 
 def create_run(
@@ -137,7 +179,7 @@ def _fresh(folder: Path) -> Path:
     return candidate
 
 
-def open_run(folder: Path, device: torch.device) -> Run:
+def open_run(folder: Path, device: torch.device, memory: int | None = None) -> Run:
     if not (folder / "config.json").is_file():
         raise InputError(f"'{folder}' is not a run folder (it has no config.json).")
     try:
@@ -147,8 +189,7 @@ def open_run(folder: Path, device: torch.device) -> Run:
     dataset = datasets.load(config.dataset, config.options).to(device)
     target, _ = load_target(folder / "target.pt", dataset)
     target = target.to(device)
-    game = Game(target, dataset.graph, dataset.features, dataset.task, config.hops, config.value)
-    return Run(folder, config, dataset, target, game)
+    return Run(folder, config, dataset, target, memory=memory or half_of_what_is_free())
 
 
 def newest_run(dataset: str | None = None) -> Path:
@@ -209,8 +250,8 @@ def _save(content: dict, path: Path) -> None:
         torch.save(content, temporary)
 
 
-def _load(path: Path) -> dict:
+def _load(path: Path, mmap: bool = False) -> dict:
     try:
-        return torch.load(path, weights_only=True, map_location="cpu")
+        return torch.load(path, weights_only=True, map_location="cpu", mmap=mmap)
     except (pickle.UnpicklingError, RuntimeError, EOFError, OSError, ValueError) as error:
         raise LaraError(f"{path} is truncated or not a checkpoint ({str(error).splitlines()[0]}).") from error

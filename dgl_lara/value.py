@@ -7,6 +7,7 @@ asked for), and the value is its raw logit (or probability, or log-odds).
 from __future__ import annotations
 
 import warnings
+from functools import cached_property
 
 import dgl
 import torch
@@ -15,7 +16,7 @@ from torch import Tensor
 from dgl_lara.choices import VALUES
 from dgl_lara.datasets.dataset import take_graphs
 from dgl_lara.errors import InputError, LaraError
-from dgl_lara.neighborhood import Neighborhood, find, in_neighborhood, nodes_of_graphs
+from dgl_lara.neighborhood import Neighborhood, find, in_neighborhood, nodes_of_graphs, walk_counts
 from dgl_lara.removal import Model, ego_graphs, has_all_loops, null_prediction, predict_graphs, predict_nodes
 from dgl_lara.targets.training import evaluating
 
@@ -50,7 +51,9 @@ class Game:
         task: str = "node",
         hops: int = 1,
         value: str = "logit",
+        logits: Tensor | None = None,
     ) -> None:
+        """`logits`: f on the untouched graph, where that is known already (kept with a run, or made in batches)."""
         if task not in ("node", "graph"):
             raise InputError(f"task must be 'node' or 'graph' (got '{task}').")
         if value not in VALUES:
@@ -63,7 +66,7 @@ class Game:
         self.f, self.graph, self.features, self.task, self.hops, self.value = f, graph, features, task, hops, value
         self.calls = self.evaluations = 0
         with evaluating(f):
-            logits = self.call(graph, features)
+            logits = self.call(graph, features) if logits is None else logits
             self.null_logits = null_prediction(self.call, features, has_all_loops(graph))  # (num_classes,)
         expected = graph.num_nodes() if task == "node" else graph.batch_size
         if logits.dim() != 2 or len(logits) != expected:
@@ -89,6 +92,13 @@ class Game:
     @property
     def num_classes(self) -> int:
         return self.logits.shape[1]
+
+    @cached_property
+    def work(self) -> Tensor:
+        """(num_targets,) walks that end at a target, a bound on its players and on what explaining it costs."""
+        if self.task == "graph":
+            return self.graph.batch_num_nodes().double()
+        return walk_counts(self.graph, self.hops)
 
     def call(self, graph: dgl.DGLGraph, features: Tensor) -> Tensor:
         self.calls += 1

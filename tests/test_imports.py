@@ -12,7 +12,7 @@ ORDER = [
     "errors", "choices", "memory", "progress", "randomness", "reports.tables",
     "datasets", "targets",
     "neighborhood", "removal", "value", "attribution",
-    "explainer", "inputs", "sampling", "lessons", "training", "explanation", "inference", "bulk",
+    "explainer", "inputs", "sampling", "lessons", "training", "explanation", "inference", "layerwise", "bulk",
     "export", "checkpoint", "runs", "lara",
     "baselines", "metrics", "evaluation", "benchmark", "reports", "cli", "__main__",
 ]  # fmt: skip

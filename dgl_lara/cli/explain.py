@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from dgl_lara.cli.options import FILE, FOLDER, CountOrWord, choose_device, device_option
+from dgl_lara.cli.options import FILE, FOLDER, CountOrWord, Memory, choose_device, device_option
 
 
 @click.command("explain")
@@ -16,6 +16,9 @@ from dgl_lara.cli.options import FILE, FOLDER, CountOrWord, choose_device, devic
 @click.option("--nodes", "nodes_file", type=FILE, help="Explain the numbers in this file, one a line.")
 @click.option("--top", type=CountOrWord("all"), default=20, show_default=True, help="Players kept of each target.")
 @click.option("--out", type=FILE, required=True, help="A .parquet, .csv or .jsonl file.")
+@click.option("--memory", type=Memory(), help="Working memory to keep to, like 4GB. [half of what is free]")
+@click.option("--workers", type=click.IntRange(min=0), default=0, show_default=True,
+              help="Sampler processes, where the graph is too large for one pass.")  # fmt: skip
 @device_option
 def explain_command(
     folder: Path | None,
@@ -24,6 +27,8 @@ def explain_command(
     nodes_file: Path | None,
     top: int | str,
     out: Path,
+    memory: int | None,
+    workers: int,
     device: str,
 ) -> None:
     """Explain many nodes or graphs at once and write their most important players to a file."""
@@ -38,7 +43,7 @@ def explain_command(
         raise click.UsageError("say what to explain: --all, --split or --nodes, one of them.")
     reuse_freed_memory()
     started = time.monotonic()
-    run = open_run(folder or newest_run(), choose_device(device))
+    run = open_run(folder or newest_run(), choose_device(device), memory)
     explainer, training = run.explainer(), run.config.training
     targets = read_targets(nodes_file).to(run.game.features.device) if nodes_file else run.dataset.split(split or "all")
     about = {
@@ -54,7 +59,7 @@ def explain_command(
         "model": weights_hash(run.target),
         "explainer": weights_hash(explainer),
     }
-    bulk = BulkExplainer(explainer, run.game, run.embeddings(explainer))
+    bulk = BulkExplainer(explainer, run.game, run.embeddings(explainer, workers), run.memory // 2)
     count = explain_to_file(bulk, targets, None if top == "all" else int(top), out, about)
     spent = time.monotonic() - started
     click.echo(f"{len(targets):,} explanations, {count:,} rows in {out}; {spent:.1f} s in all, loading included")

@@ -34,6 +34,25 @@ class DatasetName(click.ParamType):
             self.fail(str(error), param, ctx)
 
 
+class Memory(click.ParamType):
+    """4GB, 500MB: a number of bytes."""
+
+    name = "size"
+    UNITS = {"GB": 2**30, "MB": 2**20}
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, int):
+            return value
+        number, unit = str(value)[:-2], str(value)[-2:].upper()
+        try:
+            size = int(float(number) * self.UNITS[unit])
+        except (ValueError, KeyError):
+            size = 0
+        if size <= 0:
+            self.fail(f"must be a size like 4GB or 500MB (got '{value}').", param, ctx)
+        return size
+
+
 class CountOrWord(click.ParamType):
     """A whole number from 1 on, or a word with a meaning of its own."""
 
