@@ -4,8 +4,8 @@
         sample a mini-batch of targets (line 6)            sampling.target_batches
         sample their K-hop subgraph (line 7, Eq. 11)       lessons.teach
         estimate the attribution (line 8, Eq. 9, 10)       lessons.teach, RunningMean.update
-        sample their 2K-hop subgraph (line 10, Eq. 12)     embed()
-        update g (line 11, Eq. 8)                          *_loss()
+        sample their 2K-hop subgraph (line 10, Eq. 12)     losses.embed
+        update g (line 11, Eq. 8)                          losses.*_loss
 
 A batch of all targets is the full-graph mode: both subgraphs are the whole graph, and one random mask is a coalition
 for every target at once. Every random choice depends on (seed, step) only, so a resumed run repeats an unbroken one.
@@ -22,22 +22,19 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 import torch
-from dgl import ops
 from torch import Tensor
 
-from dgl_lara.attribution.agreement import corrected_r_squared
-from dgl_lara.attribution.mutual_information import mi_value
-from dgl_lara.attribution.sampled import Estimate, least_squares, shared_least_squares, signed
 from dgl_lara.choices import EMBEDDINGS, ENCODERS, GATES, INPUTS, OBJECTIVES
 from dgl_lara.datasets.dataset import take_graphs
 from dgl_lara.errors import InputError, LaraError
-from dgl_lara.explainer import Explainer, ExplainerConfig, Surroundings, pair_scores
+from dgl_lara.explainer import Explainer, ExplainerConfig, Surroundings
 from dgl_lara.inputs import explainer_inputs, fit_normalisation
-from dgl_lara.lessons import Lesson, RunningMean, teach
-from dgl_lara.neighborhood import Neighborhood, find
+from dgl_lara.lessons import RunningMean, teach
+from dgl_lara.losses import View, embed, least_squares_loss, predicted_differences, running_mean_loss
 from dgl_lara.progress import Progress
 from dgl_lara.randomness import generator, seeded
-from dgl_lara.sampling import explainer_nodes, target_batches
+from dgl_lara.sampling import target_batches
+from dgl_lara.validation import make_judge
 from dgl_lara.value import Game
 
 ALL = 0  # batch size: every target at once
@@ -107,6 +104,7 @@ class TrainingState:
     best: float = -math.inf
     best_weights: dict[str, Tensor] = field(default_factory=dict)
     history: list[dict] = field(default_factory=list)
+    judged_by: str = ""
     running_mean: RunningMean | None = None
 
     def to_dict(self) -> dict:
@@ -130,99 +128,6 @@ class TrainingState:
         if self.running_mean:
             device = self.running_mean.phi.device
             vars(self.running_mean).update({name: part.to(device) for name, part in content["running_mean"].items()})
-
-
-# --- lines 10, 11: the update of g --------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, eq=False)
-class View:
-    """The whole graph as g sees it, made once."""
-
-    around: Surroundings
-    inputs: Tensor  # (num_nodes, in_dim)
-
-
-def embed(
-    explainer: Explainer, game: Game, view: View, targets: Tensor, everything: bool
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Line 10: p of the surroundings, t of the targets, and which nodes the rows of p are."""
-    if everything:
-        p, t = explainer(view.around, view.inputs)
-        return p, t[targets], torch.arange(game.graph.num_nodes(), device=targets.device)
-    if game.task == "graph":
-        _, nodes = take_graphs(game.graph, targets)
-        p, t = explainer(view.around.induced(nodes, view.around.sizes[targets]), view.inputs[nodes])
-        return p, t, nodes
-    nodes = explainer_nodes(game.graph, targets, game.hops + explainer.config.layers)
-    p, t = explainer(view.around.induced(nodes, view.around.sizes), view.inputs[nodes])
-    return p, t[find(targets, nodes)[0]], nodes
-
-
-def predicted_differences(
-    explainer: Explainer, game: Game, lesson: Lesson, p: Tensor, t: Tensor, nodes: Tensor
-) -> Tensor:
-    """(num_masks, num_targets, num_classes): sum_j sigma_j phi_hat(j -> i, c), from explicit pairs."""
-    players = game.players(lesson.targets)
-    place, _ = find(players.player, nodes)
-    products = explainer.pair_products(p[place], t[players.row], explainer.gate(game.graph, players))
-    scores = products @ explainer.all_class_weights().T  # (num_pairs, num_classes)
-    sigma = lesson.sigma(players.player)  # (num_masks, num_pairs)
-    total = torch.zeros(len(sigma), len(players.targets), scores.shape[1], device=p.device)
-    return total.index_add(1, players.row, sigma.unsqueeze(2) * scores)
-
-
-def walked_differences(explainer: Explainer, view: View, lesson: Lesson, p: Tensor, t: Tensor) -> Tensor:
-    """The same for the walk gate on the whole graph, without pairs: <sum_d Â^d (sigma p^(d)), t^(d)>.
-
-    Each distance d sends its signed sources d steps along the edges; memory grows with nodes, not with pairs.
-    """
-    dim, terms = explainer.config.dim, explainer.config.terms
-    masks, count = len(lesson.keep), len(p)
-    signs = signed(lesson.keep).T.unsqueeze(2)  # (num_nodes, num_masks, 1)
-    moving = (signs * p.unsqueeze(1)).view(count, masks, terms, dim)
-    arrived = [moving[:, :, 0][lesson.targets]]
-    for step in range(1, terms):
-        flat = moving[:, :, 1:].reshape(count, -1) * view.around.scale
-        moving = (ops.copy_u_sum(view.around.looped, flat) * view.around.scale).view(count, masks, terms - step, dim)
-        arrived.append(moving[:, :, 0][lesson.targets])
-    gathered = torch.cat(arrived, dim=2) * t.unsqueeze(1)  # (num_targets, num_masks, terms * dim)
-    return (gathered @ explainer.all_class_weights().T).transpose(0, 1)
-
-
-def least_squares_loss(explainer: Explainer, game: Game, lesson: Lesson, predicted: Tensor) -> Tensor:
-    """E[(d - sum_j sigma_j phi_hat_j)^2] = Eq. 8 + a constant, because E[sigma sigma^T] = I.
-
-    Half the weight is on the explained class, half on the mean over all classes where g knows them.
-    """
-    wanted = lesson.differences(game)
-    classes = game.explained_class[lesson.targets].expand(len(wanted), -1).unsqueeze(2)
-    if explainer.class_weight is None:
-        return ((wanted.gather(2, classes) - predicted) / explainer.unit).square().mean()
-    error = ((wanted - predicted) / explainer.unit).square()
-    return 0.5 * error.gather(2, classes).mean() + 0.5 * error.mean()
-
-
-def running_mean_loss(
-    explainer: Explainer, game: Game, lesson: Lesson, table: RunningMean, objective: str, embedded: tuple
-) -> Tensor:
-    """Eq. 8 with the estimate of Eq. 10 (or the mutual-information value) in the place of phi."""
-    p, t, nodes = embedded
-    players = game.players(lesson.targets)
-    classes = game.explained_class[lesson.targets]
-    sigma = lesson.sigma(players.player)
-    if objective == "running-mean":
-        d = lesson.differences(game).gather(2, classes.expand(len(sigma), -1).unsqueeze(2)).squeeze(2)
-        sample = (sigma * d[:, players.row]).mean(0)
-    else:
-        full = game.logits[lesson.targets]
-        inside, outside = mi_value(full, lesson.inside), mi_value(full, lesson.outside)
-        sample = torch.where(sigma > 0, inside[:, players.row], outside[:, players.row]).mean(0)
-    wanted = table.update(players, sample)
-    local = replace(players, player=find(players.player, nodes)[0], num_nodes=len(nodes))
-    gate = explainer.gate(game.graph, players)
-    scores = pair_scores(explainer, p, explainer.for_class(t, classes), local, gate)
-    return ((scores - wanted) / explainer.unit).square().mean()
 
 
 # --- the loop -----------------------------------------------------------------------------------------------------
@@ -281,7 +186,8 @@ def train(
         state.running_mean = RunningMean(game, targets)
     if resume:
         state.load_dict(resume)
-    reference = validation_reference(game, validation, config.seed)
+    judge = make_judge(game, validation, config.seed)
+    state.judged_by = judge.name
 
     everything = config.batch_size == ALL
     size = len(targets) if everything else config.batch_size
@@ -304,7 +210,7 @@ def train(
                 )
             state.step = step + 1
             if state.step % between == 0 or state.step == total:
-                agreement = validate(state.average, game, view, reference)
+                agreement = judge.score(state.average, game, view)
                 if agreement > state.best or not state.best_weights:
                     state.best = agreement
                     state.best_weights = copy.deepcopy(state.average.state_dict())
@@ -354,10 +260,7 @@ def update(
     if state.running_mean is not None:
         loss = running_mean_loss(explainer, game, lesson, state.running_mean, config.objective, (p, t, nodes))
     else:
-        if everything and explainer.config.gate == "walk" and game.task == "node":
-            predicted = walked_differences(explainer, view, lesson, p, t)
-        else:
-            predicted = predicted_differences(explainer, game, lesson, p, t, nodes)
+        predicted = predicted_differences(explainer, game, view, lesson, p, t, nodes)
         loss = least_squares_loss(explainer, game, lesson, predicted)
     for group in state.optimiser.param_groups:
         group["lr"] = learning_rate(config, step, total)
@@ -383,28 +286,3 @@ def learning_rate(config: TrainingConfig, step: int, total: int) -> float:
 def _nodes_of(game: Game, targets: Tensor) -> Tensor:
     """The nodes whose inputs set the normalisation."""
     return targets if game.task == "node" else take_graphs(game.graph, targets)[1]
-
-
-# --- model selection ----------------------------------------------------------------------------------------------
-
-
-def validation_reference(
-    game: Game, targets: Tensor, seed: int, most: int = 128, pairs: int = 512
-) -> tuple[Neighborhood, Estimate]:
-    """phi of some validation targets, by sampling. On small graphs masks are shared by all of them."""
-    drawn = generator(seed + 77)
-    chosen = targets[torch.randperm(len(targets), generator=drawn)[:most].to(targets.device)].sort().values
-    players = game.players(chosen)
-    estimate = shared_least_squares if game.task == "node" and game.graph.num_nodes() < 20_000 else least_squares
-    return players, estimate(game, players, pairs, drawn)
-
-
-def validate(explainer: Explainer, game: Game, view: View, reference: tuple[Neighborhood, Estimate]) -> float:
-    """Agreement with phi on the validation targets (R squared, corrected for the reference's noise)."""
-    players, estimate = reference
-    with torch.no_grad():
-        p, t, nodes = embed(explainer, game, view, players.targets, everything=game.task == "node")
-        local = replace(players, player=find(players.player, nodes)[0], num_nodes=len(nodes))
-        t = explainer.for_class(t, game.explained_class[players.targets])
-        scores = pair_scores(explainer, p, t, local, explainer.gate(game.graph, players))
-    return corrected_r_squared(scores, estimate)

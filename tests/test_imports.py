@@ -12,8 +12,8 @@ ORDER = [
     "errors", "choices", "memory", "progress", "randomness", "reports.tables",
     "datasets", "targets",
     "neighborhood", "removal", "value", "attribution",
-    "explainer", "inputs", "sampling", "lessons", "training", "explanation", "inference", "layerwise", "bulk",
-    "export", "checkpoint", "runs", "lara",
+    "explainer", "inputs", "sampling", "lessons", "losses", "validation", "training", "explanation",
+    "inference", "layerwise", "bulk", "export", "checkpoint", "runs", "lara",
     "baselines", "metrics", "evaluation", "benchmark", "reports", "cli", "__main__",
 ]  # fmt: skip
 

@@ -16,24 +16,19 @@ from dgl_lara.errors import InputError, LaraError
 from dgl_lara.explainer import Surroundings, pair_scores
 from dgl_lara.inference import embed_all, explain
 from dgl_lara.inputs import explainer_inputs
-from dgl_lara.randomness import generator
-from dgl_lara.sampling import target_batches
-from dgl_lara.training import (
-    RunningMean,
-    TrainingConfig,
-    TrainingState,
+from dgl_lara.lessons import RunningMean, teach
+from dgl_lara.losses import (
     View,
     embed,
-    learning_rate,
     least_squares_loss,
-    new_explainer,
-    paper,
-    predicted_differences,
+    paired_differences,
     running_mean_loss,
-    teach,
-    train,
     walked_differences,
 )
+from dgl_lara.randomness import generator
+from dgl_lara.sampling import target_batches
+from dgl_lara.training import TrainingConfig, TrainingState, learning_rate, new_explainer, paper, train
+from dgl_lara.validation import ByCoalitions, ByPhi, make_judge
 from dgl_lara.value import Game
 
 SMALL = TrainingConfig(hidden=16, dim=5, masks=4, steps=6)
@@ -78,7 +73,7 @@ def test_walks_without_pairs_equal_explicit_pairs():
     g = new_explainer(game, SMALL, inputs, targets)
     lesson = teach(game, targets, 4, generator(0), everything=True)
     p, t, nodes = embed(g, game, view, targets, everything=True)
-    pairs = predicted_differences(g, game, lesson, p, t, nodes)
+    pairs = paired_differences(g, game, lesson, p, t, nodes)
     assert pairs.std() > 1e-3
     torch.testing.assert_close(walked_differences(g, view, lesson, p, t), pairs)
 
@@ -353,15 +348,17 @@ def test_the_best_averaged_weights_on_the_validation_targets_are_kept(monkeypatc
     judged, asked = [], []
     agreements = iter([0.1, 0.9, 0.3, 0.2, 0.4, 0.5])
 
-    def reference(game, targets, seed):
-        asked.append(targets.tolist())
+    class Judge:
+        name = "a fixed list"
 
-    def judge(explainer, *_):
-        judged.append((explainer, copy.deepcopy(explainer.state_dict())))
-        return next(agreements)
+        def __init__(self, game, targets, seed):
+            asked.append(targets.tolist())
 
-    monkeypatch.setattr("dgl_lara.training.validation_reference", reference)
-    monkeypatch.setattr("dgl_lara.training.validate", judge)
+        def score(self, explainer, *_):
+            judged.append((explainer, copy.deepcopy(explainer.state_dict())))
+            return next(agreements)
+
+    monkeypatch.setattr("dgl_lara.training.make_judge", Judge)
     kept = {}
 
     def stop_at_3(state: TrainingState) -> None:
@@ -396,7 +393,7 @@ def test_walks_and_pairs_agree_on_a_graph_with_its_own_self_loops():
     lesson = teach(game, targets, 4, generator(0), everything=True)
     p, t, nodes = embed(g, game, view, targets, everything=True)
     torch.testing.assert_close(
-        walked_differences(g, view, lesson, p, t), predicted_differences(g, game, lesson, p, t, nodes)
+        walked_differences(g, view, lesson, p, t), paired_differences(g, game, lesson, p, t, nodes)
     )
 
 
@@ -429,3 +426,21 @@ def test_ctrl_c_in_the_middle_of_a_step_waits_for_its_end(monkeypatch):
         resumed = train(game, config, targets, targets, resume=kept)
         torch.testing.assert_close(resumed.best_weights, unbroken.best_weights, rtol=0, atol=0)
         assert resumed.history == unbroken.history
+
+
+def test_a_graph_too_large_for_phi_is_judged_by_unseen_coalitions(monkeypatch):
+    """Both ways put the trained explainer above the untrained one, and near each other."""
+    game = gcn_game(nodes=60, edges=70, seed=3)
+    targets, view = torch.arange(60), View(Surroundings.of(game.graph), explainer_inputs(game, "rich"))
+    by_phi = make_judge(game, targets, 0)
+    monkeypatch.setattr("dgl_lara.validation.SMALL_GRAPH", 1)
+    monkeypatch.setattr("dgl_lara.validation.AFFORDABLE", 1)
+    by_coalitions = make_judge(game, targets, 0)
+    assert (type(by_phi), type(by_coalitions)) == (ByPhi, ByCoalitions)
+    config = replace(SMALL, hidden=32, steps=150, lr=1e-2)
+    trained = train(game, config, targets, targets)
+    assert trained.judged_by == ByCoalitions.name
+    trained.average.load_state_dict(trained.best_weights)
+    for judge in (by_phi, by_coalitions):
+        before = judge.score(new_explainer(game, SMALL, view.inputs, targets), game, view)
+        assert judge.score(trained.average, game, view) > max(before, 0) + 0.3

@@ -117,5 +117,5 @@ def train(
     except KeyboardInterrupt:
         click.echo(f"Interrupted; nothing is lost. Go on with: dgl-lara train --resume {run.folder}", err=True)
         sys.exit(130)
-    click.echo(f"validation agreement (R2 with phi): {ended.best:.3f} after {ended.step} steps")
+    click.echo(f"validation agreement ({ended.judged_by}): {ended.best:.3f} after {ended.step} steps")
     click.echo(f"next: dgl-lara eval --run {run.folder} --metric fidelity")
