@@ -27,6 +27,18 @@ from dgl_lara.targets.training import evaluating
 from dgl_lara.value import Game
 
 NODES_A_BATCH = 16_384
+warnings.filterwarnings("ignore", message="Dataloader CPU affinity")  # DGL's advice for servers with many cores
+
+
+class Elsewhere(nn.Module):
+    """f on a device of its own, for data that stays in main memory: what it is called with goes there and back."""
+
+    def __init__(self, model: nn.Module, device: torch.device) -> None:
+        super().__init__()
+        self.model, self.device = model.to(device), device
+
+    def forward(self, graph: dgl.DGLGraph, features: Tensor) -> Tensor:
+        return self.model(graph.to(self.device), features.to(self.device)).to(features.device)
 
 
 def full_pass_bytes(explainer: Explainer, num_nodes: int) -> int:
@@ -42,16 +54,13 @@ def prediction_bytes(num_nodes: int, in_dim: int, width: int = 256) -> int:
     return 4 * (2 * in_dim + 4 * width) * num_nodes
 
 
-def predict_in_batches(
-    f: Model, graph: dgl.DGLGraph, features: Tensor, hops: int, size: int = NODES_A_BATCH, device: str | None = None
-) -> Tensor:
+def predict_in_batches(f: Model, graph: dgl.DGLGraph, features: Tensor, hops: int, size: int = NODES_A_BATCH) -> Tensor:
     """(num_nodes, num_classes): f on all nodes of a node task, on the (K + 1)-hop subgraph of a batch at a time."""
-    where = device or features.device
     parts = []
     with evaluating(f):
         for targets in Progress(torch.arange(graph.num_nodes()).split(size), "predicting", unit="batch"):
             part, nodes, places = attribution_subgraph(graph, targets.to(graph.device), hops + 1)
-            parts.append(f(part.to(where), features[nodes].to(where))[places.to(where)].to(features.device))
+            parts.append(f(part, features[nodes])[places])
     return torch.cat(parts).float()
 
 
@@ -97,11 +106,9 @@ def layer_batches(
 ) -> Iterator[tuple[dgl.DGLGraph, Tensor, Tensor]]:
     """(block, source nodes, own nodes) of one GraphConv layer, batch by batch."""
     everyone = torch.arange(looped.num_nodes())
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=".*affinity.*")  # advice for many-core servers
-        loader = DataLoader(
-            looped, everyone, MultiLayerFullNeighborSampler(1), batch_size=size, shuffle=False, num_workers=workers
-        )
+    loader = DataLoader(
+        looped, everyone, MultiLayerFullNeighborSampler(1), batch_size=size, shuffle=False, num_workers=workers
+    )
     for sources, own, blocks in Progress(loader, label, total=len(loader), unit="batch"):
         yield blocks[0], sources, own
 

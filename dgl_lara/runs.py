@@ -34,7 +34,7 @@ from dgl_lara.errors import InputError, LaraError
 from dgl_lara.explainer import Explainer, ExplainerConfig
 from dgl_lara.explanation import Explanations
 from dgl_lara.inference import Embeddings, check_range, embed_all, explain, explain_apart
-from dgl_lara.layerwise import embed_layerwise, full_pass_bytes, predict_in_batches, prediction_bytes
+from dgl_lara.layerwise import Elsewhere, embed_layerwise, full_pass_bytes, predict_in_batches, prediction_bytes
 from dgl_lara.memory import half_of_what_is_free
 from dgl_lara.progress import say
 from dgl_lara.targets.checkpoint import load_target, save_target
@@ -80,6 +80,7 @@ class Run:
     target: TargetModel
     known_game: Game | None = None
     memory: int = field(default_factory=half_of_what_is_free)  # bytes a pass may take before it goes in batches
+    batches_on: torch.device | None = None  # the models are there and get batches; the data stays in main memory
 
     @cached_property
     def game(self) -> Game:
@@ -87,11 +88,16 @@ class Run:
         if self.known_game is not None:
             return self.known_game
         data, hops, logits = self.dataset, self.config.hops, None
+        f = Elsewhere(self.target, self.batches_on) if self.batches_on else self.target
         if self._store.get("game") == self._game_key:
             logits = self._store["logits"].to(data.features.device)
-        elif data.task == "node" and prediction_bytes(*data.features.shape) > self.memory:
-            logits = predict_in_batches(self.target, data.graph, data.features, hops)
-        return Game(self.target, data.graph, data.features, data.task, hops, self.config.value, logits)
+        elif data.task == "node" and (self.batches_on or prediction_bytes(*data.features.shape) > self.memory):
+            logits = predict_in_batches(f, data.graph, data.features, hops)
+        return Game(f, data.graph, data.features, data.task, hops, self.config.value, logits)
+
+    @property
+    def device(self) -> torch.device:
+        return self.dataset.features.device
 
     @property
     def _game_key(self) -> str:
@@ -127,7 +133,7 @@ class Run:
                 f"{self.folder} has no trained explainer yet; continue it with: train --resume {self.folder}"
             )
         content = _load(path)
-        explainer = Explainer(ExplainerConfig(**content["config"])).to(self.game.features.device)
+        explainer = Explainer(ExplainerConfig(**content["config"])).to(self.device)
         explainer.load_state_dict(content["weights"])
         return explainer.eval()
 
@@ -135,16 +141,16 @@ class Run:
         """p and t of everything: kept with the run, computed anew when graph, model or explainer have changed."""
         game, key = self.game, f"{weights_hash(explainer)} {self._game_key}"
         if self._store.get("key") == key:
-            device = game.features.device
-            return Embeddings(self._store["source"].to(device), self._store["target"].to(device))
+            return Embeddings(self._store["source"].to(self.device), self._store["target"].to(self.device))
         kind = self.config.training.inputs
-        if game.task == "node" and full_pass_bytes(explainer, game.num_targets) > self.memory:
-            embeddings = embed_layerwise(explainer, game, kind, workers=workers)
+        if game.task == "node" and (self.batches_on or full_pass_bytes(explainer, game.num_targets) > self.memory):
+            embeddings = embed_layerwise(explainer.to(self.batches_on or self.device), game, kind, workers=workers)
+            explainer.to(self.device)
         else:
             embeddings = embed_all(explainer, game, kind)
         parts = {"source": embeddings.source, "target": embeddings.target, "logits": game.logits}
-        content = {name: part.cpu() for name, part in parts.items()}
-        _save({"key": key, "game": self._game_key, **content}, self.folder / "embeddings.pt")
+        self._store.update({"key": key, "game": self._game_key, **{name: part.cpu() for name, part in parts.items()}})
+        _save(self._store, self.folder / "embeddings.pt")
         return embeddings
 
     def explain(self, explainer: Explainer, targets: Tensor) -> Explanations:
@@ -179,17 +185,21 @@ def _fresh(folder: Path) -> Path:
     return candidate
 
 
-def open_run(folder: Path, device: torch.device, memory: int | None = None) -> Run:
+def open_run(folder: Path, device: torch.device, memory: int | None = None, offload: bool = False) -> Run:
+    """`offload`: the data stays in main memory, only batches go to the device."""
     if not (folder / "config.json").is_file():
         raise InputError(f"'{folder}' is not a run folder (it has no config.json).")
     try:
         config = RunConfig.from_dict(json.loads((folder / "config.json").read_text()))
     except (ValueError, KeyError, TypeError) as error:
         raise LaraError(f"{folder / 'config.json'} cannot be understood ({error}).") from error
-    dataset = datasets.load(config.dataset, config.options).to(device)
+    where = torch.device("cpu") if offload else device
+    dataset = datasets.load(config.dataset, config.options).to(where)
     target, _ = load_target(folder / "target.pt", dataset)
-    target = target.to(device)
-    return Run(folder, config, dataset, target, memory=memory or half_of_what_is_free())
+    target = target.to(where)
+    return Run(
+        folder, config, dataset, target, memory=memory or half_of_what_is_free(), batches_on=device if offload else None
+    )
 
 
 def newest_run(dataset: str | None = None) -> Path:

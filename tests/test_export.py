@@ -14,6 +14,7 @@ from dgl_lara import export
 from dgl_lara.cli import main
 from dgl_lara.errors import InputError
 from dgl_lara.inference import explain
+from dgl_lara.runs import open_run
 
 ABOUT = {"run": "a", "seed": 0}
 
@@ -121,3 +122,84 @@ def test_command(name, tmp_path, monkeypatch):
     assert len(merged) == len(two) and (merged.score - merged.score_all).abs().max() < 1e-5
     assert run("explain", "--run", "r", "--out", "x.csv").exit_code == 2
     assert run("explain", "--run", "r", "--all", "--split", "test", "--out", "x.csv").exit_code == 2
+
+
+@pytest.fixture(scope="module")
+def a_run(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("run")
+
+    def run(*arguments):
+        result = CliRunner().invoke(main, list(map(str, arguments)))
+        assert result.exit_code == 0, result.output
+
+    run("target", "--dataset", "ba-shapes", "--epochs", 2, "--out", folder / "f.pt")
+    quick = ["--epochs", 1, "--hidden", 16, "--dim", 5, "--masks", 2]
+    run("train", "--dataset", "ba-shapes", "--target", folder / "f.pt", *quick, "--out", folder / "r")
+    run("explain", "--run", folder / "r", "--all", "--top", 5, "--out", folder / "usual.parquet")
+    return folder
+
+
+@pytest.mark.parametrize(
+    "way",
+    [["--memory", "0.1MB"], ["--offload"], ["--offload", "--workers", "1"], []],
+    ids=["little memory", "offload", "workers", "stored"],
+)
+def test_every_way_gives_the_same_file(a_run, tmp_path, way):
+    if way:
+        (a_run / "r" / "embeddings.pt").unlink(missing_ok=True)
+    out = tmp_path / "e.parquet"
+    arguments = ["explain", "--run", str(a_run / "r"), "--all", "--top", "5", "--out", str(out), *way]
+    result = CliRunner().invoke(main, arguments)
+    assert result.exit_code == 0, result.output
+    pd.testing.assert_frame_equal(pd.read_parquet(out), pd.read_parquet(a_run / "usual.parquet"), atol=1e-4)
+
+
+def test_all_players_with_little_memory_come_in_small_parts(a_run, tmp_path, monkeypatch):
+    seen, whole = [], export.rows
+    monkeypatch.setattr("dgl_lara.export.TARGETS_A_PART", 700)
+    monkeypatch.setattr("dgl_lara.export.rows", lambda *a: seen.append(len(a[1])) or whole(*a))
+    sizes = {}
+    for memory in ("1MB", "1GB"):
+        out = str(tmp_path / f"{memory}.parquet")
+        arguments = ["explain", "--run", str(a_run / "r"), "--all", "--top", "all", "--out", out, "--memory", memory]
+        assert CliRunner().invoke(main, arguments).exit_code == 0
+        sizes[memory], seen[:] = max(seen), []
+    assert sizes["1MB"] < sizes["1GB"] == 700
+    pd.testing.assert_frame_equal(*(pd.read_parquet(tmp_path / f"{name}.parquet") for name in sizes), atol=1e-5)
+
+
+@pytest.mark.parametrize("bad", ["4", "lots", "-1GB", "GB"])
+def test_a_size_that_is_none(a_run, bad):
+    result = CliRunner().invoke(
+        main, ["explain", "--run", str(a_run / "r"), "--all", "--out", "e.csv", "--memory", bad]
+    )
+    assert result.exit_code == 2 and "like 4GB" in result.output
+
+
+def test_a_few_targets_from_the_store_or_without_it(a_run):
+    (a_run / "r" / "embeddings.pt").unlink(missing_ok=True)
+    targets, cpu = torch.tensor([650, 12]), torch.device("cpu")
+    fresh = open_run(a_run / "r", cpu)
+    without = fresh.explain(fresh.explainer(), targets)
+    assert not (a_run / "r" / "embeddings.pt").exists()  # a single question makes no pass over everything
+    fresh.embeddings(fresh.explainer())
+    again = open_run(a_run / "r", cpu)
+    stored = again.explain(again.explainer(), targets)
+    assert stored.players.player.tolist() == without.players.player.tolist()
+    torch.testing.assert_close(stored.scores, without.scores, atol=1e-5, rtol=1e-4)
+    with pytest.raises(InputError, match="nodes 0..699"):
+        again.explain(again.explainer(), torch.tensor([700]))
+
+
+def test_stored_logits_spare_the_pass_of_f_unless_the_model_changed(a_run):
+    run = open_run(a_run / "r", torch.device("cpu"))
+    run.embeddings(run.explainer())
+    before = open_run(a_run / "r", torch.device("cpu")).game
+    (a_run / "r" / "embeddings.pt").unlink()
+    assert before.calls == open_run(a_run / "r", torch.device("cpu")).game.calls - 1
+    fresh = open_run(a_run / "r", torch.device("cpu"))
+    fresh.embeddings(fresh.explainer())
+    other = open_run(a_run / "r", torch.device("cpu"))
+    with torch.no_grad():
+        other.target.head.bias += 1
+    assert float(other.game.logits.sum()) > float(run.game.logits.sum()) + 1000

@@ -19,6 +19,8 @@ from dgl_lara.cli.options import FILE, FOLDER, CountOrWord, Memory, choose_devic
 @click.option("--memory", type=Memory(), help="Working memory to keep to, like 4GB. [half of what is free]")
 @click.option("--workers", type=click.IntRange(min=0), default=0, show_default=True,
               help="Sampler processes, where the graph is too large for one pass.")  # fmt: skip
+@click.option("--offload", is_flag=True,
+              help="Data stays in main memory, batches go to the device: for graphs larger than a GPU.")  # fmt: skip
 @device_option
 def explain_command(
     folder: Path | None,
@@ -29,6 +31,7 @@ def explain_command(
     out: Path,
     memory: int | None,
     workers: int,
+    offload: bool,
     device: str,
 ) -> None:
     """Explain many nodes or graphs at once and write their most important players to a file."""
@@ -43,7 +46,7 @@ def explain_command(
         raise click.UsageError("say what to explain: --all, --split or --nodes, one of them.")
     reuse_freed_memory()
     started = time.monotonic()
-    run = open_run(folder or newest_run(), choose_device(device), memory)
+    run = open_run(folder or newest_run(), choose_device(device), memory, offload)
     explainer, training = run.explainer(), run.config.training
     targets = read_targets(nodes_file).to(run.game.features.device) if nodes_file else run.dataset.split(split or "all")
     about = {

@@ -1,4 +1,4 @@
-"""Plain-text tables."""
+"""Plain-text and Markdown tables."""
 
 from __future__ import annotations
 
@@ -20,6 +20,13 @@ def text_table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
         return "  ".join(padded).rstrip()
 
     return "\n".join([line(header), line(["-" * width for width in widths]), *map(line, cells)])
+
+
+def markdown_table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    def line(cells: Sequence[str]) -> str:
+        return f"| {' | '.join(cells)} |"
+
+    return "\n".join([line(header), line(["---"] * len(header)), *(line([_cell(v) for v in row]) for row in rows)])
 
 
 def _is_number(value: object) -> bool:
