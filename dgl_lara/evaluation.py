@@ -19,7 +19,6 @@ from dgl_lara.metrics.auc import auc
 from dgl_lara.metrics.fidelity import fidelity
 from dgl_lara.metrics.speed import speed
 from dgl_lara.progress import say
-from dgl_lara.randomness import generator
 from dgl_lara.value import Game
 
 AFFORDABLE = 300_000_000  # evaluated nodes that the `sampled` row may cost
@@ -50,13 +49,6 @@ class Subject:
         elif self.pairs:
             say(f"sampled {self.pairs} is left out, it would evaluate {cost:,} nodes; lower --targets or --pairs.")
         return [*results, explain(self.explainer, game, embeddings, targets)]
-
-
-def some_targets(targets: Tensor, most: int, seed: int) -> Tensor:
-    """All of them, or `most` drawn at random."""
-    if len(targets) <= most:
-        return targets
-    return targets[torch.randperm(len(targets), generator=generator(seed))[:most].to(targets.device)].sort().values
 
 
 def evaluate(subject: Subject, metric: str) -> pd.DataFrame:

@@ -125,10 +125,12 @@ class Explainer(nn.Module):
 
     def forward(self, around: Surroundings, inputs: Tensor) -> tuple[Tensor, Tensor]:
         """p of every node and t of every target (node, or graph: Eq. 7, the max-pool), rows of terms * dim."""
-        x = ((inputs - self.centre) / self.spread).clamp(-self.clip, self.clip)
-        h = self.encoder(around, x)
+        h = self.encoder(around, self.normalised(inputs))
         p, t = self.source_head(h), self.target_head(h) * self.unit
         return p, ops.segment_reduce(around.sizes, t, "max") if self.config.task == "graph" else t
+
+    def normalised(self, inputs: Tensor) -> Tensor:
+        return (inputs - self.centre).div_(self.spread).clamp_(-self.clip, self.clip)
 
     def for_class(self, target: Tensor, classes: Tensor) -> Tensor:
         """t (rows, width), turned towards one class a row."""

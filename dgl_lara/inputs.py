@@ -13,13 +13,26 @@ from torch import Tensor
 from dgl_lara.explainer import Explainer
 from dgl_lara.removal import alone
 from dgl_lara.targets.training import evaluating
-from dgl_lara.value import Game
+from dgl_lara.value import NODES_A_CALL, Game
 
 CLIP = 4.0
 
 
 def explainer_inputs(game: Game, kind: str, nodes: Tensor | None = None) -> Tensor:
     """(num_nodes, in_dim), before normalisation; of all nodes, or of some (node tasks)."""
+    if game.task == "graph":
+        return _rows(game, kind, None)
+    if nodes is None:
+        nodes = torch.arange(game.graph.num_nodes(), device=game.features.device)
+    result = None
+    for start in range(0, len(nodes), NODES_A_CALL):  # in pieces: f's own states on all nodes may not fit
+        rows = _rows(game, kind, nodes[start : start + NODES_A_CALL])
+        result = rows.new_empty(len(nodes), rows.shape[1]) if result is None else result
+        result[start : start + len(rows)] = rows
+    return game.features[nodes].float() if result is None else result
+
+
+def _rows(game: Game, kind: str, nodes: Tensor | None) -> Tensor:
     rows = slice(None) if nodes is None else nodes
     features = game.features[rows].float()
     if kind == "features":

@@ -27,6 +27,7 @@ from dgl_lara.targets.training import evaluating
 from dgl_lara.value import Game
 
 NODES_A_BATCH = 16_384
+TARGETS_A_BATCH = 65_536
 warnings.filterwarnings("ignore", message="Dataloader CPU affinity")  # DGL's advice for servers with many cores
 
 
@@ -78,8 +79,7 @@ def embed_layerwise(
     with evaluating(explainer):
         state = held(graph.num_nodes(), config.hidden, where)
         for nodes in torch.arange(graph.num_nodes()).split(size):
-            x = explainer_inputs(game, kind, nodes).to(where)
-            x = ((x - explainer.centre) / explainer.spread).clamp(-explainer.clip, explainer.clip)
+            x = explainer.normalised(explainer_inputs(game, kind, nodes).to(where))
             state[nodes] = F.relu(encoder.first(x)).to(state.device)
         for layer, (conv, norm) in enumerate(zip(encoder.convs, encoder.norms, strict=True)):
             if encoder.residual:

@@ -37,6 +37,7 @@ from dgl_lara.inference import Embeddings, check_range, embed_all, explain, expl
 from dgl_lara.layerwise import Elsewhere, embed_layerwise, full_pass_bytes, predict_in_batches, prediction_bytes
 from dgl_lara.memory import half_of_what_is_free
 from dgl_lara.progress import say
+from dgl_lara.removal import Model
 from dgl_lara.targets.checkpoint import load_target, save_target
 from dgl_lara.targets.models import TargetModel
 from dgl_lara.training import TrainingConfig, TrainingState
@@ -87,13 +88,9 @@ class Run:
         """Made when first asked for: f's pass over the graph is spared where its logits are stored."""
         if self.known_game is not None:
             return self.known_game
-        data, hops, logits = self.dataset, self.config.hops, None
+        logits = self._store["logits"].to(self.device) if self._store.get("game") == self._game_key else None
         f = Elsewhere(self.target, self.batches_on) if self.batches_on else self.target
-        if self._store.get("game") == self._game_key:
-            logits = self._store["logits"].to(data.features.device)
-        elif data.task == "node" and (self.batches_on or prediction_bytes(*data.features.shape) > self.memory):
-            logits = predict_in_batches(f, data.graph, data.features, hops)
-        return Game(f, data.graph, data.features, data.task, hops, self.config.value, logits)
+        return new_game(f, self.dataset, self.config.hops, self.config.value, self.memory, logits)
 
     @property
     def device(self) -> torch.device:
@@ -161,6 +158,14 @@ class Run:
         check_range(targets, data.num_targets, data.task)
         kind = config.training.inputs
         return explain_apart(explainer, self.target, data.graph, data.features, config.value, kind, targets)
+
+
+def new_game(f: Model, data: Dataset, hops: int, value: str, memory: int, logits: Tensor | None = None) -> Game:
+    """The game on a data set; where f's pass over all nodes would not fit into the memory, it is made in batches."""
+    in_batches = isinstance(f, Elsewhere) or prediction_bytes(*data.features.shape) > memory
+    if logits is None and data.task == "node" and in_batches:
+        logits = predict_in_batches(f, data.graph, data.features, hops)
+    return Game(f, data.graph, data.features, data.task, hops, value, logits)
 
 
 def create_run(

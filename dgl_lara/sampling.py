@@ -37,3 +37,10 @@ def target_batches(targets: Tensor, size: int, seed: int, epoch: int) -> Iterato
     """Alg. 1, line 6: the targets of one epoch in random mini-batches. Seed and epoch say which, nothing else."""
     order = torch.randperm(len(targets), generator=generator(seed * 1_000_003 + epoch))
     yield from targets[order.to(targets.device)].split(size)
+
+
+def some_targets(targets: Tensor, most: int, seed: int) -> Tensor:
+    """All of them, or `most` drawn at random."""
+    if len(targets) <= most:
+        return targets
+    return targets[torch.randperm(len(targets), generator=generator(seed))[:most].to(targets.device)].sort().values

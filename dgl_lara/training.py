@@ -33,12 +33,14 @@ from dgl_lara.lessons import RunningMean, teach
 from dgl_lara.losses import View, embed, least_squares_loss, predicted_differences, running_mean_loss
 from dgl_lara.progress import Progress
 from dgl_lara.randomness import generator, seeded
-from dgl_lara.sampling import target_batches
+from dgl_lara.sampling import some_targets, target_batches
 from dgl_lara.validation import make_judge
 from dgl_lara.value import Game
 
 ALL = 0  # batch size: every target at once
 MANY_TARGETS = 20_000
+# where the whole graph does not fit: targets a step, and targets to learn from (drawn at random)
+LARGE_BATCH, LARGE_SAMPLE = 256, 20_000
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,7 @@ class TrainingConfig:
     encoder: str = "residual"
     all_classes: bool = True  # every logit of f is a game that teaches g (least squares only)
     train_on: str = "train"
+    targets: int | None = None  # learn from so many of them, drawn at random; None: all
     batch_size: int = ALL
     dim: int = 20
     hidden: int = 64
@@ -72,6 +75,14 @@ def default(task: str, num_targets: int, seed: int = 0) -> TrainingConfig:
     if task == "graph":
         return replace(config, batch_size=128, steps=1200)
     return replace(config, masks=1, steps=300) if num_targets > MANY_TARGETS else config
+
+
+def full_graph_bytes(game: Game, config: TrainingConfig) -> int:
+    """About what one step over the whole graph holds: g's states and their gradients, f's on a masked graph."""
+    layers = game.hops if config.layers is None else config.layers
+    in_dim = game.features.shape[1] + 2 * game.num_classes
+    numbers = 3 * in_dim + 6 * config.hidden * (layers + 1) + 6 * config.dim * (game.hops + 1)
+    return 4 * numbers * game.graph.num_nodes()
 
 
 def paper(task: str, seed: int = 0) -> TrainingConfig:
@@ -161,7 +172,7 @@ def check(config: TrainingConfig) -> None:
     for name, allowed in choices.items():
         if getattr(config, name) not in allowed:
             raise InputError(f"{name} must be one of {', '.join(allowed)} (got '{getattr(config, name)}').")
-    least = {"dim": 1, "hidden": 1, "masks": 1, "steps": 1, "epochs": 1, "layers": 0, "batch_size": ALL}
+    least = {"dim": 1, "hidden": 1, "masks": 1, "steps": 1, "epochs": 1, "targets": 1, "layers": 0, "batch_size": ALL}
     for name, low in least.items():
         if getattr(config, name) is not None and getattr(config, name) < low:
             raise InputError(f"{name} must be at least {low} (got {getattr(config, name)}).")
@@ -177,6 +188,7 @@ def train(
 ) -> TrainingState:
     """Train g on `targets`; the best weights by agreement on `validation` are kept in the state."""
     check(config)
+    targets = some_targets(targets, config.targets or len(targets), config.seed)
     inputs = explainer_inputs(game, config.inputs)
     view = View(Surroundings.of(game.graph), inputs)
     explainer = new_explainer(game, config, inputs, _nodes_of(game, targets))

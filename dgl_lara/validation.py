@@ -38,7 +38,7 @@ class ByPhi:
     def score(self, explainer: Explainer, game: Game, view: View) -> float:
         players = self.players
         with torch.no_grad():
-            p, t, nodes = embed(explainer, game, view, players.targets, everything=game.task == "node")
+            p, t, nodes = embed(explainer, game, view, players.targets, everything=False)
             local = replace(players, player=find(players.player, nodes)[0], num_nodes=len(nodes))
             t = explainer.for_class(t, game.explained_class[players.targets])
             scores = pair_scores(explainer, p, t, local, explainer.gate(game.graph, players))

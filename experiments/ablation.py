@@ -11,10 +11,10 @@ from pathlib import Path
 import click
 from lara_figures import setting
 
-from dgl_lara.evaluation import some_targets
 from dgl_lara.inference import embed_all, explain
 from dgl_lara.memory import reuse_freed_memory
 from dgl_lara.metrics.agreement import agreement, reference
+from dgl_lara.sampling import some_targets
 from dgl_lara.training import default, train
 
 NAMES = ("ba-community", "mutag")

@@ -16,11 +16,11 @@ from dgl_lara.baselines.random import Random
 from dgl_lara.baselines.sampled import Sampled
 from dgl_lara.datasets import Options, load
 from dgl_lara.datasets.storage import find_files
-from dgl_lara.evaluation import some_targets
 from dgl_lara.inference import embed_all, explain
 from dgl_lara.memory import reuse_freed_memory
 from dgl_lara.metrics.agreement import agreement, reference
 from dgl_lara.metrics.fidelity import fidelity
+from dgl_lara.sampling import some_targets
 from dgl_lara.targets import recipe_for
 from dgl_lara.targets.checkpoint import load_target
 from dgl_lara.targets.training import get_target

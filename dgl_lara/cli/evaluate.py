@@ -38,6 +38,7 @@ def evaluate(
     from dgl_lara import evaluation
     from dgl_lara.reports.results import print_table, write_results
     from dgl_lara.runs import newest_run, open_run
+    from dgl_lara.sampling import some_targets
 
     if folder and name:
         raise click.UsageError("give --run or --dataset, not both.")
@@ -47,7 +48,7 @@ def evaluate(
         game=game,
         explainer=run.explainer(),
         inputs=run.config.training.inputs,
-        targets=evaluation.some_targets(dataset.split(split), targets, seed),
+        targets=some_targets(dataset.split(split), targets, seed),
         motif=dataset.motif,
         pairs=(300 if dataset.task == "node" else 100) if pairs is None else pairs,
         reference_pairs=reference_pairs,

@@ -16,6 +16,7 @@ from dgl_lara.cli.options import (
     FILE,
     FOLDER,
     CountOrWord,
+    Memory,
     choose_device,
     dataset_options,
     device_option,
@@ -39,6 +40,7 @@ def training_options(command: Callable) -> Callable:
         click.option("--embedding", type=click.Choice(EMBEDDINGS), help="Separate p and t, or one for both."),
         click.option("--train-on", type=click.Choice(["train", "all"]),
                      help="Targets to learn from (no label is used)."),
+        click.option("--targets", type=natural, help="Learn from so many of them, drawn at random. Default: all."),
         click.option("--batch-size", type=CountOrWord("all"), help="Targets a step."),
         click.option("--dim", type=natural, help="Length of p and t."),
         click.option("--hidden", type=natural, help="Width of the encoder."),
@@ -61,6 +63,7 @@ def training_options(command: Callable) -> Callable:
 @training_options
 @click.option("--out", type=FOLDER, help="Run folder. Default: runs/<dataset>-<time>.")
 @click.option("--resume", type=FOLDER, help="Continue this run; all settings come from it.")
+@click.option("--memory", type=Memory(), help="Working memory to keep to, like 4GB. [half of what is free]")
 @seed_option
 @device_option
 def train(
@@ -72,6 +75,7 @@ def train(
     preset: str,
     out: Path | None,
     resume: Path | None,
+    memory: int | None,
     seed: int,
     device: str,
     **changes: Any,
@@ -79,18 +83,19 @@ def train(
     """Train an explainer for a model on a data set."""
     from dgl_lara import training
     from dgl_lara.lara import choose_hops
-    from dgl_lara.runs import RunConfig, create_run, open_run
-    from dgl_lara.value import Game
+    from dgl_lara.memory import half_of_what_is_free
+    from dgl_lara.runs import RunConfig, create_run, new_game, open_run
 
     if (name is None) == (resume is None):
         raise click.UsageError("give either --dataset (a new run) or --resume (go on with one).")
+    memory = memory or half_of_what_is_free()
     if resume:
         extra = [field for field, given in {**changes, "target": target_file, "out": out}.items() if given is not None]
         if extra:
             raise click.UsageError(
                 f"--resume takes all settings from the run; leave out --{extra[0].replace('_', '-')}."
             )
-        run = open_run(resume, choose_device(device))
+        run = open_run(resume, choose_device(device), memory)
         state = run.last_checkpoint()
     else:
         dataset = load_dataset(str(name), options, device)
@@ -102,7 +107,15 @@ def train(
         model, details = target_for(dataset, target_file, seed)
         how = {"auto": "declared by the model", "measure": "measured, Eq. 13"}.get(str(hops), "given")
         hops = choose_hops(model, dataset.graph, dataset.features, dataset.task, hops)
-        game = Game(model, dataset.graph, dataset.features, dataset.task, hops, value)
+        game = new_game(model, dataset, hops, value, memory)
+        needed = training.full_graph_bytes(game, config)
+        if config.batch_size == training.ALL and changes["batch_size"] is None and needed > memory:
+            some = changes["targets"] or training.LARGE_SAMPLE
+            config = replace(config, batch_size=training.LARGE_BATCH, targets=some)
+            click.echo(
+                f"mini-batches of {config.batch_size} from {some:,} targets: the whole graph at once needs about "
+                f"{needed >> 30} GB; --memory or --batch-size say otherwise"
+            )
         run = create_run(
             out, RunConfig(stored_name(str(name)), options, hops, value, config, preset), dataset, model, game, details
         )
