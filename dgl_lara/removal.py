@@ -83,10 +83,17 @@ def predict_graphs(f: Model, batch: dgl.DGLGraph, features: Tensor, keep: Tensor
     return predictions.view(num_masks, len(sizes), -1)
 
 
-def ego_graphs(graph: dgl.DGLGraph, context: Neighborhood) -> dgl.DGLGraph:
-    """The graphs induced by each target's context, side by side: node p of the result is pair p of `context`."""
+def ego_graphs(graph: dgl.DGLGraph, context: Neighborhood, inner: int | None = None) -> dgl.DGLGraph:
+    """The graphs induced by each target's context, side by side: node p of the result is pair p of `context`.
+
+    With `inner`, edges into nodes `inner` hops away or further are left out: most edges of a large neighbourhood.
+    """
     keys = context.key
-    pair, sources = in_edges(graph, context.player)
+    entered = torch.arange(len(keys), device=keys.device)
+    if inner is not None:
+        entered = entered[context.hop < inner]
+    pair, sources = in_edges(graph, context.player[entered])
+    pair = entered[pair]
     place, inside = find(context.row[pair] * context.num_nodes + sources, keys)
     return dgl.graph((place[inside], pair[inside]), num_nodes=len(keys))
 

@@ -1,0 +1,181 @@
+"""What the methods that score edges have in common: ego graphs with a weight on every edge, and what becomes of it.
+
+A target is explained on its own ego graph (a graph task: on the graph), many of them side by side in one graph. Only
+edges between players are scored. Those further out only count in the degrees at the rim; they keep weight 1, and so
+do self-loops, which connect nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import dgl
+import torch
+from torch import Tensor
+
+from dgl_lara.baselines.method import Method
+from dgl_lara.datasets.dataset import take_graphs
+from dgl_lara.explanation import Explanations
+from dgl_lara.inference import check_targets, chunks, joined
+from dgl_lara.neighborhood import Neighborhood, find, in_neighborhood
+from dgl_lara.removal import ego_graphs
+from dgl_lara.value import Game
+
+EDGES_AT_ONCE = 500_000  # of ego graphs side by side; a larger one stands alone
+
+
+@dataclass(frozen=True, eq=False)
+class EdgeScores:
+    """How much each edge between players matters to each target: a ragged list of (target, edge) pairs."""
+
+    targets: Tensor  # (num_targets,)
+    row: Tensor  # (num_pairs,) which entry of `targets` a pair belongs to; rising
+    source: Tensor  # (num_pairs,) node ids
+    destination: Tensor
+    scores: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Instances:
+    """Some targets, ready for a model that takes edge weights."""
+
+    targets: Tensor  # (num_targets,)
+    graph: dgl.DGLGraph  # their ego graphs side by side
+    node: Tensor  # (num_nodes,) which node of the whole graph it is
+    row_of_node: Tensor  # (num_nodes,) whose ego graph it is in
+    num_players: Tensor  # (num_targets,)
+    prediction: Tensor  # (num_targets,) the row of f's output that is explained
+    edge: Tensor  # (num_scored,) ids of the scored edges in `graph`
+    row: Tensor  # (num_scored,) whose ego graph they are in
+    twin: Tensor  # (num_scored,) place of the opposite edge among the scored ones; its own where there is none
+
+    def weights(self, mask: Tensor) -> Tensor:
+        """(num_edges,): the mask on scored edges, 1 elsewhere."""
+        return mask.new_ones(self.graph.num_edges()).index_copy(0, self.edge, mask)
+
+    def both_ways(self, mask: Tensor) -> Tensor:
+        """The mean of the two directions, as the authors of both methods make their masks symmetric."""
+        return (mask + mask[self.twin]) / 2
+
+    def sums(self, values: Tensor) -> Tensor:
+        """(num_targets,): over the scored edges of each."""
+        return values.new_zeros(len(self.targets)).index_add(0, self.row, values)
+
+    def means(self, values: Tensor) -> Tensor:
+        return self.sums(values) / self.sums(torch.ones_like(values)).clamp(min=1)
+
+    def ends(self) -> tuple[Tensor, Tensor]:
+        """Source and destination of the scored edges, in the whole graph."""
+        src, dst = self.graph.find_edges(self.edge)
+        return self.node[src], self.node[dst]
+
+
+def instances(game: Game, targets: Tensor) -> Iterator[Instances]:
+    """The targets in order, as many at once as memory allows."""
+    # what enters the outermost context nodes reaches no target; they are there for the degrees of those before
+    inner = game.context if game.context > game.hops else None
+    for rows in chunks(game, targets):
+        if game.task == "graph":
+            for part in _within_budget(game.graph.batch_num_edges()[targets[rows]]):
+                yield _graphs(game, targets[rows][part])
+            continue
+        context = in_neighborhood(game.graph, targets[rows], game.context)
+        entering = game.graph.in_degrees()[context.player] * (context.hop < (inner or game.hops + 1))
+        for part in _within_budget(torch.zeros_like(context.counts).index_add(0, context.row, entering)):
+            yield _ego_graphs(game, context.part(part), inner)
+
+
+def _within_budget(counts: Tensor) -> Iterator[slice]:
+    group = (counts.cumsum(0) - counts) // EDGES_AT_ONCE
+    start = 0
+    for length in torch.unique_consecutive(group, return_counts=True)[1].tolist():
+        yield slice(start, start + length)
+        start += length
+
+
+def _ego_graphs(game: Game, context: Neighborhood, inner: int | None) -> Instances:
+    own = (context.hop == 0).nonzero().flatten()
+    is_player = context.hop <= game.hops
+    return _assemble(
+        context.targets, ego_graphs(game.graph, context, inner), context.player, context.row, own, is_player
+    )
+
+
+def _graphs(game: Game, targets: Tensor) -> Instances:
+    batch, nodes = take_graphs(game.graph, targets)
+    own = torch.arange(len(targets), device=targets.device)
+    row = torch.repeat_interleave(own, batch.batch_num_nodes())
+    return _assemble(targets, batch, nodes, row, own, torch.ones_like(nodes, dtype=torch.bool))
+
+
+def _assemble(
+    targets: Tensor, graph: dgl.DGLGraph, node: Tensor, row_of_node: Tensor, prediction: Tensor, is_player: Tensor
+) -> Instances:
+    src, dst = graph.edges()
+    edge = (is_player[src] & is_player[dst] & (src != dst)).nonzero().flatten()
+    # ordered by target, source, destination, so that a target's edges never depend on its company
+    edge = edge[torch.argsort(src[edge] * graph.num_nodes() + dst[edge])]
+    src, dst = src[edge], dst[edge]
+    place, there = find(dst * graph.num_nodes() + src, src * graph.num_nodes() + dst)
+    twin = torch.where(there, place, torch.arange(len(edge), device=edge.device))
+    num_players = torch.bincount(row_of_node[is_player], minlength=len(targets))
+    return Instances(targets, graph, node, row_of_node, num_players, prediction, edge, row_of_node[src], twin)
+
+
+def entropy(mask: Tensor) -> Tensor:
+    """Of each edge as a coin: large where the mask has not made up its mind."""
+    tiny = 1e-15
+    return -mask * (mask + tiny).log() - (1 - mask) * (1 - mask + tiny).log()
+
+
+def node_scores(edges: EdgeScores, players: Neighborhood) -> Tensor:
+    """(num_pairs,) as in the paper: the mean over the edges at the node, whichever way they point.
+
+    A node without an edge gets 0, below every mask.
+    """
+    total = edges.scores.new_zeros(len(players.player))
+    count = torch.zeros_like(total)
+    for end in (edges.source, edges.destination):
+        place, _ = find(edges.row * players.num_nodes + end, players.key)
+        total.index_add_(0, place, edges.scores)
+        count.index_add_(0, place, torch.ones_like(edges.scores))
+    return total / count.clamp(min=1)
+
+
+class EdgeMethod(Method):
+    """A method that scores edges between players by a mask in (0, 1)."""
+
+    needs: ClassVar[tuple[str, ...]] = ("edge weights", "gradients")
+
+    def score(self, some: Instances) -> Tensor:
+        """(num_scored,) the final mask."""
+        raise NotImplementedError
+
+    def predict(self, some: Instances, mask: Tensor, features: Tensor) -> Tensor:
+        """(num_targets, num_classes): logits of the targets under a mask of the scored edges."""
+        self.game.calls += 1
+        logits = self.game.f(some.graph, features, some.weights(mask))  # type: ignore[call-arg]
+        return logits[some.prediction]
+
+    def _each(self, targets: Tensor) -> Iterator[EdgeScores]:
+        check_targets(targets, self.game)
+        for some in instances(self.game, targets):
+            yield EdgeScores(some.targets, some.row, *some.ends(), self.score(some))
+
+    def explain_edges(self, targets: Tensor) -> EdgeScores:
+        parts = list(self._each(targets))
+        shift, rows = 0, []
+        for part in parts:
+            rows.append(part.row + shift)
+            shift += len(part.targets)
+        rest = (torch.cat([getattr(part, end) for part in parts]) for end in ("source", "destination", "scores"))
+        return EdgeScores(targets, torch.cat(rows), *rest)
+
+    def explain(self, targets: Tensor) -> Explanations:
+        players, scores = [], []
+        for edges in self._each(targets):  # edges are many: never all at once
+            players.append(self.game.players(edges.targets))
+            scores.append(node_scores(edges, players[-1]))
+        return self.result(joined(players), torch.cat(scores))
