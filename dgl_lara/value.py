@@ -153,7 +153,7 @@ class Game:
         self.evaluations += len(keep) * len(players.targets)
         first = players.first
         values = torch.empty(len(keep), len(players.targets), device=keep.device)
-        for rows in _row_slices(players.counts, NODES_A_CALL):
+        for rows in row_slices(players.counts, NODES_A_CALL):
             pairs = slice(int(first[rows.start]), int(first[rows.stop]))
             values[:, rows] = self._some_coalitions(players.part(rows), keep[:, pairs], classes[rows])
         return values
@@ -192,7 +192,7 @@ def _pick(values: Tensor, classes: Tensor) -> Tensor:
     return values.gather(2, classes.expand(len(values), -1).unsqueeze(2)).squeeze(2)
 
 
-def _row_slices(counts: Tensor, budget: int) -> list[slice]:
+def row_slices(counts: Tensor, budget: int) -> list[slice]:
     """Consecutive targets whose players together stay within the budget (a larger one stands alone)."""
     slices, start, total = [], 0, 0
     for row, count in enumerate(counts.tolist()):

@@ -1,0 +1,231 @@
+"""Methods that score nodes: each on a case whose answer is known, and what all of them promise."""
+
+import math
+
+import dgl
+import pytest
+import torch
+from games import PooledGCN, SmallGCN, gcn_game, random_graph, star_game
+
+from dgl_lara.attribution.exact import all_coalitions
+from dgl_lara.baselines.gradient import AbsoluteGradientInput, GradientInput
+from dgl_lara.baselines.graphsvx import GraphSVX, coalitions
+from dgl_lara.errors import InputError
+from dgl_lara.value import Game
+
+
+class LinearGNN(torch.nn.Module):
+    """Two steps of the symmetrically normalised adjacency, one linear map: the SGC."""
+
+    def __init__(self, in_dim=3, classes=3, seed=0):
+        super().__init__()
+        self.linear = torch.nn.Linear(in_dim, classes)
+        with torch.no_grad():
+            for number, parameter in enumerate(self.parameters()):
+                parameter.copy_(torch.randn(parameter.shape, generator=torch.Generator().manual_seed(seed + number)))
+
+    def forward(self, graph, h):
+        scale = (graph.in_degrees().float() + 1).rsqrt().unsqueeze(1)
+        for _ in range(2):
+            h = h * scale
+            h = (dgl.ops.copy_u_sum(graph, h) + h) * scale
+        return self.linear(h)
+
+
+def normalised_square(graph):
+    """Â² of the graph, dense."""
+    a = torch.eye(graph.num_nodes())
+    src, dst = graph.edges()
+    a[dst, src] += 1
+    scale = (graph.in_degrees().float() + 1).rsqrt()
+    a = scale.unsqueeze(1) * a * scale
+    return a @ a
+
+
+def linear_game(nodes=14, edges=18, seed=0):
+    graph = random_graph(nodes, edges, seed)
+    features = torch.randn(nodes, 3, generator=torch.Generator().manual_seed(seed + 1))
+    return Game(LinearGNN(), graph, features, hops=2)
+
+
+def graph_game(graphs=6):
+    parts = [random_graph(5 + number, 7 + number, number) for number in range(graphs)]
+    batch = dgl.batch(parts)
+    features = torch.randn(batch.num_nodes(), 3, generator=torch.Generator().manual_seed(3))
+    return Game(PooledGCN(), batch, features, task="graph", hops=2)
+
+
+def exact_shapley(game, players):
+    """By enumeration of all coalitions, each weighted with s! (n - s - 1)! / n!."""
+    scores = []
+    for row in range(len(players.targets)):
+        one = players.part(slice(row, row + 1))
+        n = int(one.counts[0])
+        keep = all_coalitions(n)
+        values = game.coalitions(one, keep)[:, 0].double()
+        sizes = keep.sum(1)
+        for j in range(n):
+            without = (~keep[:, j]).nonzero().flatten()
+            weights = torch.tensor(
+                [math.factorial(s) * math.factorial(n - s - 1) / math.factorial(n) for s in sizes[without].tolist()]
+            )
+            scores.append((weights * (values[without + 2**j] - values[without])).sum())
+    return torch.stack(scores).float()
+
+
+# --- gradient -----------------------------------------------------------------------------------------------------
+
+
+def test_gradient_of_a_linear_model_is_its_decomposition():
+    game = linear_game()
+    targets = torch.arange(14)
+    explanations = GradientInput(game).explain(targets)
+    players = explanations.players
+    v, j = players.targets[players.row], players.player
+    weight = game.f.linear.weight[game.explained_class[v]].detach()
+    terms = normalised_square(game.graph)[v, j].unsqueeze(1) * weight * game.features[j]
+    assert terms.std() > 0.05
+    torch.testing.assert_close(explanations.scores, terms.sum(1))
+    absolute = AbsoluteGradientInput(game).explain(targets).scores
+    torch.testing.assert_close(absolute, terms.abs().sum(1))
+
+
+def test_gradient_follows_the_explained_value():
+    """The derivative of the probability, by finite differences."""
+    game = gcn_game(value="probability")
+    target, player, step = 3, 3, 1e-3
+    explanations = GradientInput(game).explain(torch.tensor([target]))
+    place = (explanations.players.player == player).nonzero().item()
+    moved = game.features.clone()
+    moved[player] *= 1 + step
+    after = game.f(game.graph, moved).softmax(1)[target, game.explained_class[target]]
+    expected = (after - game.full[target, game.explained_class[target]]) / step
+    assert expected.abs() > 1e-3
+    torch.testing.assert_close(explanations.scores[place], expected.detach(), rtol=0.02, atol=1e-4)
+
+
+def test_a_model_without_gradients_is_refused():
+    def cut_off(graph, features):
+        return SmallGCN()(graph, features).detach()
+
+    game = Game(cut_off, random_graph(12, 14, 0), torch.ones(12, 3), hops=2)
+    with pytest.raises(InputError, match="differentiate"):
+        GradientInput(game).explain(torch.tensor([0]))
+
+
+# --- GraphSVX -----------------------------------------------------------------------------------------------------
+
+
+def test_graphsvx_of_the_star_has_the_known_shapley_values():
+    explanations = GraphSVX(star_game(), target_plays=False).explain(torch.tensor([0]))
+    torch.testing.assert_close(explanations.scores, torch.tensor([0, 2 / 3, 7 / 6, 13 / 6]))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_graphsvx_with_all_coalitions_is_exact(seed):
+    game = gcn_game(nodes=9, edges=9, seed=seed)
+    players = game.players(torch.arange(9))
+    expected = exact_shapley(game, players)
+    assert expected.std() > 0.1
+    scores = GraphSVX(game, samples=512).explain(torch.arange(9)).scores
+    torch.testing.assert_close(scores, expected, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("sampling", ["uniform", "smarter"])
+def test_graphsvx_from_some_coalitions_comes_near_the_exact_values(sampling):
+    game = gcn_game(nodes=13, edges=28, seed=1)
+    sizes = game.players(torch.arange(13)).counts
+    targets = (sizes >= 10).nonzero().flatten()
+    assert len(targets) >= 4 and int(sizes.max()) <= 13  # at least 1,024 coalitions, of which 400 are drawn
+    expected = exact_shapley(game, game.players(targets))
+    scores = GraphSVX(game, samples=400, sampling=sampling).explain(targets).scores
+    assert ((scores - expected) ** 2).mean() / expected.var() < 0.05
+
+
+def test_graphsvx_scores_add_up():
+    """To f(all) - null, with the target among the players and without."""
+    game = gcn_game(nodes=30, edges=60, seed=2)
+    targets = torch.tensor([0, 7, 21])
+    full = game.full[targets, game.explained_class[targets]]
+    null = game.null[game.explained_class[targets]]
+    for target_plays in (True, False):
+        explanations = GraphSVX(game, samples=60, target_plays=target_plays).explain(targets)
+        total = torch.zeros(3).index_add_(0, explanations.players.row, explanations.scores)
+        torch.testing.assert_close(total, full - null)
+
+
+def test_smarter_coalitions_begin_with_the_smallest_and_largest():
+    masks = coalitions(20, 200, "smarter", torch.Generator().manual_seed(0))
+    sizes = masks.sum(1)
+    assert len(masks) == 200 and sizes[:2].tolist() == [0, 20]
+    assert sorted(sizes[2:42].tolist()) == [1] * 20 + [19] * 20
+    assert len(torch.unique(masks[2:42], dim=0)) == 40
+    assert set(sizes[42:182].tolist()) == {2, 18}
+    assert sizes[184:].float().mean() > 7
+
+
+def test_graphsvx_refuses_what_it_does_not_know():
+    with pytest.raises(InputError, match="uniform, smarter"):
+        GraphSVX(star_game(), sampling="clever")
+    with pytest.raises(InputError, match="at least 4"):
+        GraphSVX(star_game(), samples=1)
+
+
+# --- what all of them promise -------------------------------------------------------------------------------------
+
+METHODS = [GradientInput, AbsoluteGradientInput, GraphSVX]
+
+
+def small(method, game, seed=0):
+    """The method with settings that keep a test short, ready to explain."""
+    settings = {GraphSVX: {"samples": 50}}
+    made = method(game, seed, **settings.get(method, {}))
+    made.fit(torch.arange(game.num_targets))
+    return made
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_batch_gives_what_single_targets_give(method):
+    game = gcn_game(nodes=30, edges=45, seed=4)
+    made = small(method, game)
+    targets = torch.tensor([11, 3, 29])
+    together = made.explain(targets).scores
+    assert together.std() > 0
+    torch.testing.assert_close(together, torch.cat([made.explain(target.unsqueeze(0)).scores for target in targets]))
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_same_seed_same_numbers_and_the_model_is_untouched(method):
+    game = gcn_game(nodes=30, edges=45, seed=4)
+    game.f.train()
+    before = {name: value.clone() for name, value in game.f.state_dict().items()}
+    random_state = torch.get_rng_state()
+    first, second = (small(method, game, seed=5).explain(torch.arange(30)).scores for _ in range(2))
+    torch.testing.assert_close(first, second, rtol=0, atol=0)
+    assert game.f.training
+    assert all(parameter.grad is None and parameter.requires_grad for parameter in game.f.parameters())
+    assert all(torch.equal(value, before[name]) for name, value in game.f.state_dict().items())
+    assert torch.equal(torch.get_rng_state(), random_state)
+
+
+@pytest.mark.parametrize("method", [GraphSVX])
+def test_another_seed_gives_other_numbers(method):
+    game = gcn_game(nodes=30, edges=45, seed=4)
+    first, second = (small(method, game, seed).explain(torch.tensor([0])).scores for seed in (0, 1))
+    assert not torch.equal(first, second)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_graphs_are_explained_too(method):
+    game = graph_game()
+    explanations = small(method, game).explain(torch.tensor([4, 1]))
+    assert explanations.players.counts.tolist() == [9, 6]
+    assert explanations.scores.isfinite().all() and explanations.scores.std() > 0
+    assert len(small(method, game).explain(torch.tensor([], dtype=torch.long))) == 0
+
+
+def test_graph_shapley_values_are_exact():
+    game = graph_game(graphs=3)
+    targets = torch.arange(3)
+    expected = exact_shapley(game, game.players(targets))
+    torch.testing.assert_close(GraphSVX(game).explain(targets).scores, expected, rtol=1e-3, atol=1e-4)
