@@ -8,9 +8,10 @@ import torch
 from games import PooledGCN, SmallGCN, gcn_game, random_graph, star_game
 
 from dgl_lara.attribution.exact import all_coalitions
+from dgl_lara.baselines.fastdnx import FastDnX
 from dgl_lara.baselines.gradient import AbsoluteGradientInput, GradientInput
 from dgl_lara.baselines.graphsvx import GraphSVX, coalitions
-from dgl_lara.errors import InputError
+from dgl_lara.errors import InputError, LaraError
 from dgl_lara.value import Game
 
 
@@ -171,9 +172,68 @@ def test_graphsvx_refuses_what_it_does_not_know():
         GraphSVX(star_game(), samples=1)
 
 
+# --- FastDnX ------------------------------------------------------------------------------------------------------
+
+
+def linear_terms(game, players):
+    """(num_pairs, classes): Â²[v, j] x_j W of the linear model itself; softmax sees W only up to a common column."""
+    v, j = players.targets[players.row], players.player
+    weight = game.f.linear.weight.detach().T
+    weight = weight - weight.mean(1, keepdim=True)
+    return normalised_square(game.graph)[v, j].unsqueeze(1) * (game.features[j] @ weight)
+
+
+def test_fastdnx_of_a_linear_model_is_its_decomposition():
+    game = linear_game(nodes=60, edges=90)
+    targets = torch.arange(60)
+    by_class = FastDnX(game, credit="class")
+    by_class.fit(targets)
+    explanations = by_class.explain(targets)
+    players = explanations.players
+    terms = linear_terms(game, players)
+    classes = game.explained_class[players.row]
+    expected = terms.gather(1, classes.unsqueeze(1)).squeeze(1)
+    assert expected.std() > 0.05
+    torch.testing.assert_close(explanations.scores, expected, rtol=0.02, atol=0.01)
+
+    paper = FastDnX(game)
+    paper.fit(targets)
+    z = torch.zeros(60, 3).index_add_(0, players.row, terms)
+    expected = (terms * z[players.row]).sum(1)
+    expected[players.hop == 0] = (z * z).sum(1)
+    torch.testing.assert_close(paper.explain(targets).scores, expected, rtol=0.05, atol=0.02)
+
+
+def test_fastdnx_of_a_linear_graph_model_is_its_decomposition():
+    class LinearMean(LinearGNN):
+        def forward(self, graph, h):
+            return dgl.ops.segment_reduce(graph.batch_num_nodes(), super().forward(graph, h), "mean")
+
+    parts = [random_graph(6 + number % 5, 8, number) for number in range(40)]
+    batch = dgl.batch([dgl.remove_edges(part, torch.arange(0, part.num_edges(), 4)) for part in parts])  # one-way
+    features = torch.randn(batch.num_nodes(), 3, generator=torch.Generator().manual_seed(3))
+    game = Game(LinearMean(), batch, features, task="graph", hops=2)
+    method = FastDnX(game)
+    method.fit(torch.arange(40))
+    explanations = method.explain(torch.arange(40))
+    shares = normalised_square(batch).sum(0) / torch.repeat_interleave(batch.batch_num_nodes(), batch.batch_num_nodes())
+    weight = game.f.linear.weight.detach()
+    weight = (weight - weight.mean(0))[game.explained_class[explanations.players.row]]
+    expected = shares * (features * weight).sum(1)
+    assert expected.std() > 0.05
+    torch.testing.assert_close(explanations.scores, expected, rtol=0.02, atol=0.01)
+
+
+def test_fastdnx_must_learn_first():
+    with pytest.raises(LaraError, match="fit"):
+        FastDnX(star_game()).explain(torch.tensor([0]))
+    with pytest.raises(InputError, match="prediction, class"):
+        FastDnX(star_game(), credit="all")
+
+
 # --- what all of them promise -------------------------------------------------------------------------------------
 
-METHODS = [GradientInput, AbsoluteGradientInput, GraphSVX]
+METHODS = [GradientInput, AbsoluteGradientInput, GraphSVX, FastDnX]
 
 
 def small(method, game, seed=0):

@@ -77,7 +77,7 @@ class GraphSVX(Method):
             masks = coalitions(len(free), self.samples, self.sampling, generator(self.seed * 1_000_003 + target))
             keep[: len(masks), free] = masks.to(device)
             drawn.append(len(masks))
-        values = self.game.coalitions(players, keep)  # (samples, num_targets)
+        values = self.game.coalitions(players, keep[: max(drawn)])  # (coalitions, num_targets)
         scores = torch.empty(len(players.player), device=device)
         for row, pairs in enumerate(rows):
             free = ~is_fixed[pairs]
