@@ -8,10 +8,21 @@ import torch
 from games import PooledGCN, SmallGCN, gcn_game, random_graph, star_game
 
 from dgl_lara.attribution.exact import all_coalitions
+from dgl_lara.baselines.egos import egos
 from dgl_lara.baselines.fastdnx import FastDnX
 from dgl_lara.baselines.gradient import AbsoluteGradientInput, GradientInput
 from dgl_lara.baselines.graphsvx import GraphSVX, coalitions
+from dgl_lara.baselines.orphicx import (
+    OrphicX,
+    OrphicXConfig,
+    information_flow,
+    node_means,
+    non_edges,
+    refined_labels,
+)
 from dgl_lara.errors import InputError, LaraError
+from dgl_lara.randomness import seeded
+from dgl_lara.targets.models import ModelConfig, TargetModel
 from dgl_lara.value import Game
 
 
@@ -231,22 +242,118 @@ def test_fastdnx_must_learn_first():
         FastDnX(star_game(), credit="all")
 
 
+# --- OrphicX ------------------------------------------------------------------------------------------------------
+
+
+class CountsRed(torch.nn.Module):
+    """Class 0 where the weights of the edges from red neighbours (second feature) add up to more than 1.5."""
+
+    def states(self, graph, features, edge_weight=None):
+        weight = torch.ones(graph.num_edges()) if edge_weight is None else edge_weight
+        return [dgl.ops.u_mul_e_sum(graph, features, weight.unsqueeze(1))]
+
+    def forward(self, graph, features, edge_weight=None):
+        red = 8 * (self.states(graph, features, edge_weight)[0][:, 1] - 1.5)
+        return torch.stack([red, torch.zeros_like(red)], dim=1)
+
+
+def red_and_blue_game(hubs=60):
+    """Hubs with five leaves: in every second star two are red (and decide the class), the others are blue."""
+    hub = torch.arange(hubs).repeat_interleave(5)
+    leaf = torch.arange(hubs * 5) + hubs
+    red = (torch.arange(hubs * 5) % 5 < 2) & (hub % 2 == 0)
+    features = torch.zeros(hubs * 6, 3)
+    features[:hubs, 0] = 1
+    features[leaf, 1], features[leaf, 2] = red.float(), (~red).float()
+    graph = dgl.graph((torch.cat([leaf, hub]), torch.cat([hub, leaf])), num_nodes=hubs * 6)
+    return Game(CountsRed(), graph, features, hops=1)
+
+
+def test_orphicx_finds_what_decides_the_class():
+    """In stars it has not seen, red leaves stand .1 above blue ones (of a range of .5); untrained by 1e-4."""
+    game = red_and_blue_game()
+    method = OrphicX(game, config=OrphicXConfig(steps=150, draws_alpha=5, draws_beta=10, lr=0.01))
+    method.fit(torch.arange(40))
+    unseen = torch.arange(40, 60, 2)
+    explanations = method.explain(unseen)
+    scores = explanations.scores.view(10, 6)
+    assert explanations.players.hop.view(10, 6)[:, 0].eq(0).all()
+    assert (scores[:, 1:3].min(dim=1).values - scores[:, 3:].max(dim=1).values > 0.1).all()
+
+
+def test_information_flow_of_known_cases():
+    certain = torch.eye(2)
+    from_alpha = certain.repeat(3, 1).unsqueeze(1).expand(6, 4, 2)  # y follows alpha
+    torch.testing.assert_close(information_flow(from_alpha), torch.tensor(2.0).log())
+    from_beta = certain.repeat(2, 1).unsqueeze(0).expand(6, 4, 2)  # y follows beta
+    torch.testing.assert_close(information_flow(from_beta), torch.tensor(0.0))
+
+
+def test_a_node_has_the_mean_of_its_edges():
+    graph = dgl.graph(([0, 1, 2], [1, 0, 1]), num_nodes=4)
+    torch.testing.assert_close(node_means(graph, torch.tensor([1.0, 2.0, 6.0])), torch.tensor([1.5, 3.0, 6.0, 0.0]))
+
+
+def test_non_edges_lie_within_a_graph_and_join_nothing():
+    game = gcn_game(nodes=30, edges=45, seed=4)
+    players = game.players(torch.arange(30))
+    here = egos(game, players, game.hops)
+    many = here.row[here.graph.edges()[0]].repeat(50)
+    u, v = non_edges(here, players.first, many, torch.Generator().manual_seed(0))
+    assert len(u) > 1000
+    assert torch.equal(here.row[u], here.row[v]) and not (u == v).any()
+    assert not here.graph.has_edges_between(u, v).any()
+    touched = torch.zeros(len(here.row), dtype=torch.bool)
+    touched[u] = True
+    joined_to_all = here.graph.in_degrees() == players.counts[here.row] - 1
+    assert touched[~joined_to_all].all()
+
+
+def test_refined_labels_tell_apart_what_refinement_can_and_number_isomorphic_graphs_alike():
+    path = dgl.graph(([0, 1, 1, 2, 2, 3, 3, 4], [1, 0, 2, 1, 3, 2, 4, 3]))
+    shuffled = dgl.graph(([4, 2, 2, 0, 0, 3, 3, 1], [2, 4, 0, 2, 3, 0, 1, 3]))  # the path 4-2-0-3-1
+    labels = refined_labels(dgl.batch([path, shuffled]), torch.arange(2).repeat_interleave(5))
+    ends, inner, middle = labels[0], labels[1], labels[2]
+    assert len({ends.item(), inner.item(), middle.item()}) == 3 and ends == 0
+    assert labels.tolist() == [
+        *(x.item() for x in (ends, inner, middle, inner, ends)),
+        *(x.item() for x in (middle, ends, inner, inner, ends)),
+    ]
+
+
+def test_orphicx_needs_edge_weights():
+    with pytest.raises(InputError, match="edge weights"):
+        OrphicX(star_game())
+    with pytest.raises(LaraError, match="fit"):
+        OrphicX(red_and_blue_game()).explain(torch.tensor([0]))
+
+
 # --- what all of them promise -------------------------------------------------------------------------------------
 
-METHODS = [GradientInput, AbsoluteGradientInput, GraphSVX, FastDnX]
+METHODS = [GradientInput, AbsoluteGradientInput, GraphSVX, FastDnX, OrphicX]
 
 
 def small(method, game, seed=0):
     """The method with settings that keep a test short, ready to explain."""
-    settings = {GraphSVX: {"samples": 50}}
+    short = OrphicXConfig(steps=4, draws_alpha=3, draws_beta=4, batch_size=8, check_every=2)
+    settings = {GraphSVX: {"samples": 50}, OrphicX: {"config": short}}
     made = method(game, seed, **settings.get(method, {}))
     made.fit(torch.arange(game.num_targets))
     return made
 
 
+def open_game(task="node"):
+    """On one of our models, which offer whatever a method needs."""
+    config = ModelConfig("gcn", task, in_dim=3, num_classes=3, hidden=6, layers=2)
+    with seeded(0):
+        model = TargetModel(config)
+    old = gcn_game(nodes=30, edges=45, seed=4) if task == "node" else graph_game()
+    return Game(model, old.graph, old.features, task, hops=2)
+
+
 @pytest.mark.parametrize("method", METHODS)
 def test_a_batch_gives_what_single_targets_give(method):
-    game = gcn_game(nodes=30, edges=45, seed=4)
+    game = open_game()
     made = small(method, game)
     targets = torch.tensor([11, 3, 29])
     together = made.explain(targets).scores
@@ -256,7 +363,7 @@ def test_a_batch_gives_what_single_targets_give(method):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_same_seed_same_numbers_and_the_model_is_untouched(method):
-    game = gcn_game(nodes=30, edges=45, seed=4)
+    game = open_game()
     game.f.train()
     before = {name: value.clone() for name, value in game.f.state_dict().items()}
     random_state = torch.get_rng_state()
@@ -268,16 +375,16 @@ def test_same_seed_same_numbers_and_the_model_is_untouched(method):
     assert torch.equal(torch.get_rng_state(), random_state)
 
 
-@pytest.mark.parametrize("method", [GraphSVX])
+@pytest.mark.parametrize("method", [GraphSVX, OrphicX])
 def test_another_seed_gives_other_numbers(method):
-    game = gcn_game(nodes=30, edges=45, seed=4)
+    game = open_game()
     first, second = (small(method, game, seed).explain(torch.tensor([0])).scores for seed in (0, 1))
     assert not torch.equal(first, second)
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_graphs_are_explained_too(method):
-    game = graph_game()
+    game = open_game("graph")
     explanations = small(method, game).explain(torch.tensor([4, 1]))
     assert explanations.players.counts.tolist() == [9, 6]
     assert explanations.scores.isfinite().all() and explanations.scores.std() > 0

@@ -26,13 +26,14 @@ class Egos:
     row: Tensor  # (num_nodes,) which of the targets a node belongs to
 
 
-def egos(game: Game, players: Neighborhood) -> Egos:
+def egos(game: Game, players: Neighborhood, hops: int | None = None) -> Egos:
+    """With as many hops as f needs to give its own predictions, unless `hops` says otherwise."""
     if game.task == "graph":
         batch, nodes = take_graphs(game.graph, players.targets)
         everyone = torch.arange(len(nodes), device=nodes.device)
         rows = torch.arange(len(players.targets), device=nodes.device)
         return Egos(batch, game.features[nodes], rows, everyone, players.row)
-    context = in_neighborhood(game.graph, players.targets, game.context)
+    context = in_neighborhood(game.graph, players.targets, game.context if hops is None else hops)
     place, _ = find(players.key, context.key)
     own = (context.hop == 0).nonzero().flatten()
     return Egos(ego_graphs(game.graph, context), game.features[context.player], own, place, context.row)
