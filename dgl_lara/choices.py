@@ -8,3 +8,7 @@ ENCODERS = ("residual", "plain")
 INPUTS = ("features", "rich")
 PRESETS = ("default", "paper")
 METRICS = ("fidelity", "agreement", "auc", "throughput", "latency")
+METHODS = (
+    "random", "gradient", "abs-gradient", "gnn-explainer", "pg-explainer", "graphsvx", "orphicx", "fastdnx",
+    "sampled", "lara-paper", "lara",
+)  # fmt: skip

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from dgl_lara import __version__
+from dgl_lara.cli.benchmark import benchmark
 from dgl_lara.cli.datasets import datasets
 from dgl_lara.cli.evaluate import evaluate
 from dgl_lara.cli.explain import explain_command
@@ -39,5 +40,5 @@ def main() -> None:
     """Explain any graph neural network in one feed-forward pass."""
 
 
-for command in (datasets, target, train, evaluate, explain_command):
+for command in (datasets, target, train, evaluate, explain_command, benchmark):
     main.add_command(command)

@@ -14,20 +14,21 @@ from dgl_lara.explanation import Explanations
 COUNTS = (1, 10, 100, 1_000, 10_000, 100_000)
 
 
+def clock(device: torch.device) -> float:
+    """Seconds, when all work given to the device is done."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    return time.perf_counter()
+
+
 def seconds(work: Callable[[], object], device: torch.device, repeats: int = 3) -> float:
-    """Median over repeats, after one warm-up; the device is synchronised before each look at the clock."""
-
-    def clock() -> float:
-        if device.type == "cuda":
-            torch.cuda.synchronize(device)
-        return time.perf_counter()
-
+    """Median over repeats, after one warm-up."""
     work()
     times = []
     for _ in range(repeats):
-        start = clock()
+        start = clock(device)
         work()
-        times.append(clock() - start)
+        times.append(clock(device) - start)
     return sorted(times)[len(times) // 2]
 
 

@@ -1,0 +1,294 @@
+"""A comparison: every method on the same game and the same targets, over several seeds, one table.
+
+A unit of work is one method with one seed: fit, explain, measure. Its figures are stored when it is done, so an
+interrupted comparison goes on where it was. Speed is measured in turns with LARA, so that the ratio of the two does
+not depend on what else the machine was doing.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+import pandas as pd
+import torch
+from torch import Tensor
+
+from dgl_lara import __version__
+from dgl_lara.baselines.fastdnx import FastDnX
+from dgl_lara.baselines.gnn_explainer import GNNExplainer
+from dgl_lara.baselines.gradient import AbsoluteGradientInput, GradientInput
+from dgl_lara.baselines.graphsvx import GraphSVX
+from dgl_lara.baselines.method import Method
+from dgl_lara.baselines.orphicx import OrphicX
+from dgl_lara.baselines.pg_explainer import PGExplainer, for_dataset
+from dgl_lara.baselines.random import Random
+from dgl_lara.baselines.sampled import Sampled
+from dgl_lara.datasets.dataset import Dataset
+from dgl_lara.datasets.storage import short_hash, written_whole
+from dgl_lara.errors import LaraError
+from dgl_lara.explainer import Explainer
+from dgl_lara.explanation import Explanations
+from dgl_lara.inference import embed_all, explain
+from dgl_lara.metrics.agreement import Reference, agreement, reference
+from dgl_lara.metrics.auc import auc
+from dgl_lara.metrics.fidelity import fidelity
+from dgl_lara.metrics.speed import clock
+from dgl_lara.progress import Progress, say
+from dgl_lara.runs import weights_hash
+from dgl_lara.sampling import some_targets
+from dgl_lara.training import TrainingConfig, default, paper, train
+from dgl_lara.value import Game
+
+SAMPLED_PAIRS = {"node": 300, "graph": 100}
+REFERENCE_PAIRS = 2000
+ROUNDS, SECONDS_A_ROUND = 3, 2.0
+QUICK_STEPS = {"node": 300, "graph": 500}  # of LARA, in a quick comparison
+QUICK_LEARNERS = 200  # training targets of the rivals, in a quick comparison
+
+
+class Lara(Method):
+    """Ours, under the protocol of the others. `explain` includes the pass of g over everything."""
+
+    name = "lara"
+    learns = True
+
+    def __init__(self, game: Game, seed: int, config: TrainingConfig, validation: Tensor, label: str = "lara") -> None:
+        super().__init__(game, seed)
+        self.config, self.validation, self._label = replace(config, seed=seed), validation, label
+        self.explainer: Explainer | None = None
+
+    @property
+    def label(self) -> str:
+        return self._label
+
+    def fit(self, targets: Tensor) -> None:
+        state = train(self.game, self.config, targets, self.validation)
+        state.average.load_state_dict(state.best_weights)
+        self.explainer = state.average
+
+    def explain(self, targets: Tensor) -> Explanations:
+        if self.explainer is None:
+            raise LaraError("lara explains only after fit.")
+        embeddings = embed_all(self.explainer, self.game, self.config.inputs)
+        return replace(explain(self.explainer, self.game, embeddings, targets), method=self.label)
+
+
+@dataclass(frozen=True, eq=False)
+class Contest:
+    """What all methods are compared on."""
+
+    dataset: Dataset
+    game: Game
+    targets: Tensor
+    quick: bool = False
+
+    @cached_property
+    def phi(self) -> Reference:
+        return reference(self.game, self.targets, REFERENCE_PAIRS // (4 if self.quick else 1), 0)
+
+    def lara_config(self) -> TrainingConfig:
+        config = default(self.game.task, len(self.dataset.train))
+        return replace(config, steps=min(config.steps, QUICK_STEPS[self.game.task])) if self.quick else config
+
+
+def contest(dataset: Dataset, game: Game, most: int, quick: bool) -> Contest:
+    return Contest(dataset, game, some_targets(dataset.test, most, 0), quick)
+
+
+def parts_folder(contest: Contest, metrics: Sequence[str], out: Path) -> Path:
+    """Where the units of exactly this comparison are kept: another question gets another folder."""
+    game = contest.game
+    model = weights_hash(game.f) if isinstance(game.f, torch.nn.Module) else "callable"
+    question = {"data": contest.dataset.key, "model": model, "value": game.value, "hops": game.hops}
+    question |= {"targets": contest.targets.tolist(), "quick": contest.quick, "metrics": sorted(metrics)}
+    return out / "parts" / short_hash({**question, "version": __version__})
+
+
+def _lara(contest: Contest, seed: int) -> Method:
+    return Lara(contest.game, seed, contest.lara_config(), contest.dataset.val)
+
+
+def _lara_paper(contest: Contest, seed: int) -> Method:
+    config = paper(contest.game.task)
+    config = replace(config, steps=config.steps // 5) if contest.quick else config
+    return Lara(contest.game, seed, config, contest.dataset.val, "lara, paper's form")
+
+
+def _sampled(contest: Contest, seed: int) -> Method:
+    return Sampled(contest.game, seed, SAMPLED_PAIRS[contest.game.task])
+
+
+def _pg_explainer(contest: Contest, seed: int) -> Method:
+    return PGExplainer(contest.game, seed, for_dataset(contest.dataset.name))
+
+
+def _plain(method: type[Method]) -> Callable[[Contest, int], Method]:
+    return lambda contest, seed: method(contest.game, seed)
+
+
+# In the order of the tables. `choices.METHODS` lists the same names for the command line.
+METHODS: dict[str, Callable[[Contest, int], Method]] = {
+    "random": _plain(Random),
+    "gradient": _plain(GradientInput),
+    "abs-gradient": _plain(AbsoluteGradientInput),
+    "gnn-explainer": _plain(GNNExplainer),
+    "pg-explainer": _pg_explainer,
+    "graphsvx": _plain(GraphSVX),
+    "orphicx": _plain(OrphicX),
+    "fastdnx": _plain(FastDnX),
+    "sampled": _sampled,
+    "lara-paper": _lara_paper,
+    "lara": _lara,
+}
+
+
+def compare(contest: Contest, methods: Sequence[str], metrics: Sequence[str], seeds: int, folder: Path) -> pd.DataFrame:
+    """All units that are not in the folder yet; then one row for each method and seed."""
+    folder.mkdir(parents=True, exist_ok=True)
+    wanted = [(seed, name) for seed in range(seeds) for name in methods]
+    records = []
+    yardsticks: dict[int, Method] = {}
+    for seed, name in Progress(wanted, "comparing", unit="method"):
+        path = folder / f"{name}-{seed}.json"
+        if not path.exists():
+            record = unit(contest, name, metrics, seed, yardsticks)
+            with written_whole(path) as temporary:
+                temporary.write_text(json.dumps(record, indent=1))
+        records.append(json.loads(path.read_text()))
+    return pd.DataFrame(records)
+
+
+def unit(contest: Contest, name: str, metrics: Sequence[str], seed: int, yardsticks: dict[int, Method]) -> dict:
+    """Fit, explain and measure one method. A method that cannot do this task says why, in its row."""
+    record: dict[str, object] = {"method": name, "label": name, "seed": seed}
+    try:
+        method, record["fit (s)"] = fitted(contest, name, seed)
+        start = time.perf_counter()
+        explanations = method.explain(contest.targets)
+        record["explain (s)"] = time.perf_counter() - start
+    except LaraError as reason:
+        say(f"{name} is left out: {reason}")
+        return {**record, "left out": str(reason)}
+    if name == "lara":
+        yardsticks[seed] = method
+    record["label"] = method.label
+    if "fidelity" in metrics:
+        record.update(_fidelity(contest.game, explanations))
+    if "agreement" in metrics:
+        figures = agreement(explanations, contest.phi)
+        record.update({"R2": figures["R2 corrected"], "R2, neighbours": figures["neighbours only"]})
+        record["rank correlation"] = figures["rank correlation"]
+    if "auc" in metrics and contest.dataset.motif is not None:
+        record["AUC"] = auc(explanations, contest.dataset.motif)["signed, pooled"]
+    if "throughput" in metrics:
+        if seed not in yardsticks:
+            yardsticks[seed] = quick_lara(contest, seed)
+        record.update(in_turns(contest, method, yardsticks[seed], float(record["explain (s)"])))  # type: ignore[arg-type]
+    return record
+
+
+def fitted(contest: Contest, name: str, seed: int) -> tuple[Method, float]:
+    method = METHODS[name](contest, seed)
+    start = time.perf_counter()
+    if method.learns:
+        learners = contest.dataset.train
+        if contest.quick and not name.startswith("lara"):
+            learners = learners[:QUICK_LEARNERS]
+        method.fit(learners)
+    return method, time.perf_counter() - start
+
+
+def quick_lara(contest: Contest, seed: int) -> Method:
+    """To measure speed against: how long g was trained makes no difference to that."""
+    method = Lara(contest.game, seed, replace(contest.lara_config(), steps=2), contest.dataset.val)
+    method.fit(contest.dataset.train)
+    return method
+
+
+def _fidelity(game: Game, explanations: Explanations) -> dict[str, float]:
+    """Averages, and Delta Fidelity at each sparsity."""
+    figures = {}
+    for _, row in fidelity(game, explanations).iterrows():
+        where = f"{row['definition']}, {row['sparsity']}"
+        for short, name in (("F+", "fidelity+"), ("F-", "fidelity-"), ("Delta", "delta")):
+            figures[f"{short} {where}"] = row[name]
+    return figures
+
+
+def in_turns(contest: Contest, method: Method, lara: Method, spent: float) -> dict[str, float]:
+    """Targets a second: this method on as many targets as two seconds allow, LARA on everything, in turns."""
+    device = contest.targets.device
+    count = len(contest.targets)
+    some = contest.targets[: max(1, min(count, int(count * SECONDS_A_ROUND / max(spent, 1e-9))))]
+    everyone = torch.arange(contest.game.num_targets, device=device)
+    if method is lara or method.name == "lara":
+        some = everyone
+    rates = []
+    for _ in range(ROUNDS):
+        rates.append((rate(method, some, device), rate(lara, everyone, device)))
+    ours = sorted(mine / theirs for theirs, mine in rates)[ROUNDS // 2]
+    return {"targets/s": sorted(theirs for theirs, _ in rates)[ROUNDS // 2], "LARA is x times faster": ours}
+
+
+def rate(method: Method, targets: Tensor, device: torch.device) -> float:
+    start = clock(device)
+    method.explain(targets)
+    return len(targets) / max(clock(device) - start, 1e-9)
+
+
+# --- the table ----------------------------------------------------------------------------------------------------
+
+COLUMNS = {  # figure -> +1 where high is good, -1 where low is good, 0 where neither
+    "F+ paper, average": 1,
+    "F- paper, average": -1,
+    "Delta paper, average": 1,
+    "F+ kept, average": 1,
+    "F- kept, average": -1,
+    "Delta kept, average": 1,
+    "R2": 1,
+    "AUC": 1,
+    "targets/s": 1,
+    "LARA is x times faster": 0,
+    "fit (s)": 0,
+}
+
+
+def summary(records: pd.DataFrame) -> pd.DataFrame:
+    """One row a method: '<figure>' and '<figure> std' over the seeds."""
+    rows = []
+    for name, group in records.groupby("method", sort=False):
+        row: dict[str, object] = {"method": group["label"].iloc[-1], "name": name, "seeds": len(group)}
+        for column in COLUMNS:
+            if column in group and group[column].notna().any():
+                row[column], row[f"{column} std"] = group[column].mean(), group[column].std(ddof=0)
+        if "left out" in group and group["left out"].notna().any():
+            row["left out"] = group["left out"].dropna().iloc[0]
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def shown(table: pd.DataFrame, mark: Callable[[str], str]) -> tuple[list[str], list[list[str]]]:
+    """Header and cells, 'mean ± std', the best of each column marked."""
+    columns = [column for column in COLUMNS if column in table]
+    rows = []
+    for place, row in table.iterrows():
+        cells = [str(row["method"])]
+        for column in columns:
+            if pd.isna(row[column]):
+                cells.append("-")
+                continue
+            text = _number(row[column]) + (f" ± {_number(row[f'{column} std'])}" if row["seeds"] > 1 else "")
+            sign = COLUMNS[column]
+            best = sign and place == (sign * table[column]).idxmax()
+            cells.append(mark(text) if best else text)
+        rows.append(cells)
+    return ["method", *columns], rows
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"

@@ -1,0 +1,87 @@
+"""`dgl-lara benchmark`: methods x metrics in one table."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import click
+
+from dgl_lara.choices import METHODS, VALUES
+from dgl_lara.cli.options import FILE, FOLDER, choose_device, dataset_options, device_option, load_dataset, target_for
+from dgl_lara.datasets import Options
+
+MEASURES = ("fidelity", "agreement", "auc", "throughput")
+
+
+class Several(click.ParamType):
+    """Words with commas between them, or 'all'."""
+
+    def __init__(self, kind: str, known: tuple[str, ...]) -> None:
+        self.name, self.known = kind, known
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
+        words = tuple(self.known) if value == "all" else tuple(word.strip() for word in str(value).split(","))
+        wrong = [word for word in words if word not in self.known]
+        if wrong:
+            self.fail(f"{self.name} are 'all' or some of {', '.join(self.known)} (got '{wrong[0]}').", param, ctx)
+        return words
+
+
+@click.command()
+@partial(dataset_options, required=False)
+@click.option("--run", "folder", type=FOLDER, help="Compare on the model and data of this run instead.")
+@click.option("--target", "target_file", type=FILE, help="Model to explain (.pt or .npz); else one is trained.")
+@click.option("--methods", type=Several("methods", METHODS), default="all", show_default=True, help="With commas.")
+@click.option("--metric", "metrics", type=Several("metrics", MEASURES), default="all", show_default=True)
+@click.option("--targets", type=click.IntRange(min=1), default=200, show_default=True, help="Test targets, at most.")
+@click.option("--seeds", type=click.IntRange(min=1), default=5, show_default=True, help="How often each is repeated.")
+@click.option("--value", type=click.Choice(VALUES), default="logit", show_default=True, help="The number explained.")
+@click.option("--quick", is_flag=True, help="Short training: minutes instead of hours, and lower figures.")
+@click.option("--out", type=FOLDER, help="Folder of the results. Default: runs/benchmark-<dataset>.")
+@device_option
+def benchmark(
+    name: str | None,
+    options: Options,
+    folder: Path | None,
+    target_file: Path | None,
+    methods: tuple[str, ...],
+    metrics: tuple[str, ...],
+    targets: int,
+    seeds: int,
+    value: str,
+    quick: bool,
+    out: Path | None,
+    device: str,
+) -> None:
+    """Compare LARA with its rivals; goes on where it was if it is interrupted."""
+    from dgl_lara import benchmark
+    from dgl_lara.lara import choose_hops
+    from dgl_lara.reports.comparison import write_comparison
+    from dgl_lara.reports.tables import text_table
+    from dgl_lara.runs import RUNS, open_run
+    from dgl_lara.value import Game
+
+    if (name is None) == (folder is None):
+        raise click.UsageError("give either --dataset or --run.")
+    if folder:
+        run = open_run(folder, choose_device(device))
+        dataset, game = run.dataset, run.game
+    else:
+        dataset = load_dataset(str(name), options, device)
+        model, _ = target_for(dataset, target_file, 0)
+        hops = choose_hops(model, dataset.graph, dataset.features, dataset.task, "auto")
+        game = Game(model, dataset.graph, dataset.features, dataset.task, hops, value)
+    contest = benchmark.contest(dataset, game, targets, quick)
+    out = out or RUNS / f"benchmark-{dataset.name}"
+    records = benchmark.compare(contest, methods, metrics, seeds, benchmark.parts_folder(contest, metrics, out))
+    table = benchmark.summary(records)
+    title = f"{dataset.name} ({dataset.source}), {len(contest.targets)} test targets, value: {game.value}"
+    click.echo(title + (", short training" if quick else ""))
+    click.echo(text_table(*benchmark.shown(table, lambda text: f"*{text}")))
+    click.echo("* best of the column")
+    for _, row in table.iterrows():
+        if isinstance(row.get("left out"), str):
+            click.echo(f"left out: {row['name']} ({row['left out']})")
+    click.echo("written: " + ", ".join(map(str, write_comparison(records, table, title, out))))
