@@ -52,7 +52,7 @@ def full_pass_bytes(explainer: Explainer, num_nodes: int) -> int:
 
 def prediction_bytes(num_nodes: int, in_dim: int, width: int = 256) -> int:
     """What one pass of f over all nodes may hold; f is a black box, so its width is a guess."""
-    return 4 * (2 * in_dim + 4 * width) * num_nodes
+    return 4 * (2 * in_dim + 3 * width) * num_nodes
 
 
 def predict_in_batches(f: Model, graph: dgl.DGLGraph, features: Tensor, hops: int, size: int = NODES_A_BATCH) -> Tensor:

@@ -35,7 +35,7 @@ from dgl_lara.explainer import Explainer, ExplainerConfig
 from dgl_lara.explanation import Explanations
 from dgl_lara.inference import Embeddings, check_range, embed_all, explain, explain_apart
 from dgl_lara.layerwise import Elsewhere, embed_layerwise, full_pass_bytes, predict_in_batches, prediction_bytes
-from dgl_lara.memory import half_of_what_is_free
+from dgl_lara.memory import most_of_what_is_free
 from dgl_lara.progress import say
 from dgl_lara.removal import Model
 from dgl_lara.targets.checkpoint import load_target, save_target
@@ -80,7 +80,7 @@ class Run:
     dataset: Dataset
     target: TargetModel
     known_game: Game | None = None
-    memory: int = field(default_factory=half_of_what_is_free)  # bytes a pass may take before it goes in batches
+    memory: int = field(default_factory=most_of_what_is_free)  # bytes a pass may take before it goes in batches
     batches_on: torch.device | None = None  # the models are there and get batches; the data stays in main memory
 
     @cached_property
@@ -203,7 +203,7 @@ def open_run(folder: Path, device: torch.device, memory: int | None = None, offl
     target, _ = load_target(folder / "target.pt", dataset)
     target = target.to(where)
     return Run(
-        folder, config, dataset, target, memory=memory or half_of_what_is_free(), batches_on=device if offload else None
+        folder, config, dataset, target, memory=memory or most_of_what_is_free(), batches_on=device if offload else None
     )
 
 

@@ -16,7 +16,7 @@ from dgl_lara.cli.options import FILE, FOLDER, CountOrWord, Memory, choose_devic
 @click.option("--nodes", "nodes_file", type=FILE, help="Explain the numbers in this file, one a line.")
 @click.option("--top", type=CountOrWord("all"), default=20, show_default=True, help="Players kept of each target.")
 @click.option("--out", type=FILE, required=True, help="A .parquet, .csv or .jsonl file.")
-@click.option("--memory", type=Memory(), help="Working memory to keep to, like 4GB. [half of what is free]")
+@click.option("--memory", type=Memory(), help="Working memory to keep to, like 4GB. [70 % of what is free]")
 @click.option("--workers", type=click.IntRange(min=0), default=0, show_default=True,
               help="Sampler processes, where the graph is too large for one pass.")  # fmt: skip
 @click.option("--offload", is_flag=True,

@@ -63,7 +63,7 @@ def training_options(command: Callable) -> Callable:
 @training_options
 @click.option("--out", type=FOLDER, help="Run folder. Default: runs/<dataset>-<time>.")
 @click.option("--resume", type=FOLDER, help="Continue this run; all settings come from it.")
-@click.option("--memory", type=Memory(), help="Working memory to keep to, like 4GB. [half of what is free]")
+@click.option("--memory", type=Memory(), help="Working memory to keep to, like 4GB. [70 % of what is free]")
 @seed_option
 @device_option
 def train(
@@ -83,12 +83,12 @@ def train(
     """Train an explainer for a model on a data set."""
     from dgl_lara import training
     from dgl_lara.lara import choose_hops
-    from dgl_lara.memory import half_of_what_is_free
+    from dgl_lara.memory import most_of_what_is_free
     from dgl_lara.runs import RunConfig, create_run, new_game, open_run
 
     if (name is None) == (resume is None):
         raise click.UsageError("give either --dataset (a new run) or --resume (go on with one).")
-    memory = memory or half_of_what_is_free()
+    memory = memory or most_of_what_is_free()
     if resume:
         extra = [field for field, given in {**changes, "target": target_file, "out": out}.items() if given is not None]
         if extra:
