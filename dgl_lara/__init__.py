@@ -5,19 +5,26 @@ import os
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from dgl_lara.explanation import Explanations
+    from dgl_lara.explanation import Explanation, Explanations
     from dgl_lara.lara import LARA
+    from dgl_lara.one_call import explain
     from dgl_lara.training import TrainingConfig
 
 __version__ = "0.1.0"
-__all__ = ["LARA", "Explanations", "TrainingConfig", "__version__"]
+__all__ = ["LARA", "Explanation", "Explanations", "TrainingConfig", "__version__", "explain"]
 
 # Both must be set before torch and dgl load. Without the first, idle OpenMP threads spin and a GCN epoch on few
 # cores takes up to ten times as long; without the second, dgl writes a settings file into the home folder.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 os.environ.setdefault("DGLBACKEND", "pytorch")
 
-_HOMES = {"LARA": "lara", "Explanations": "explanation", "TrainingConfig": "training"}
+_HOMES = {
+    "LARA": "lara",
+    "explain": "one_call",
+    "Explanation": "explanation",
+    "Explanations": "explanation",
+    "TrainingConfig": "training",
+}
 
 
 def __getattr__(name: str) -> object:

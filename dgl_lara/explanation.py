@@ -1,10 +1,17 @@
-"""`Explanations`: scores of the players of a batch of targets, and the choice of the important ones."""
+"""`Explanations`: scores of the players of a batch of targets, and the choice of the important ones.
+
+`explanations[3]` is one of them, an `Explanation`: in words, as a table, a graph, a picture.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+import dgl
 import pandas as pd
 import torch
 from torch import Tensor
@@ -12,6 +19,25 @@ from torch import Tensor
 from dgl_lara.datasets.storage import written_whole
 from dgl_lara.errors import InputError
 from dgl_lara.neighborhood import Neighborhood
+from dgl_lara.reports.scene import Scene, compose, is_molecule
+from dgl_lara.value import Game
+from dgl_lara.words import Facts, sentence
+
+if TYPE_CHECKING:
+    import networkx as nx
+    from matplotlib.figure import Figure
+
+PICTURES = (".png", ".svg", ".pdf", ".html")
+FILES = (".csv", ".json", ".graphml", *PICTURES)
+
+
+@dataclass(frozen=True, eq=False)
+class Names:
+    """What is known of a graph beyond its numbers; all of it optional."""
+
+    labels: Sequence[str] | None = None  # of each node (an atom's symbol, a person's name)
+    columns: Sequence[str] | None = None  # of each feature
+    motif: Tensor | None = None  # (num_nodes,) ground truth: which motif instance a node belongs to, -1 for none
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,9 +49,37 @@ class Explanations:
     explained_class: Tensor  # (num_targets,)
     task: str
     method: str
+    game: Game | None = None  # what was explained; pictures and words need it
+    names: Names = Names()
 
     def __len__(self) -> int:
         return len(self.players.targets)
+
+    def __getitem__(self, place: int) -> Explanation:
+        """The explanation of the target at this place (not: of the node with this number)."""
+        if not -len(self) <= place < len(self):
+            raise IndexError(f"there are {len(self)} explanations (asked for place {place}).")
+        rows = slice(place % len(self), place % len(self) + 1)
+        first = self.players.first
+        one = replace(
+            self,
+            players=self.players.part(rows),
+            scores=self.scores[first[rows.start] : first[rows.stop]],
+            explained_class=self.explained_class[rows],
+        )
+        return Explanation(one)
+
+    def __iter__(self) -> Iterator[Explanation]:
+        return (self[place] for place in range(len(self)))
+
+    def named(
+        self,
+        labels: Sequence[str] | None = None,
+        columns: Sequence[str] | None = None,
+        motif: Tensor | None = None,
+    ) -> Explanations:
+        """The same, with names of nodes and features and the true motifs, for pictures and words."""
+        return replace(self, names=Names(labels, columns, motif))
 
     def rank(self, include_target: bool = True) -> Tensor:
         """(num_pairs,) 0 for the highest score of each target; the target itself ranks last if not included."""
@@ -45,6 +99,14 @@ class Explanations:
         if self.task == "graph":
             return torch.zeros_like(self.players.player, dtype=torch.bool)
         return self.players.player == self.players.targets[self.players.row]
+
+    def in_motif(self, motif: Tensor) -> Tensor:
+        """(num_pairs,) bool: the player is in the target's own motif (graph task: in any motif of the graph)."""
+        players = self.players
+        if self.task == "graph":
+            return motif[players.player] >= 0
+        own = motif[players.targets][players.row]
+        return (motif[players.player] == own) & (own >= 0)
 
     def important(self, sparsity: float, include_target: bool = True) -> Tensor:
         """(num_pairs,) bool: the top (1 - sparsity) of the players, at least one."""
@@ -72,3 +134,207 @@ class Explanations:
         """As .csv."""
         with written_whole(path) as temporary:
             self.to_frame().to_csv(temporary, index=False)
+
+
+@dataclass(frozen=True, eq=False)
+class Explanation:
+    """Why one node, or one graph, is what f says: a view of `Explanations` with a single target."""
+
+    batch: Explanations
+
+    @property
+    def target(self) -> int:
+        return int(self.batch.players.targets)
+
+    @property
+    def explained_class(self) -> int:
+        return int(self.batch.explained_class)
+
+    @property
+    def task(self) -> str:
+        return self.batch.task
+
+    @property
+    def scores(self) -> Tensor:
+        """(num_players,) in the order of `players`."""
+        return self.batch.scores
+
+    @property
+    def players(self) -> Tensor:
+        """(num_players,) node numbers, rising; the target itself is one of them."""
+        return self.batch.players.player
+
+    @property
+    def game(self) -> Game:
+        if self.batch.game is None:
+            raise InputError("this explanation does not know its game; make it with LARA.explain, or name game=.")
+        return self.batch.game
+
+    def __len__(self) -> int:
+        return len(self.players)
+
+    def __repr__(self) -> str:
+        return f"Explanation({self.task} {self.target}, class {self.explained_class}, {len(self)} players)"
+
+    # --- the model's answers
+
+    @property
+    def predicted_class(self) -> int:
+        return int(self.game.explained_class[self.target])
+
+    @property
+    def output(self) -> float:
+        """The explained value on the untouched graph."""
+        return float(self.game.full[self.target, self.explained_class])
+
+    def outputs(self, keep: Tensor) -> Tensor:
+        """(num_coalitions,) the explained value when only some players remain; `keep`: a row each, bool."""
+        return self.game.coalitions(self.batch.players, keep, self.batch.explained_class).flatten()
+
+    def curves(self, counts: Sequence[int]) -> tuple[list[float], list[float]]:
+        """The value with only the best `count` players, and with them removed, for each count; the target stays."""
+        rank, always = self.batch.rank(include_target=False), self.batch.is_target
+        best = torch.stack([rank < count for count in counts])
+        return self.outputs(best | always).tolist(), self.outputs(~best | always).tolist()
+
+    # --- as a table, a graph, a text
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row a player, best first."""
+        frame = self.batch.to_frame()[["player", "hop", "score", "rank"]].sort_values("rank", ignore_index=True)
+        if self.batch.names.labels is not None:
+            frame.insert(1, "label", [self.batch.names.labels[player] for player in frame.player])
+        return frame
+
+    def top(self, k: int = 10) -> pd.DataFrame:
+        """The k players that speak most for the explained class."""
+        return self.to_frame().head(k)
+
+    def subgraph(self) -> dgl.DGLGraph:
+        """The graph among the players; ndata: `score`, `hop`, `target` (bool), and dgl.NID, the original numbers."""
+        graph = dgl.node_subgraph(self.game.graph, self.players)
+        graph.ndata["score"], graph.ndata["hop"] = self.scores, self.batch.players.hop
+        graph.ndata["target"] = self.batch.is_target
+        return graph
+
+    def to_networkx(self) -> nx.DiGraph:
+        """The same for networkx: nodes under their original numbers, with score, hop, rank and target."""
+        import networkx as nx
+
+        graph = nx.DiGraph(task=self.task, target=self.target, explained_class=self.explained_class)
+        frame = self.to_frame()
+        columns = {name: frame[name].tolist() for name in frame.columns.drop("player")}
+        columns["target"] = (frame.player == self.target).tolist() if self.task == "node" else [False] * len(frame)
+        for place, player in enumerate(frame.player.tolist()):
+            graph.add_node(player, **{name: values[place] for name, values in columns.items()})
+        src, dst = self.subgraph().edges()
+        graph.add_edges_from(zip(self.players[src].tolist(), self.players[dst].tolist(), strict=True))
+        return graph
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything, in plain values."""
+        graph = self.to_networkx()
+        return {
+            **graph.graph,
+            "predicted_class": self.predicted_class,
+            "value": self.game.value,
+            "output": self.output,
+            "method": self.batch.method,
+            "players": [{"node": node, **values} for node, values in graph.nodes(data=True)],
+            "edges": [list(edge) for edge in graph.edges],
+        }
+
+    def to_json(self) -> str:
+        return json.dumps(self.to_dict(), indent=1)
+
+    def in_words(self) -> str:
+        """One sentence: who decided it, and what happens without them (evaluated, not estimated)."""
+        rank = self.batch.rank(include_target=False)
+        others = torch.argsort(rank)[: len(self) - int(self.batch.is_target.sum())]  # places, best first
+
+        def without(places: Sequence[int]) -> float:
+            keep = torch.ones(1, len(self), dtype=torch.bool, device=self.scores.device)
+            keep[0, others[list(places)]] = False
+            return float(self.outputs(keep))
+
+        return sentence(
+            Facts(
+                task=self.task,
+                target=self.target,
+                explained_class=self.explained_class,
+                predicted_class=self.predicted_class,
+                value=self.game.value,
+                output=self.output,
+                null=float(self.game.null[self.explained_class]),
+                hops=self.game.hops,
+                kind="neighbour" if self.task == "node" else "atom" if self._is_molecule else "node",
+                names=[self.name(place) for place in others.tolist()],
+                hop=self.batch.players.hop[others].tolist(),
+                score=self.scores[others].tolist(),
+                own=float(self.scores[self.batch.is_target].sum()),
+                without=without,
+            )
+        )
+
+    def name(self, place: int) -> str:
+        """What the player at this place is called: its number; in a graph its place, after its atom: N12."""
+        labels, player = self.batch.names.labels, int(self.players[place])
+        number = str(place if self.task == "graph" else player)
+        if labels is None:
+            return number
+        return f"{labels[player]}{number}" if self._is_molecule else f"{labels[player]} ({number})"
+
+    @property
+    def _is_molecule(self) -> bool:
+        labels = self.batch.names.labels
+        return self.task == "graph" and labels is not None and is_molecule(labels[int(p)] for p in self.players)
+
+    # --- as a picture
+
+    def scene(self, most: int) -> Scene:
+        """At most so many players with their places, for whoever draws them."""
+        names, hop = self.batch.names, self.batch.players.hop
+        src, dst = self.subgraph().edges()
+        labels = [names.labels[int(player)] for player in self.players] if names.labels is not None else None
+        return compose(
+            names=[self.name(place) for place in range(len(self))],
+            labels=labels,
+            score=self.scores.cpu().numpy(),
+            hop=hop.cpu().numpy() if self.task == "node" else None,
+            truth=None if names.motif is None else self.batch.in_motif(names.motif).cpu().numpy(),
+            edges=torch.stack([src, dst], dim=1).cpu().numpy(),
+            most=most,
+        )
+
+    def plot(self, most: int = 40) -> Figure:
+        """A matplotlib figure: the `most` important players around the target, coloured by score."""
+        from dgl_lara.reports.pictures import draw
+
+        return draw(self.scene(most), self.in_words(), self.explained_class, self.game.value)
+
+    def to_html(self, most: int = 120) -> str:
+        """A page of its own to explore: pan, zoom, hover, and a slider that removes players."""
+        from dgl_lara.reports.interactive import page
+
+        return page(self, most)
+
+    def save(self, path: Path | str) -> None:
+        """By its ending: .csv, .json, .graphml, a picture (.png, .svg, .pdf) or an interactive .html."""
+        path = Path(path)
+        if path.suffix not in FILES:
+            raise InputError(f"the file must end in {', '.join(FILES)} (got '{path.name}').")
+        with written_whole(path) as temporary:
+            if path.suffix == ".csv":
+                self.to_frame().to_csv(temporary, index=False)
+            elif path.suffix == ".json":
+                temporary.write_text(self.to_json() + "\n")
+            elif path.suffix == ".graphml":
+                import networkx as nx
+
+                nx.write_graphml_xml(self.to_networkx(), temporary)
+            elif path.suffix == ".html":
+                temporary.write_text(self.to_html())
+            else:
+                from dgl_lara.reports.pictures import write
+
+                write(self.plot(), temporary, path.suffix)

@@ -60,7 +60,7 @@ def explain(
             t = explainer.for_class(embeddings.target[targets[rows]], classes[rows])
             scores.append(pair_scores(explainer, embeddings.source, t, players, explainer.gate(game.graph, players)))
             parts.append(players)
-    return Explanations(joined(parts), torch.cat(scores), classes, game.task, "lara")
+    return Explanations(joined(parts), torch.cat(scores), classes, game.task, "lara", game)
 
 
 def check_targets(targets: Tensor, game: Game) -> None:

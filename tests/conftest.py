@@ -38,3 +38,45 @@ def real_data(own_folders, monkeypatch):
     folder = Path(REAL_DATA).resolve()
     monkeypatch.setenv("DGL_LARA_DATA", str(folder))
     return folder
+
+
+@pytest.fixture(scope="session")
+def quick_runs(session_cache, tmp_path_factory):
+    """Small real runs, shared: 'ba-shapes' (nodes) and 'molecules' (graphs) -> run folder."""
+    from click.testing import CliRunner
+
+    from dgl_lara.cli import main
+
+    folder = tmp_path_factory.mktemp("runs")
+    runs = {}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DGL_LARA_CACHE", str(session_cache))
+        patch.delenv("DGL_LARA_DATA", raising=False)
+        for name, epochs in (("ba-shapes", "60"), ("molecules", "2")):
+            target, runs[name] = folder / f"{name}.pt", folder / name
+            quick = ["--hidden", "16", "--dim", "5", "--masks", "2", "--epochs", epochs]
+            for words in (
+                ["target", "--dataset", name, "--epochs", epochs, "--out", target],
+                ["train", "--dataset", name, "--target", target, *quick, "--out", runs[name]],
+            ):
+                result = CliRunner().invoke(main, list(map(str, words)))
+                assert result.exit_code == 0, result.output
+    return runs
+
+
+@pytest.fixture
+def opened(own_folders, quick_runs):
+    """opened(name): the run, with every target that is asked for explained."""
+    import torch
+
+    from dgl_lara.inference import explain
+    from dgl_lara.runs import open_run
+
+    def explained(name, *targets):
+        run = open_run(quick_runs[name], torch.device("cpu"))
+        explainer = run.explainer()
+        found = explain(explainer, run.game, run.embeddings(explainer), torch.tensor(targets))
+        dataset = run.dataset
+        return found.named(dataset.node_labels, dataset.node_names, dataset.motif)
+
+    return explained

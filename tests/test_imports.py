@@ -12,8 +12,9 @@ ORDER = [
     "errors", "choices", "memory", "progress", "randomness", "reports.tables",
     "datasets", "targets",
     "neighborhood", "removal", "value", "attribution",
+    "reports.layout", "reports.scene", "reports.pictures", "reports.interactive", "words",
     "explainer", "inputs", "sampling", "lessons", "losses", "validation", "training", "explanation",
-    "inference", "layerwise", "bulk", "export", "checkpoint", "runs", "lara",
+    "inference", "layerwise", "bulk", "export", "checkpoint", "runs", "lara", "one_call",
     "baselines", "metrics", "evaluation", "benchmark", "reports", "cli", "__main__",
 ]  # fmt: skip
 

@@ -37,7 +37,8 @@ class Method:
         raise NotImplementedError
 
     def result(self, players: Neighborhood, scores: Tensor) -> Explanations:
-        return Explanations(players, scores, self.game.explained_class[players.targets], self.game.task, self.label)
+        classes = self.game.explained_class[players.targets]
+        return Explanations(players, scores, classes, self.game.task, self.label, self.game)
 
     @property
     def label(self) -> str:

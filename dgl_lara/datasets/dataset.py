@@ -51,6 +51,13 @@ class Dataset:
         sizes = self.graph.batch_num_nodes()
         return torch.repeat_interleave(torch.arange(len(sizes), device=sizes.device), sizes)
 
+    @cached_property
+    def node_labels(self) -> list[str] | None:
+        """The kind of each node (its atom), where a feature column is a kind."""
+        if self.node_names is None:
+            return None
+        return [self.node_names[kind] for kind in self.features.argmax(dim=1).tolist()]
+
     def split(self, name: str) -> Tensor:
         if name == "all":
             return torch.arange(self.num_targets, device=self.labels.device)

@@ -29,14 +29,12 @@ def roc_auc(truth: np.ndarray, scores: np.ndarray) -> float:
 def truth_of_pairs(explanations: Explanations, motif: Tensor) -> tuple[Tensor, Tensor]:
     """(num_pairs,) bool: the player is in the target's own motif (graph task: in any motif of the graph); and
     (num_targets,) bool: the target has a motif."""
-    players = explanations.players
-    if explanations.task == "graph":
-        truth = motif[players.player] >= 0
-        has = torch.zeros(len(explanations), dtype=torch.bool, device=truth.device)
-        has[players.row[truth]] = True
-        return truth, has
-    own = motif[players.targets]
-    return (motif[players.player] == own[players.row]) & (own[players.row] >= 0), own >= 0
+    truth = explanations.in_motif(motif)
+    if explanations.task == "node":
+        return truth, motif[explanations.players.targets] >= 0
+    has = torch.zeros(len(explanations), dtype=torch.bool, device=truth.device)
+    has[explanations.players.row[truth]] = True
+    return truth, has
 
 
 def auc(explanations: Explanations, motif: Tensor) -> dict[str, int | float]:

@@ -1,0 +1,235 @@
+"""One explanation: the batch taken apart, tables, graphs, files, and a sentence whose figures are real."""
+
+import json
+import re
+
+import dgl
+import networkx as nx
+import pandas as pd
+import pytest
+import torch
+from games import PooledGCN, SmallGCN, gcn_game, random_graph, star_game
+
+import dgl_lara
+from dgl_lara import LARA, Explanation, Explanations, explain
+from dgl_lara.attribution.exact import exact
+from dgl_lara.errors import InputError
+from dgl_lara.training import TrainingConfig
+from dgl_lara.value import Game
+from dgl_lara.words import Facts, number, sentence
+
+QUICK = TrainingConfig(hidden=16, dim=5, masks=4, steps=20)
+
+
+def exact_explanations(game, targets):
+    players = game.players(torch.tensor(targets))
+    return Explanations(players, exact(game, players), game.explained_class[players.targets], game.task, "exact", game)
+
+
+@pytest.fixture
+def star():
+    """Target 0, relu(sum of the neighbours 1, 2, 3, less 2)."""
+    return exact_explanations(star_game(), [0])[0]
+
+
+# --- a batch taken apart ----------------------------------------------------------------------------------------
+
+
+def test_place_and_iteration_agree_with_the_batch():
+    batch = exact_explanations(gcn_game(), [5, 2, 7])
+    frame = batch.to_frame()
+    assert [one.target for one in batch] == [5, 2, 7] and batch[-1].target == 7
+    for one in batch:
+        mine = frame[frame.target == one.target].sort_values("rank")
+        assert one.to_frame().player.tolist() == mine.player.tolist()
+        assert one.to_frame().score.tolist() == mine.score.tolist()
+        assert one.explained_class == mine.explained_class.iloc[0]
+    with pytest.raises(IndexError, match="there are 3 explanations"):
+        batch[3]
+
+
+def test_one_call_learns_and_explains():
+    graph, features = random_graph(40, 60, 0), torch.randn(40, 3, generator=torch.Generator().manual_seed(0))
+    one = explain(SmallGCN(), graph, features, [3], hops=2, config=QUICK)[0]
+    again = LARA(SmallGCN(), graph, features, hops=2, config=QUICK).fit(range(40)).explain([3])[0]
+    assert isinstance(one, Explanation) and one.target == 3
+    torch.testing.assert_close(one.scores, again.scores)
+    assert {"LARA", "explain", "Explanation", "Explanations"} <= set(dgl_lara.__all__)
+
+
+def test_top_is_best_first(star):
+    top = star.top(3)
+    assert top.player.tolist() == [0, 3, 2] and top["rank"].tolist() == [1, 2, 3] and top.hop.tolist() == [0, 1, 1]
+    assert top.score.tolist()[1:] == pytest.approx([1.125, 0.625])  # half of DESIGN's: the target plays too
+
+
+# --- the model's answers ----------------------------------------------------------------------------------------
+
+
+def test_curves_are_the_models_own_outputs(star):
+    kept, removed = star.curves([0, 1, 2, 3])
+    assert kept == pytest.approx([0, 1, 3, 4])  # relu(sum - 2) of {}, {3}, {3, 2}, {3, 2, 1}
+    assert removed == pytest.approx([4, 1, 0, 0])
+    assert star.output == pytest.approx(4)
+
+
+def test_curves_of_a_graph_remove_real_nodes():
+    graph = dgl.batch([random_graph(6, 9, seed) for seed in (1, 2)])
+    features = torch.randn(12, 3, generator=torch.Generator().manual_seed(3))
+    model = PooledGCN()
+    one = exact_explanations(Game(model, graph, features, task="graph", hops=2), [1])[0]
+    best = one.top(2).player
+    left = torch.tensor([node for node in range(6, 12) if node not in set(best)])
+    alone = dgl.node_subgraph(graph, left)
+    alone.set_batch_num_nodes(torch.tensor([4]))
+    alone.set_batch_num_edges(torch.tensor([alone.num_edges()]))
+    expected = model(alone, features[left])[0, one.explained_class].detach()
+    assert one.curves([2])[1] == pytest.approx([float(expected)], rel=1e-5)
+
+
+# --- graphs and files -------------------------------------------------------------------------------------------
+
+
+def test_subgraph_carries_scores_and_numbers():
+    game = gcn_game()
+    one = exact_explanations(game, [5])[0]
+    graph = one.subgraph()
+    ids = graph.ndata[dgl.NID]
+    assert ids.tolist() == one.players.tolist()
+    assert ids[graph.ndata["target"]].tolist() == [5] and graph.ndata["hop"][graph.ndata["target"]].tolist() == [0]
+    torch.testing.assert_close(graph.ndata["score"], one.scores)
+    src, dst = graph.edges()
+    assert len(src) > 0 and game.graph.has_edges_between(ids[src], ids[dst]).all()
+    assert not game.graph.ndata  # the explained graph is left as it was
+
+
+def test_networkx_and_json_hold_the_same():
+    one = exact_explanations(gcn_game(), [5])[0]
+    graph, content = one.to_networkx(), json.loads(one.to_json())
+    assert graph.number_of_edges() == one.subgraph().num_edges() == len(content["edges"])
+    assert graph.nodes[5]["target"] is True and sum(graph.nodes[node]["target"] for node in graph) == 1
+    best = content["players"][0]
+    assert graph.nodes[best["node"]]["rank"] == best["rank"] == 1
+    assert content["explained_class"] == content["predicted_class"] == one.explained_class
+    assert content["output"] == pytest.approx(one.output) and content["value"] == "logit"
+
+
+def test_every_file_reads_back(tmp_path):
+    one = exact_explanations(gcn_game(), [5])[0]
+    for ending in (".csv", ".json", ".graphml"):
+        one.save(tmp_path / f"e{ending}")
+    pd.testing.assert_frame_equal(
+        pd.read_csv(tmp_path / "e.csv"), one.to_frame(), check_dtype=False, check_exact=False, rtol=1e-5
+    )
+    assert json.loads((tmp_path / "e.json").read_text()) == one.to_dict()
+    graph = nx.read_graphml(tmp_path / "e.graphml", node_type=int)
+    assert dict(graph.nodes(data=True)) == dict(one.to_networkx().nodes(data=True))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["e.csv", "e.graphml", "e.json"]
+
+
+def test_unknown_ending_and_missing_game(tmp_path):
+    one = exact_explanations(gcn_game(), [5])
+    with pytest.raises(InputError, match=r"must end in .csv, .json, .graphml, .png, .svg, .pdf, .html \(got 'e.txt'\)"):
+        one[0].save(tmp_path / "e.txt")
+    orphan = Explanations(one.players, one.scores, one.explained_class, "node", "hand")[0]
+    assert len(orphan.top(2)) == 2
+    with pytest.raises(InputError, match="does not know its game"):
+        orphan.in_words()
+
+
+# --- in words ---------------------------------------------------------------------------------------------------
+
+
+def test_the_sentence_of_the_star(star):
+    assert star.in_words() == (
+        "Node 0 is class 0 mostly because of its 1-hop neighbour 3; "
+        "removing all 3 neighbours lowers its logit from 4.00 to 0.00."
+    )
+
+
+def facts(score, own=0.0, hop=None, task="node", **changes):
+    defaults = {
+        "task": task,
+        "target": 7,
+        "explained_class": 2,
+        "predicted_class": 2,
+        "value": "logit",
+        "output": 4.2,
+        "null": 0.1,
+        "hops": 3,
+        "kind": "neighbour" if task == "node" else "atom",
+        "names": [str(10 + place) for place in range(len(score))],
+        "hop": hop or [1] * len(score),
+        "score": score,
+        "own": own,
+        "without": lambda places: 4.2 - sum(score[place] for place in places),
+    }
+    return Facts(**{**defaults, **changes})
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (facts([2, 1.9, 0.5, 0.1], hop=[1, 2, 1, 1]),
+         "Node 7 is class 2 mostly because of its 1-hop neighbour 10 and its 2-hop neighbour 11; "
+         "removing all 4 neighbours lowers its logit from 4.20 to -0.30."),
+        (facts([1, 0.5, 0, 0], own=3),
+         "Node 7 is class 2 mostly because of itself, then of its 1-hop neighbour 10; "
+         "removing the top 2 neighbours lowers its logit from 4.20 to 2.70."),
+        (facts([], hop=[]),
+         "Node 7 is class 2 by its own features alone: it has no neighbours within 3 hops "
+         "(logit 4.20, against 0.10 for a node without features)."),
+        (facts([-0.1, -0.2]),
+         "Node 7 is class 2 although nothing else speaks for it and its 1-hop neighbours 11 and 10 speak most "
+         "against it; removing all 2 neighbours raises its logit from 4.20 to 4.50."),
+        (facts([0, 0, 0]), "Node 7 is class 2 regardless of its 3 neighbours: every score is 0."),
+        (facts([1] * 8),
+         "Node 7 is class 2 mostly because of its 1-hop neighbours 10, 11 and 12 and 5 more that count as much; "
+         "removing the top 5 neighbours lowers its logit from 4.20 to -0.80."),
+        (facts([1, -3]),
+         "Node 7 is class 2 mostly because of its 1-hop neighbour 10, in spite of its 1-hop neighbour 11; "
+         "removing neighbour 10 lowers its logit from 4.20 to 3.20."),
+        (facts([1, 0], own=-9),
+         "Node 7 is class 2 mostly because of its 1-hop neighbour 10, in spite of itself; "
+         "removing neighbour 10 lowers its logit from 4.20 to 3.20."),
+        (facts([1, 0.9, -0.1], task="graph"),
+         "Graph 7 is class 2 mostly because of atom 10; removing the top 2 atoms lowers its logit from 4.20 to 2.30."),
+        (facts([1, 0], explained_class=3),
+         "Node 7 is class 2, and it would be class 3 mostly because of its 1-hop neighbour 10; "
+         "removing neighbour 10 lowers its class-3 logit from 4.20 to 3.20."),
+        (facts([1, 0], without=lambda places: 4.199),
+         "Node 7 is class 2 mostly because of its 1-hop neighbour 10; removing neighbour 10 leaves its logit at 4.20."),
+    ],
+)  # fmt: skip
+def test_sentences(given, expected):
+    assert sentence(given) == expected
+
+
+def test_numbers_do_not_hide_small_values():
+    assert [number(value) for value in (4.196, -0.3, 0, 0.0042)] == ["4.20", "-0.30", "0.00", "4.2e-03"]
+
+
+def test_figures_in_a_real_sentence_are_the_models(opened):
+    one = opened("ba-shapes", 512)[0]
+    words = one.in_words()
+    before, after = map(float, re.search(r"from (-?\d+\.\d+) to (-?\d+\.\d+)", words).groups())
+    frame = one.to_frame()
+    best = frame[(frame.player != 512) & (frame.score > 0)].player[:5]
+    keep = torch.tensor([[player not in set(best) for player in one.players.tolist()]])
+    assert len(best) and before == pytest.approx(one.output, abs=0.006)
+    assert after == pytest.approx(float(one.outputs(keep)), abs=0.006)
+    assert before != after
+
+
+def test_atoms_are_called_by_symbol_and_place(opened):
+    one = opened("molecules", 4)[0]
+    assert re.match(r"Graph 4 is class [01] mostly because of (itself|atoms?) [A-Z][a-z]?\d+", one.in_words())
+    first = int(one.players[0])
+    symbols = one.batch.names.labels
+    assert first > 0 and one.name(0) == f"{symbols[first]}0"
+
+
+def test_labels_of_ones_own(star):
+    named = star.batch.named(labels=["me", "Ann", "Bob", "Cy"])[0]
+    assert "its 1-hop neighbour Cy (3)" in named.in_words()
+    assert named.top(2).label.tolist() == ["me", "Cy"]
