@@ -1,0 +1,176 @@
+"""Still pictures: who is drawn, where, and that the file is the same twice."""
+
+import xml.etree.ElementTree as ET
+
+import networkx as nx
+import numpy as np
+import pytest
+import torch
+from games import gcn_game
+from test_explanation import exact_explanations
+
+from dgl_lara.reports.layout import crossings, forces, rings
+from dgl_lara.reports.pictures import COLOURS
+from dgl_lara.reports.scene import compose, is_molecule
+
+
+def both(pairs):
+    return np.array([*pairs, *[(b, a) for a, b in pairs]])
+
+
+def scene_of(score, pairs, hop, most=40, **more):
+    arguments = {"labels": None, "truth": None, **more}
+    return compose(
+        [str(i) for i in range(len(score))], score=np.array(score, float), hop=None if hop is None else np.array(hop),
+        edges=both(pairs), most=most, **arguments,
+    )  # fmt: skip
+
+
+# --- layout -----------------------------------------------------------------------------------------------------
+
+
+def test_crossings_counts():
+    square = np.array([[0, 0], [1, 1], [0, 1], [1, 0.0]])
+    assert crossings(square, np.array([[0, 1], [2, 3]])) == 1
+    assert crossings(square, np.array([[0, 2], [1, 3]])) == 0
+    assert crossings(square, np.array([[0, 1], [1, 2]])) == 0  # a common end is no crossing
+
+
+def test_rings_keep_hops_apart_and_nodes_from_touching():
+    graph = nx.random_labeled_tree(60, seed=4)
+    hop = np.array([nx.shortest_path_length(graph, 0, node) for node in range(60)])
+    position = rings(hop, np.array(graph.edges))
+    distance = np.linalg.norm(position, axis=1)
+    assert distance[0] == 0
+    for ring in range(1, hop.max() + 1):
+        assert distance[hop == ring].min() > distance[hop == ring - 1].max() + 0.9
+    gaps = np.linalg.norm(position[:, None] - position[None], axis=2) + 10 * np.eye(60)
+    assert gaps.min() > 0.6
+    assert (position == rings(hop, np.array(graph.edges))).all()
+
+
+def test_a_tree_is_drawn_without_crossings():
+    graph = nx.balanced_tree(3, 2)
+    order = np.random.default_rng(0).permutation(13)  # the numbers tell nothing of the tree
+    place = np.argsort(order)
+    edges = place[np.array(graph.edges)]
+    hop = np.empty(13, int)
+    hop[place] = [nx.shortest_path_length(graph, 0, node) for node in range(13)]
+    assert crossings(rings(hop, edges), edges) == 0
+
+
+def test_the_first_ring_is_put_in_order():
+    """A wheel whose rim jumps about: the search finds the rim."""
+    rim = [1, 4, 2, 6, 3, 5, 7]
+    edges = np.array([(0, node) for node in rim] + list(zip(rim, [*rim[1:], rim[0]], strict=True)))
+    assert crossings(rings(np.array([0] + [1] * 7), edges), edges) == 0
+
+
+def test_forces_untangle_rings_and_part_the_parts():
+    anthracene = nx.Graph([(i, (i + 1) % 14) for i in range(14)] + [(1, 12), (3, 10), (5, 8)])
+    anthracene.add_edge(20, 21)
+    graph = nx.convert_node_labels_to_integers(anthracene)
+    edges = np.array(graph.edges)
+    position = forces(16, edges)
+    assert crossings(position, edges) == 0
+    length = np.linalg.norm(position[edges[:, 0]] - position[edges[:, 1]], axis=1)
+    assert length.min() > 0.5 and length.max() < 1.6
+    assert np.ptp(position[:14, 0]) > np.ptp(position[:14, 1])  # lies on its long side
+    assert position[14:, 0].min() > position[:14, 0].max() + 1
+
+
+def test_molecules_with_rdkit():
+    pytest.importorskip("rdkit", reason="rdkit is not installed: molecules are laid out by forces")
+    ring = np.array([(i, (i + 1) % 6) for i in range(6)])
+    position = forces(6, ring, ["C"] * 6)
+    assert np.linalg.norm(position, axis=1) == pytest.approx(np.ones(6), abs=0.02)
+
+
+# --- who is drawn -----------------------------------------------------------------------------------------------
+
+
+def test_all_are_drawn_where_they_fit():
+    scene = scene_of([3, 1, -2], [(0, 1), (1, 2)], [0, 1, 2])
+    assert scene.names == ["0", "1", "2"] and scene.rest == "" and scene.target == 0
+    assert scene.largest == 2  # not the target's own 3
+    assert scene.edges.tolist() == [[0, 1], [1, 2]] and not scene.one_way.any()
+
+
+def test_strong_players_bring_their_way_to_the_target():
+    """Of 300 players: the strongest stands two hops off, behind a weak one; it is not left floating."""
+    pairs = [(0, node) for node in range(1, 200)] + [(node - 100, node) for node in range(200, 300)]
+    score = [5.0] + [0.01 + node / 1e6 for node in range(1, 300)]
+    score[250] = -4.0
+    scene = scene_of(score, pairs, [0] + [1] * 199 + [2] * 100, most=20)
+    assert len(scene.place) == 20 and {0, 150, 250} <= set(scene.place)
+    assert scene.rest.startswith("280 further players not drawn: scores +0.01")
+    graph = nx.Graph(scene.edges.tolist())
+    assert nx.is_connected(graph) and len(graph) == 20
+
+
+def test_one_way_edges():
+    scene = compose(["0", "1", "2"], None, np.ones(3), np.array([0, 1, 1]), None, np.array([[1, 0], [2, 0], [0, 2]]), 9)
+    found = {tuple(edge): way for edge, way in zip(scene.edges.tolist(), scene.one_way.tolist(), strict=True)}
+    assert found == {(1, 0): True, (0, 2): False}
+
+
+def test_molecule_or_not():
+    assert is_molecule(["C", "Cl", "H"]) and not is_molecule(["C", "Ann"])
+    assert scene_of([1, 2], [(0, 1)], None, labels=["C", "O"]).molecule
+    assert not scene_of([1, 2], [(0, 1)], [0, 1], labels=["C", "O"]).molecule
+
+
+# --- what is drawn ----------------------------------------------------------------------------------------------
+
+
+def test_colours_are_centred_and_told_apart_without_red_and_green():
+    low, middle, high = (np.array(COLOURS(x)[:3]) for x in (0.0, 0.5, 1.0))
+    assert middle.min() > 0.95
+    assert low[2] - low[0] > 0.4 and high[0] - high[2] > 0.4  # blue against, orange for
+
+
+def texts(path):
+    return [element.text or "" for element in ET.parse(path).iter() if element.tag.endswith("}text")]
+
+
+def test_svg_names_every_player_and_says_the_sentence(tmp_path):
+    one = exact_explanations(gcn_game(), [5])[0]
+    one.save(tmp_path / "a.svg")
+    found = texts(tmp_path / "a.svg")
+    assert set(map(str, one.players.tolist())) <= set(found)
+    joined = " ".join(found)
+    assert one.in_words().split(";")[0][:30] in joined and "target, its own score" in joined
+    assert "ground truth" not in joined
+    one.save(tmp_path / "b.svg")
+    assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
+
+
+def test_ground_truth_is_outlined(tmp_path):
+    one, green = exact_explanations(gcn_game(), [5]), []
+    others = one.players.player[one.players.player != 5]
+    for count in (1, 2, 3):
+        motif = torch.full((12,), -1)
+        motif[5] = motif[others[: count - 1]] = 3
+        motif[others[-1]] = 4  # another motif than the target's
+        one.named(motif=motif)[0].save(tmp_path / "a.svg")
+        assert "ground truth" in texts(tmp_path / "a.svg")
+        green.append((tmp_path / "a.svg").read_text().lower().count("stroke: #009e73"))
+    assert np.diff(green).tolist() == [1, 1] and len(others) > 3
+
+
+def test_real_pictures_of_every_size(opened, tmp_path):
+    """A hub with hundreds of players, a node of a motif, a molecule."""
+    for place, one in enumerate([*opened("ba-shapes", 0, 512), *opened("molecules", 4)]):
+        one.save(tmp_path / f"{place}.png")
+        assert (tmp_path / f"{place}.png").read_bytes().startswith(b"\x89PNG")
+    hub = opened("ba-shapes", 0)[0]
+    assert len(hub) > 300 and len(hub.scene(40).place) == 40
+    assert "further players not drawn" in hub.scene(40).rest
+
+
+def test_an_isolated_target_can_be_drawn(tmp_path):
+    game = gcn_game(nodes=30, edges=8)
+    lonely = int((game.graph.in_degrees() == 0).nonzero()[0])
+    one = exact_explanations(game, [lonely])[0]
+    one.save(tmp_path / "a.svg")
+    assert "by its own features alone" in " ".join(texts(tmp_path / "a.svg"))
