@@ -36,8 +36,9 @@ setup(
     long_description_content_type="text/markdown",
     license="MIT",
     packages=find_packages(include=["dgl_lara", "dgl_lara.*"]),
+    package_data={"dgl_lara.reports": ["*.html"]},
     python_requires=">=3.10,<3.12",
     install_requires=RUNTIME,
-    extras_require={"test": TEST},
+    extras_require={"test": TEST, "molecules": ["rdkit"]},
     entry_points={"console_scripts": ["dgl-lara = dgl_lara.cli:main"]},
 )

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 PICTURES = (".png", ".svg", ".pdf", ".html")
+STEPS = 40  # of the slider in an interactive page
 FILES = (".csv", ".json", ".graphml", *PICTURES)
 
 
@@ -267,7 +268,7 @@ class Explanation:
                 output=self.output,
                 null=float(self.game.null[self.explained_class]),
                 hops=self.game.hops,
-                kind="neighbour" if self.task == "node" else "atom" if self._is_molecule else "node",
+                kind=self.kind,
                 names=[self.name(place) for place in others.tolist()],
                 hop=self.batch.players.hop[others].tolist(),
                 score=self.scores[others].tolist(),
@@ -283,6 +284,11 @@ class Explanation:
         if labels is None:
             return number
         return f"{labels[player]}{number}" if self._is_molecule else f"{labels[player]} ({number})"
+
+    @property
+    def kind(self) -> str:
+        """What a player is called in words."""
+        return "neighbour" if self.task == "node" else "atom" if self._is_molecule else "node"
 
     @property
     def _is_molecule(self) -> bool:
@@ -314,9 +320,38 @@ class Explanation:
 
     def to_html(self, most: int = 120) -> str:
         """A page of its own to explore: pan, zoom, hover, and a slider that removes players."""
-        from dgl_lara.reports.interactive import page
+        from dgl_lara.reports.interactive import Story, page
 
-        return page(self, most)
+        scene, game, rank = self.scene(most), self.game, self.batch.rank()
+        removable = len(self) - int(self.batch.is_target.sum())
+        counts = torch.linspace(removable, 0, min(removable, STEPS) + 1).round().int().tolist()
+        keep, remove = self.curves(counts)
+        players = "all nodes" if self.task == "graph" else f"all nodes within {game.hops} hops"
+        story = Story(
+            title=self.in_words(),
+            about=f"Scores by {self.batch.method}; explained is the {game.value} of class {self.explained_class}; "
+            f"players are {players}. The curves are the model's own outputs, evaluated for every step of the slider"
+            + ("." if self.task == "graph" else "; the target itself always stays."),
+            explained_class=self.explained_class,
+            value=game.value,
+            output=self.output,
+            kind=self.kind,
+            players=len(self),
+            removable=removable,
+            counts=counts,
+            keep=keep,
+            remove=remove,
+            rank=(rank[scene.place] + 1).tolist(),
+            place=self.batch.rank(include_target=False)[scene.place].tolist(),
+            features=[self._main_features(place) for place in scene.place.tolist()],
+        )
+        return page(scene, story)
+
+    def _main_features(self, place: int, most: int = 5) -> list[str]:
+        """The largest features of a player that are not zero: 'x3 = 0.52', or by the names of the columns."""
+        row, names = self.game.features[self.players[place]], self.batch.names.columns
+        largest = torch.argsort(row.abs(), descending=True, stable=True)[:most].tolist()
+        return [f"{names[column] if names else f'x{column}'} = {row[column]:.3g}" for column in largest if row[column]]
 
     def save(self, path: Path | str) -> None:
         """By its ending: .csv, .json, .graphml, a picture (.png, .svg, .pdf) or an interactive .html."""

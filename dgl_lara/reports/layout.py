@@ -73,16 +73,17 @@ def _place(first: np.ndarray, hop: np.ndarray, edges: np.ndarray) -> np.ndarray:
     room = 1 + 0.5 * np.minimum(np.bincount(down[hop[down[:, 1]] == 2, 0], minlength=len(hop))[first], 3)
     if len(first) > EVENLY_FROM:
         room[:] = 1
-    angle[first] = 2 * np.pi * (room.cumsum() - room / 2) / max(room.sum(), 1)
     for ring in range(1, int(hop.max(initial=0)) + 1):
         nodes = np.flatnonzero(hop == ring)
         rows = int(np.ceil(len(nodes) * GAP / (2 * np.pi * (radius + 4)))) or 1  # a crowd stands in several rows
-        radius = max(radius + 1, len(nodes) * GAP / rows / (2 * np.pi))
+        free = -len(nodes) % rows  # so that the last does not stand beside the first
+        radius = max(radius + 1, (len(nodes) + free) * GAP / rows / (2 * np.pi))
         if ring == 1:
-            nodes, nearest = first, np.diff(angle[first], append=angle[first[0]] + 2 * np.pi).min()
+            nodes, angle[first] = first, 2 * np.pi * (room.cumsum() - room / 2) / (room.sum() + free)
+            nearest = np.diff(angle[first], append=angle[first[0]] + 2 * np.pi).min()
             radius = max(radius, GAP / rows / nearest)
         else:
-            nodes, angle[nodes] = _spread(nodes, angle, down, GAP / rows / radius)
+            nodes, angle[nodes] = _spread(nodes, angle, down, min(GAP / rows / radius, 2 * np.pi / (len(nodes) + free)))
         distance = radius + 0.75 * (np.arange(len(nodes)) % rows)
         position[nodes] = distance[:, None] * np.stack([np.sin(angle[nodes]), np.cos(angle[nodes])], axis=1)
         radius += 0.75 * (rows - 1)
@@ -99,7 +100,7 @@ def _spread(nodes: np.ndarray, angle: np.ndarray, down: np.ndarray, gap: float) 
     # cut the ring where it is emptiest, then move the nodes as little as keeps the gap (isotonic regression)
     start = (int(np.argmax(np.diff(wish, append=wish[0] + 2 * np.pi))) + 1) % len(wish)
     nodes, wish = np.roll(nodes, -start), np.concatenate([wish[start:], wish[:start] + 2 * np.pi])
-    steps = min(gap, 2 * np.pi / len(nodes)) * np.arange(len(nodes))
+    steps = gap * np.arange(len(nodes))
     return nodes, isotonic_regression(wish - steps).x + steps
 
 

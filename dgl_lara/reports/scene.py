@@ -118,5 +118,6 @@ def _rest(left: np.ndarray, score: np.ndarray) -> str:
     if not len(left):
         return ""
     share = np.abs(left).sum() / max(np.abs(score).sum(), 1e-12)
+    part = f"{share:.0%}" if share >= 0.01 else "under 1%"
     span = f"{left.min():+.3g} to {left.max():+.3g}"
-    return f"{len(left):,} further players not drawn: scores {span}, {share:.0%} of the sum of all |scores|"
+    return f"{len(left):,} further players not drawn: scores {span}, {part} of the sum of all |scores|"

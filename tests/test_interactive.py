@@ -1,0 +1,158 @@
+"""The interactive page: self-contained, safe against what names may hold, and right in a real browser."""
+
+import json
+import re
+
+import pytest
+from browser import ask, needs_browser
+from games import gcn_game, star_game
+from test_explanation import exact_explanations
+
+from dgl_lara.reports.interactive import embedded
+
+EVIL = '</script><script>document.title="owned"</script><img src=x onerror="document.title=\'owned\'">{{data}}&amp;'
+
+
+def browser(test):
+    for mark in needs_browser:
+        test = mark(test)
+    return test
+
+
+def data_of(page):
+    (text,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
+    return json.loads(text)
+
+
+def test_nothing_comes_from_elsewhere(opened):
+    page = opened("ba-shapes", 512)[0].to_html()
+    assert not re.findall(r"(?:src|href)\s*=|@import|url\((?!#)", page)
+    assert set(re.findall(r"https?://[^\s\"']+", page)) == {"http://www.w3.org/2000/svg"}  # a name, not an address
+    assert "default-src 'none'" in page and "{{" not in page
+
+
+def test_data_are_the_models_outputs():
+    one = exact_explanations(star_game(), [0])[0]
+    data = data_of(one.to_html())
+    assert data["counts"] == [3, 2, 1, 0] and data["removable"] == 3
+    assert data["keep"] == pytest.approx([4, 3, 1, 0]) and data["remove"] == pytest.approx([0, 0, 1, 4])
+    assert data["output"] == pytest.approx(4)
+    by_name = {player["name"]: player for player in data["players"]}
+    assert [by_name[name]["place"] for name in "3210"] == [0, 1, 2, 3]
+    assert by_name["0"]["target"] and by_name["3"]["features"] == ["x0 = 3"]
+
+
+def test_many_players_get_few_steps(opened):
+    one = opened("ba-shapes", 0)[0]
+    data = data_of(one.to_html())
+    assert len(data["counts"]) == 41 and data["counts"][0] == len(one) - 1 and data["counts"][-1] == 0
+    assert len(data["players"]) == 120 and data["count"] == len(one) and "further players" in data["rest"]
+
+
+def test_the_same_page_twice(opened):
+    assert opened("molecules", 4)[0].to_html() == opened("molecules", 4)[0].to_html()
+
+
+def test_embedded_data_cannot_end_their_script():
+    text = embedded({"name": EVIL})
+    assert not set("<>&") & set(text)
+    assert json.loads(text) == {"name": EVIL}
+
+
+def evil_page():
+    game = gcn_game()
+    return exact_explanations(game, [5]).named(labels=[EVIL] * 12, columns=[EVIL] * 3)[0].to_html()
+
+
+def test_markup_in_names_is_text():
+    page = evil_page()
+    assert "<img" not in page and page.count("<script") == 2
+    assert EVIL in data_of(page)["players"][0]["name"]
+
+
+# --- in a browser -----------------------------------------------------------------------------------------------
+
+
+@browser
+def test_browser_names_are_harmless(tmp_path):
+    answer = ask(
+        evil_page(),
+        "return [document.title, document.images.length, nodes[0].querySelector('text').textContent, "
+        "nodes[0].getAttribute('aria-label')]",
+        tmp_path,
+    )
+    assert answer[0].startswith("Node 5 is class") and answer[1] == 0
+    assert answer[2].startswith("</script>") and EVIL in answer[3]
+
+
+@browser
+def test_browser_slider_fades_players_and_shows_outputs(tmp_path):
+    page = exact_explanations(star_game(), [0])[0].to_html()
+    script = """
+      const look = () => [nodes.map(n => n.classList.contains("gone")), $("state").textContent];
+      const all = [look()];
+      slider.value = 2; slider.dispatchEvent(new Event("input")); all.push(look());
+      document.querySelector("[value=remove]").click(); all.push(look());
+      return all;
+    """
+    start, keep, remove = ask(page, script, tmp_path)
+    order = [player["name"] for player in data_of(page)["players"]]
+    gone = [{name for name, is_gone in zip(order, state[0], strict=True) if is_gone} for state in (start, keep, remove)]
+    assert gone == [set(), {"1", "2"}, {"3"}]  # the target never goes
+    assert start[1] == (
+        "sparsity 0.00: only the 3 most important of 3 neighbours kept; logit of class 0 4.00 (untouched 4.00)"
+    )
+    assert keep[1].startswith("sparsity 0.67: only the 1 most important") and "class 0 1.00" in keep[1]
+    assert remove[1].startswith("sparsity 0.67: the 1 most important of 3 neighbours removed; logit of class 0 1.00")
+
+
+@browser
+def test_browser_keyboard_hover_and_zoom(opened, tmp_path):
+    script = """
+      const key = name =>
+        document.activeElement.dispatchEvent(new KeyboardEvent("keydown", {key: name, bubbles: true}));
+      const width = () => +graph.getAttribute("viewBox").split(" ")[2];
+      const tells = place => !tip.hidden && tip.textContent.includes("rank " + data.players[place].rank + " of");
+      const start = width();
+      const left = data.players.reduce((best, p, i) => p.x < data.players[best].x ? i : best, 0);
+      nodes[left].dispatchEvent(new PointerEvent("pointerenter"));
+      const hovered = tells(left);
+      nodes[left].dispatchEvent(new PointerEvent("pointerleave"));
+      const hidden = tip.hidden;
+      nodes[left].focus();
+      key("ArrowRight");
+      const moved = nodes.indexOf(document.activeElement);
+      const right = data.players[moved].x > data.players[left].x && tells(moved);
+      key("+");
+      const closer = width();
+      key("0");
+      const back = width() === start;
+      key("Escape");
+      return {hovered, hidden, right, tab: nodes.map(n => n.tabIndex + 1).indexOf(1) === moved,
+              only: nodes.filter(n => n.tabIndex === 0).length, ratio: start / closer, back, closed: tip.hidden};
+    """
+    answer = ask(opened("ba-shapes", 512)[0].to_html(), script, tmp_path)
+    assert answer.pop("ratio") == pytest.approx(1.25) and answer.pop("only") == 1
+    assert answer == dict.fromkeys(["hovered", "hidden", "right", "tab", "back", "closed"], True)
+
+
+@browser
+@pytest.mark.parametrize("dark", [False, True])
+def test_browser_light_and_dark_can_be_read(opened, tmp_path, dark):
+    """WCAG's contrast: at least 7 for text, 3 for the marks on the nodes."""
+    script = """
+      const linear = v => v <= .04045 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4;
+      const light = colour => {
+        const unit = colour.startsWith("color(") ? 1 : 255;  // color-mix answers with color(srgb 0..1)
+        const [r, g, b] = colour.match(/[\\d.]+/g).map(v => linear(v / unit));
+        return .2126 * r + .7152 * g + .0722 * b;
+      };
+      const contrast = (a, b) => (Math.max(light(a), light(b)) + .05) / (Math.min(light(a), light(b)) + .05);
+      const style = getComputedStyle, page = style(document.body);
+      const onNode = n => contrast(style(n.querySelector("text")).fill, style(n.querySelector(".disc")).fill);
+      return [light(page.backgroundColor), contrast(page.color, page.backgroundColor), Math.min(...nodes.map(onNode))];
+    """
+    background, text, marks = ask(opened("molecules", 4)[0].to_html(), script, tmp_path, dark)
+    assert background < 0.05 if dark else background > 0.9
+    assert text > 7
+    assert marks > 3
