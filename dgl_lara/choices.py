@@ -12,3 +12,5 @@ METHODS = (
     "random", "gradient", "abs-gradient", "gnn-explainer", "pg-explainer", "graphsvx", "orphicx", "fastdnx",
     "sampled", "lara-paper", "lara",
 )  # fmt: skip
+PICTURES = (".png", ".svg", ".pdf", ".html")  # endings of what one explanation can be saved as
+TABLES = (".csv", ".json", ".graphml")

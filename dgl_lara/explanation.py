@@ -16,6 +16,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from dgl_lara.choices import PICTURES, TABLES
 from dgl_lara.datasets.storage import written_whole
 from dgl_lara.errors import InputError
 from dgl_lara.neighborhood import Neighborhood
@@ -27,9 +28,8 @@ if TYPE_CHECKING:
     import networkx as nx
     from matplotlib.figure import Figure
 
-PICTURES = (".png", ".svg", ".pdf", ".html")
 STEPS = 40  # of the slider in an interactive page
-FILES = (".csv", ".json", ".graphml", *PICTURES)
+FILES = (*TABLES, *PICTURES)
 
 
 @dataclass(frozen=True, eq=False)
@@ -250,7 +250,7 @@ class Explanation:
 
     def in_words(self) -> str:
         """One sentence: who decided it, and what happens without them (evaluated, not estimated)."""
-        rank = self.batch.rank(include_target=False)
+        rank, names = self.batch.rank(include_target=False), self.player_names()
         others = torch.argsort(rank)[: len(self) - int(self.batch.is_target.sum())]  # places, best first
 
         def without(places: Sequence[int]) -> float:
@@ -269,7 +269,7 @@ class Explanation:
                 null=float(self.game.null[self.explained_class]),
                 hops=self.game.hops,
                 kind=self.kind,
-                names=[self.name(place) for place in others.tolist()],
+                names=[names[place] for place in others.tolist()],
                 hop=self.batch.players.hop[others].tolist(),
                 score=self.scores[others].tolist(),
                 own=float(self.scores[self.batch.is_target].sum()),
@@ -277,13 +277,14 @@ class Explanation:
             )
         )
 
-    def name(self, place: int) -> str:
-        """What the player at this place is called: its number; in a graph its place, after its atom: N12."""
-        labels, player = self.batch.names.labels, int(self.players[place])
-        number = str(place if self.task == "graph" else player)
+    def player_names(self) -> list[str]:
+        """What the players are called: by their numbers; in a graph by their places, after their atoms: N12."""
+        labels, players = self.batch.names.labels, self.players.tolist()
+        numbers = list(range(len(self))) if self.task == "graph" else players
         if labels is None:
-            return number
-        return f"{labels[player]}{number}" if self._is_molecule else f"{labels[player]} ({number})"
+            return list(map(str, numbers))
+        form = "{}{}" if self._is_molecule else "{} ({})"
+        return [form.format(labels[player], number) for player, number in zip(players, numbers, strict=True)]
 
     @property
     def kind(self) -> str:
@@ -293,7 +294,11 @@ class Explanation:
     @property
     def _is_molecule(self) -> bool:
         labels = self.batch.names.labels
-        return self.task == "graph" and labels is not None and is_molecule(labels[int(p)] for p in self.players)
+        return (
+            self.task == "graph"
+            and labels is not None
+            and is_molecule(labels[player] for player in self.players.tolist())
+        )
 
     # --- as a picture
 
@@ -301,9 +306,9 @@ class Explanation:
         """At most so many players with their places, for whoever draws them."""
         names, hop = self.batch.names, self.batch.players.hop
         src, dst = self.subgraph().edges()
-        labels = [names.labels[int(player)] for player in self.players] if names.labels is not None else None
+        labels = [names.labels[player] for player in self.players.tolist()] if names.labels is not None else None
         return compose(
-            names=[self.name(place) for place in range(len(self))],
+            names=self.player_names(),
             labels=labels,
             score=self.scores.cpu().numpy(),
             hop=hop.cpu().numpy() if self.task == "node" else None,

@@ -8,11 +8,13 @@ import networkx as nx
 import pandas as pd
 import pytest
 import torch
+from click.testing import CliRunner
 from games import PooledGCN, SmallGCN, gcn_game, random_graph, star_game
 
 import dgl_lara
 from dgl_lara import LARA, Explanation, Explanations, explain
 from dgl_lara.attribution.exact import exact
+from dgl_lara.cli import main
 from dgl_lara.errors import InputError
 from dgl_lara.training import TrainingConfig
 from dgl_lara.value import Game
@@ -226,10 +228,68 @@ def test_atoms_are_called_by_symbol_and_place(opened):
     assert re.match(r"Graph 4 is class [01] mostly because of (itself|atoms?) [A-Z][a-z]?\d+", one.in_words())
     first = int(one.players[0])
     symbols = one.batch.names.labels
-    assert first > 0 and one.name(0) == f"{symbols[first]}0"
+    assert first > 0 and one.player_names()[0] == f"{symbols[first]}0"
 
 
 def test_labels_of_ones_own(star):
     named = star.batch.named(labels=["me", "Ann", "Bob", "Cy"])[0]
     assert "its 1-hop neighbour Cy (3)" in named.in_words()
     assert named.top(2).label.tolist() == ["me", "Cy"]
+
+
+# --- the command ------------------------------------------------------------------------------------------------
+
+
+def run(*words):
+    return CliRunner().invoke(main, ["explain", *map(str, words)])
+
+
+def test_command_explains_one_node(quick_runs, opened, tmp_path):
+    picture, out = tmp_path / "n.svg", tmp_path / "n.json"
+    words = ["--run", quick_runs["ba-shapes"], "--node", 512, "--picture", picture, "--out", out, "--top", 3]
+    result = run(*words)
+    assert result.exit_code == 0, result.output
+    one = opened("ba-shapes", 512)[0]
+    lines = result.output.splitlines()
+    assert lines[0] == one.in_words()
+    assert lines[2].split() == ["node", "hop", "score", "rank"]
+    assert [line.split()[0] for line in lines[4:7]] == list(map(str, one.top(3).player)) and lines[7] == ""
+    assert lines[8] == f"written: {picture}, {out}"
+    assert picture.read_text().startswith("<?xml") and json.loads(out.read_text())["target"] == 512
+
+
+def test_command_explains_another_class(quick_runs, opened):
+    predicted = opened("ba-shapes", 512)[0].explained_class
+    result = run("--run", quick_runs["ba-shapes"], "--node", 512, "--class", (predicted + 1) % 4)
+    assert result.output.startswith(f"Node 512 is class {predicted}, and it would be class {(predicted + 1) % 4} ")
+
+
+def test_command_explains_one_graph(quick_runs, tmp_path):
+    result = run("--run", quick_runs["molecules"], "--graph", 7, "--picture", tmp_path / "g.html")
+    assert result.exit_code == 0, result.output
+    assert result.output.startswith("Graph 7 is class ")
+    assert re.search(r"^atom +score +rank$", result.output, re.MULTILINE)
+    assert "<!doctype html>" in (tmp_path / "g.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("name", "words", "said"),
+    [
+        ("ba-shapes", ["--node", 700], "--node must be in 0..699 (got 700)."),
+        ("ba-shapes", ["--node", -1], "-1 is not in the range x>=0."),
+        ("ba-shapes", ["--node", 3, "--class", 4], "--class must be in 0..3 (got 4)."),
+        ("ba-shapes", ["--node", 3, "--picture", "a.gif"], "must end in .png, .svg, .pdf, .html (got 'a.gif')."),
+        ("ba-shapes", ["--node", 3, "--out", "a.parquet"], "must end in .csv, .json, .graphml (got 'a.parquet')."),
+        ("ba-shapes", ["--graph", 3], "this run explains nodes: ask with --node (its data set is ba-shapes)."),
+        ("molecules", ["--node", 3], "this run explains graphs: ask with --graph (its data set is molecules)."),
+        ("ba-shapes", ["--node", 3, "--all"], "--node, --graph, --all, --split or --nodes, one of them."),
+        ("ba-shapes", ["--all", "--picture", "a.png", "--out", "a.csv"], "--picture and --class go with --node"),
+        ("ba-shapes", ["--all"], "name the file to write with --out."),
+    ],
+)
+def test_command_refuses_with_one_sentence(quick_runs, name, words, said):
+    result = run("--run", quick_runs[name], *words)
+    assert result.exit_code == 2 and "Traceback" not in result.output
+    last = result.stderr.strip().splitlines()[-1]
+    assert last.startswith("Error: ") and said in last
+    assert result.stdout == ""

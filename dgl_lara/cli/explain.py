@@ -1,21 +1,32 @@
-"""`dgl-lara explain`: explanations of many nodes or graphs, to a file."""
+"""`dgl-lara explain`: one node or graph in words and pictures, or many of them to a file."""
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
+from dgl_lara.choices import PICTURES, TABLES
 from dgl_lara.cli.options import FILE, FOLDER, CountOrWord, Memory, choose_device, device_option
+
+if TYPE_CHECKING:
+    from dgl_lara.explanation import Explanation
+    from dgl_lara.runs import Run
 
 
 @click.command("explain")
 @click.option("--run", "folder", type=FOLDER, help="Run to explain with. Default: the newest.")
+@click.option("--node", type=click.IntRange(min=0), help="Explain this node: a sentence, a table, a picture.")
+@click.option("--graph", type=click.IntRange(min=0), help="The same for this graph.")
+@click.option("--picture", type=FILE, help="With --node or --graph: a .png, .svg, .pdf or interactive .html file.")
+@click.option("--class", "asked_class", type=click.IntRange(min=0), help="With --node or --graph: explain this class.")
 @click.option("--all", "everything", is_flag=True, help="Explain every node (or graph).")
 @click.option("--split", type=click.Choice(["train", "val", "test"]), help="Explain this split.")
 @click.option("--nodes", "nodes_file", type=FILE, help="Explain the numbers in this file, one a line.")
-@click.option("--top", type=CountOrWord("all"), default=20, show_default=True, help="Players kept of each target.")
-@click.option("--out", type=FILE, required=True, help="A .parquet, .csv or .jsonl file.")
+@click.option("--top", type=CountOrWord("all"), help="Players kept of each target. [20; in the printed table: 10]")
+@click.option("--out", type=FILE, help="A .parquet, .csv or .jsonl file; of one target .csv, .json or .graphml.")
 @click.option("--memory", type=Memory(), help="Working memory to keep to, like 4GB. [70 % of what is free]")
 @click.option("--workers", type=click.IntRange(min=0), default=0, show_default=True,
               help="Sampler processes, where the graph is too large for one pass.")  # fmt: skip
@@ -24,29 +35,97 @@ from dgl_lara.cli.options import FILE, FOLDER, CountOrWord, Memory, choose_devic
 @device_option
 def explain_command(
     folder: Path | None,
+    node: int | None,
+    graph: int | None,
+    picture: Path | None,
+    asked_class: int | None,
     everything: bool,
     split: str | None,
     nodes_file: Path | None,
-    top: int | str,
-    out: Path,
+    top: int | str | None,
+    out: Path | None,
     memory: int | None,
     workers: int,
     offload: bool,
     device: str,
 ) -> None:
-    """Explain many nodes or graphs at once and write their most important players to a file."""
-    import time
+    """Explain one node or graph (--node, --graph), or many at once to a file (--all, --split, --nodes)."""
+    started = time.monotonic()
+    if sum([node is not None, graph is not None, everything, split is not None, nodes_file is not None]) != 1:
+        raise click.UsageError("say what to explain: --node, --graph, --all, --split or --nodes, one of them.")
+    one = node is not None or graph is not None
+    if not one and out is None:
+        raise click.UsageError("name the file to write with --out.")
+    if not one and (picture or asked_class is not None):
+        raise click.UsageError("--picture and --class go with --node or --graph.")
+    if one:
+        _check_endings(picture, out)
+    from dgl_lara.memory import reuse_freed_memory
+    from dgl_lara.runs import newest_run, open_run
 
+    reuse_freed_memory()
+    run = open_run(folder or newest_run(), choose_device(device), memory, offload)
+    if one:
+        _explain_one(run, node, graph, asked_class, top or 10, [path for path in (picture, out) if path])
+    elif out:
+        _explain_many(run, split, nodes_file, top or 20, out, workers, started)
+
+
+def _check_endings(picture: Path | None, out: Path | None) -> None:
+    """Before anything is loaded."""
+    if picture and picture.suffix not in PICTURES:
+        raise click.UsageError(f"--picture must end in {', '.join(PICTURES)} (got '{picture.name}').")
+    if out and out.suffix not in TABLES:
+        raise click.UsageError(f"--out of one explanation must end in {', '.join(TABLES)} (got '{out.name}').")
+
+
+def _explain_one(
+    run: Run, node: int | None, graph: int | None, asked_class: int | None, top: int | str, files: list[Path]
+) -> None:
+    import torch
+
+    from dgl_lara.inference import explain
+
+    task, dataset = run.game.task, run.dataset
+    target = node if task == "node" else graph
+    if target is None:
+        raise click.UsageError(f"this run explains {task}s: ask with --{task} (its data set is {dataset.name}).")
+    if target >= run.game.num_targets:
+        raise click.UsageError(f"--{task} must be in 0..{run.game.num_targets - 1} (got {target}).")
+    if asked_class is not None and asked_class >= run.game.num_classes:
+        raise click.UsageError(f"--class must be in 0..{run.game.num_classes - 1} (got {asked_class}).")
+    where = run.game.features.device
+    classes = None if asked_class is None else torch.tensor([asked_class], device=where)
+    explainer = run.explainer()
+    found = explain(explainer, run.game, run.embeddings(explainer), torch.tensor([target], device=where), classes)
+    explanation = found.named(dataset.node_labels, dataset.node_names, dataset.motif)[0]
+    click.echo(explanation.in_words())
+    click.echo("\n" + _table(explanation, len(explanation) if top == "all" else int(top)))
+    for path in files:
+        explanation.save(path)
+    if files:
+        click.echo("\nwritten: " + ", ".join(map(str, files)))
+
+
+def _table(explanation: Explanation, most: int) -> str:
+    """The best players by the names that the sentence uses."""
+    from dgl_lara.reports.tables import text_table
+
+    names = dict(zip(explanation.players.tolist(), explanation.player_names(), strict=True))
+    columns = ["hop", "score", "rank"] if explanation.task == "node" else ["score", "rank"]
+    best = explanation.top(most)
+    figures = best[columns].itertuples(index=False)
+    rows = [[names[player], *row] for player, row in zip(best.player, figures, strict=True)]
+    return text_table(["node" if explanation.task == "node" else explanation.kind, *columns], rows)
+
+
+def _explain_many(
+    run: Run, split: str | None, nodes_file: Path | None, top: int | str, out: Path, workers: int, started: float
+) -> None:
     from dgl_lara.bulk import BulkExplainer
     from dgl_lara.export import explain_to_file, read_targets
-    from dgl_lara.memory import reuse_freed_memory
-    from dgl_lara.runs import newest_run, open_run, weights_hash
+    from dgl_lara.runs import weights_hash
 
-    if sum([everything, split is not None, nodes_file is not None]) != 1:
-        raise click.UsageError("say what to explain: --all, --split or --nodes, one of them.")
-    reuse_freed_memory()
-    started = time.monotonic()
-    run = open_run(folder or newest_run(), choose_device(device), memory, offload)
     explainer, training = run.explainer(), run.config.training
     targets = read_targets(nodes_file).to(run.game.features.device) if nodes_file else run.dataset.split(split or "all")
     about = {
