@@ -12,7 +12,7 @@ ORDER = [
     "errors", "choices", "memory", "progress", "randomness", "reports.tables",
     "datasets", "targets",
     "neighborhood", "removal", "value", "attribution",
-    "reports.layout", "reports.scene", "reports.pictures", "reports.interactive", "words",
+    "reports.layout", "reports.scene", "reports.pictures", "reports.templates", "reports.interactive", "words",
     "explainer", "inputs", "sampling", "lessons", "losses", "validation", "training", "explanation",
     "inference", "layerwise", "bulk", "export", "checkpoint", "runs", "lara", "one_call",
     "baselines", "metrics", "evaluation", "benchmark", "reports", "cli", "__main__",

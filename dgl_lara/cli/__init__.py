@@ -12,6 +12,7 @@ from dgl_lara.cli.benchmark import benchmark
 from dgl_lara.cli.datasets import datasets
 from dgl_lara.cli.evaluate import evaluate
 from dgl_lara.cli.explain import explain_command
+from dgl_lara.cli.report import report
 from dgl_lara.cli.target import target
 from dgl_lara.cli.train import train
 from dgl_lara.errors import LaraError
@@ -40,5 +41,5 @@ def main() -> None:
     """Explain any graph neural network in one feed-forward pass."""
 
 
-for command in (datasets, target, train, evaluate, explain_command, benchmark):
+for command in (datasets, target, train, evaluate, explain_command, benchmark, report):
     main.add_command(command)

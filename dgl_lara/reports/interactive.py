@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import html
 import json
-import re
 from dataclasses import dataclass
-from importlib import resources
 from typing import Any
 
 import numpy as np
 
 from dgl_lara.reports.scene import Scene
+from dgl_lara.reports.templates import fill
 
 
 @dataclass(frozen=True)
@@ -35,14 +34,10 @@ class Story:
 
 
 def page(scene: Scene, story: Story) -> str:
-    """The HTML. The template's {{...}} are filled once, so that data which looks like one stays as it is."""
-    template = resources.files("dgl_lara.reports").joinpath("interactive.html").read_text(encoding="utf-8")
-    parts = {
-        "title": html.escape(story.title),
-        "about": html.escape(story.about),
-        "data": embedded(_data(scene, story)),
-    }
-    return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], template)
+    """The HTML."""
+    parts = {"title": story.title, "about": story.about}
+    escaped = {name: html.escape(text) for name, text in parts.items()}
+    return fill("interactive.html", {**escaped, "data": embedded(_data(scene, story))})
 
 
 def embedded(data: dict[str, Any]) -> str:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import html
+import io
+import re
 import textwrap
 from pathlib import Path
 from typing import Any
@@ -171,3 +174,13 @@ def write(figure: Figure, path: Path, ending: str) -> None:
     metadata = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(ending, {})
     with matplotlib.rc_context({"svg.hashsalt": "dgl-lara", "svg.fonttype": "none"}):
         figure.savefig(path, format=ending[1:], dpi=160, metadata=metadata, facecolor="white")
+
+
+def inline(figure: Figure, label: str) -> str:
+    """An <svg> element to stand inside a page, with its meaning for those who cannot see it."""
+    text = io.StringIO()
+    with matplotlib.rc_context({"svg.hashsalt": label, "svg.fonttype": "none"}):
+        figure.savefig(text, format="svg", metadata={"Date": None}, facecolor="white")
+    svg = re.sub(r"<metadata>.*?</metadata>", "", text.getvalue()[text.getvalue().index("<svg") :], flags=re.DOTALL)
+    svg = re.sub(r' id="[a-z]+(?:\dd)?_\d+"', "", svg)  # matplotlib's names repeat from figure to figure
+    return svg.replace("<svg ", f'<svg role="img" aria-label="{html.escape(label)}" ', 1)

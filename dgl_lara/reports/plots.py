@@ -9,14 +9,15 @@ import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import pandas as pd
+from matplotlib.figure import Figure
 
 # Okabe-Ito: can be told apart with any colour vision
 COLOURS = ("#000000", "#E69F00", "#56B4E9", "#009E73", "#F0E442", "#0072B2", "#D55E00", "#CC79A7")
 HIGHLIGHT = "#D55E00"
 
 
-def fidelity_plot(table: pd.DataFrame, title: str, path: Path) -> list[Path]:
-    """Fidelity against sparsity, a line a method; written as .png and .pdf beside each other."""
+def fidelity_figure(table: pd.DataFrame, title: str) -> Figure:
+    """Fidelity against sparsity, a line a method."""
     points = table[table["sparsity"] != "average"]
     definitions = list(dict.fromkeys(points["definition"]))
     figure, axes = plt.subplots(len(definitions), 2, figsize=(8, 3 * len(definitions)), squeeze=False)
@@ -39,8 +40,28 @@ def fidelity_plot(table: pd.DataFrame, title: str, path: Path) -> list[Path]:
     axes[0][0].legend(fontsize=8, frameon=False)
     figure.suptitle(title, fontsize=10)
     figure.tight_layout()
+    plt.close(figure)  # pyplot lets go of it; the figure itself stays
+    return figure
+
+
+def training_figure(history: pd.DataFrame) -> Figure:
+    """Loss and validation agreement against the steps of training."""
+    figure, axes = plt.subplots(1, 2, figsize=(8, 2.6))
+    for axis, column, label in zip(axes, ("loss", "agreement"), ("loss", "validation agreement (R²)"), strict=True):
+        axis.plot(history["step"], history[column], color=HIGHLIGHT, marker="o", markersize=2)
+        axis.set_title(label, fontsize=9)
+        axis.set_xlabel("step")
+        axis.spines[["top", "right"]].set_visible(False)
+    axes[0].set_yscale("log")
+    figure.tight_layout()
+    plt.close(figure)
+    return figure
+
+
+def fidelity_plot(table: pd.DataFrame, title: str, path: Path) -> list[Path]:
+    """Fidelity against sparsity, written as .png and .pdf beside each other."""
+    figure = fidelity_figure(table, title)
     paths = [path.with_suffix(ending) for ending in (".png", ".pdf")]
     for target in paths:
         figure.savefig(target, dpi=150)
-    plt.close(figure)
     return paths

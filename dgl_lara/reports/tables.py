@@ -1,7 +1,8 @@
-"""Plain-text and Markdown tables."""
+"""Tables, as plain text, Markdown and HTML."""
 
 from __future__ import annotations
 
+import html
 from collections.abc import Sequence
 
 
@@ -27,6 +28,19 @@ def markdown_table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> s
         return f"| {' | '.join(cells)} |"
 
     return "\n".join([line(header), line(["---"] * len(header)), *(line([_cell(v) for v in row]) for row in rows)])
+
+
+def html_table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    """The same as an HTML table; whatever the cells hold is text."""
+
+    def line(cells: Sequence[object], tag: str) -> str:
+        numbers = (' class="number"' if tag == "td" and _is_number(value) else "" for value in cells)
+        return "".join(
+            f"<{tag}{number}>{html.escape(_cell(value))}</{tag}>" for value, number in zip(cells, numbers, strict=True)
+        )
+
+    body = "".join(f"<tr>{line(row, 'td')}</tr>\n" for row in rows)
+    return f"<table><thead><tr>{line(header, 'th')}</tr></thead>\n<tbody>{body}</tbody></table>"
 
 
 def _is_number(value: object) -> bool:

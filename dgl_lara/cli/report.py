@@ -1,0 +1,48 @@
+"""`dgl-lara report`: one page on a run, to keep or to send."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from dgl_lara.cli.options import FILE, FOLDER, choose_device, device_option, seed_option
+
+
+@click.command("report")
+@click.option("--run", "folder", type=FOLDER, help="Run to report on. Default: the newest.")
+@click.option("--out", type=FILE, help="An .html file. Default: report.html in the run folder.")
+@click.option("--split", type=click.Choice(["train", "val", "test"]), default="test", show_default=True)
+@click.option("--targets", type=click.IntRange(min=1), default=100, show_default=True, help="Measure at most so many.")
+@click.option("--pairs", type=click.IntRange(min=0), help="Coalition pairs of the 'sampled' row. [300; graphs: 100]")
+@click.option("--reference-pairs", type=click.IntRange(min=100), default=1000, show_default=True,
+              help="Coalition pairs of the phi that agreement is measured against.")  # fmt: skip
+@seed_option
+@device_option
+def report(
+    folder: Path | None,
+    out: Path | None,
+    split: str,
+    targets: int,
+    pairs: int | None,
+    reference_pairs: int,
+    seed: int,
+    device: str,
+) -> None:
+    """Write one self-contained HTML page: what was explained, how well, examples, settings, caveats."""
+    if out and out.suffix != ".html":
+        raise click.UsageError(f"--out must end in .html (got '{out.name}').")
+
+    from dgl_lara.datasets.storage import written_whole
+    from dgl_lara.memory import reuse_freed_memory
+    from dgl_lara.reports.report import measure, render
+    from dgl_lara.runs import newest_run, open_run
+
+    reuse_freed_memory()
+    run = open_run(folder or newest_run(), choose_device(device))
+    pairs = (300 if run.game.task == "node" else 100) if pairs is None else pairs
+    page = render(measure(run, split, targets, pairs, reference_pairs, seed))
+    out = out or run.folder / "report.html"
+    with written_whole(out) as temporary:
+        temporary.write_text(page)
+    click.echo(f"written: {out}")

@@ -1,0 +1,209 @@
+"""The report: figures that are the run's own, twelve examples, deviations in step with the changelog, one file."""
+
+import html
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import torch
+from browser import ask, needs_browser
+from click.testing import CliRunner
+
+from dgl_lara.cli import main
+from dgl_lara.metrics.fidelity import fidelity_per_target
+from dgl_lara.reports import report
+from dgl_lara.reports.deviations import DEVIATIONS, applying
+from dgl_lara.reports.tables import html_table
+from dgl_lara.runs import open_run
+from dgl_lara.training import default, paper
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="module", params=["ba-shapes", "molecules"])
+def found(request, quick_runs, session_cache):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DGL_LARA_CACHE", str(session_cache))
+        patch.delenv("DGL_LARA_DATA", raising=False)
+        run = open_run(quick_runs[request.param], torch.device("cpu"))
+        return report.measure(run, "test", 16, pairs=10, reference_pairs=100, seed=0)
+
+
+@pytest.fixture(scope="module")
+def page(found):
+    return report.render(found)
+
+
+class Outline(HTMLParser):
+    """Headings and captions; fails on elements that are closed in the wrong order."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.texts = [], {"h2": [], "h3": [], "figcaption": [], "li": []}
+        self.feed(text)
+        assert self.open == [], "elements left open"
+
+    def handle_starttag(self, tag, attributes):
+        if tag not in ("meta", "br"):
+            self.open.append(tag)
+        if tag in self.texts:
+            self.texts[tag].append("")
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if self.open and self.open[-1] in self.texts:
+            self.texts[self.open[-1]][-1] += data
+
+
+# --- what is measured -------------------------------------------------------------------------------------------
+
+
+def test_examples_are_best_typical_and_worst(found):
+    assert {name: len(group) for name, group in found.examples.items()} == {"best": 4, "typical": 4, "worst": 4}
+    shown = [explanation.target for group in found.examples.values() for explanation, _ in group]
+    assert len(set(shown)) == 12
+    delta = {name: [value for _, value in group] for name, group in found.examples.items()}
+    assert min(delta["best"]) >= max(delta["typical"]) and min(delta["typical"]) >= max(delta["worst"])
+    assert delta["best"][0] > delta["worst"][-1]
+    explanation, value = found.examples["best"][0]
+    plus, minus = fidelity_per_target(found.run.game, explanation.batch, keep_target=True)
+    assert value == pytest.approx(float((plus - minus).mean()), abs=1e-5)
+
+
+def test_fewer_targets_than_examples(found):
+    lara = found.examples["best"][0][0].batch
+    assert {name: len(group) for name, group in report._examples(found.run, lara).items()} == {
+        "best": 1, "typical": 0, "worst": 0,
+    }  # fmt: skip
+
+
+def test_every_method_is_in_every_table(found):
+    for metric in ("fidelity", "agreement", "auc"):
+        assert set(found.tables[metric].method) == {"random", "sampled 10", "lara"}
+    assert found.speed.method.tolist() == ["lara, embeddings stored"] * 2 + ["sampled 10"]
+    assert found.speed.targets.tolist() == [1, 16, 10]
+
+
+# --- what is said -----------------------------------------------------------------------------------------------
+
+
+def test_page_holds_its_sections_and_the_figures(found, page):
+    outline = Outline(page)
+    assert outline.texts["h2"] == [
+        "What was explained, and how", "How good the explanations are", "Examples: best, typical, worst",
+        "What to keep in mind", "Settings and versions",
+    ]  # fmt: skip
+    text = html.unescape(re.sub(r"<[^>]+>", " ", page))
+    r2 = found.tables["agreement"].set_index("method").loc["lara", "R2 corrected"]
+    assert f"R² = {r2:.3f} on 16 test" in text
+    assert f"right on {found.accuracy['test']:.1%} of the test" in text
+    average = found.tables["fidelity"].query("sparsity == 'average'")
+    for _, row in average.iterrows():
+        assert f"{row['delta']:.2f} ± {row['delta error']:.2f}" in text
+    history = pd.read_csv(found.run.folder / "metrics.csv")
+    assert f"{history.step.max()} steps" in text
+    stored = json.loads((found.run.folder / "environment.json").read_text())
+    assert stored["command"] in text and stored["versions"]["torch"] in text
+
+
+def test_examples_carry_their_sentences_and_pictures(found, page):
+    captions = Outline(page).texts["figcaption"][1:]
+    sentences = [one.in_words() for group in found.examples.values() for one, _ in group]
+    assert [caption[: len(words)] for caption, words in zip(captions, sentences, strict=True)] == sentences
+    assert page.count("<svg") == page.count("</svg>") == 14
+    ids = re.findall(r' id="((?!what|good|examples|caveats|settings)[^"]+)"', page)
+    assert not [name for name in ids if re.fullmatch(r"[a-z]+(2d)?_\d+", name)]
+
+
+def test_a_wrong_prediction_is_called_wrong(found):
+    (explanation, delta), *_ = found.examples["best"]
+    labels = found.run.dataset.labels.clone()
+    labels[explanation.target] = explanation.predicted_class
+    assert "wrong" not in report._group("best", [(explanation, delta)], labels)
+    labels[explanation.target] = 1 - explanation.predicted_class
+    assert "The prediction is wrong: the label is" in report._group("best", [(explanation, delta)], labels)
+
+
+def test_page_needs_nothing_from_elsewhere(page):
+    addresses = re.findall(r'(?:src|href)="(?!#|data:)([^"]*)"', page)
+    assert addresses == []
+    assert "<script" not in page and "@import" not in page and "{{" not in page
+
+
+def test_caveats_follow_the_figures(found):
+    said = " ".join(report._caveats(found))
+    r2 = found.tables["agreement"].set_index("method").loc["lara", "R2 corrected"]
+    assert ("do not rely on these explanations" in said) == (r2 < report.LOW)
+    assert "Only 16 targets were measured" in said
+    assert ("neighbours alone" in said) == (found.run.game.task == "node")
+    assert ("not the original" in said) == (found.run.dataset.name == "molecules")
+    assert "trained on the targets measured here" not in said
+
+
+@pytest.mark.parametrize(
+    ("lara", "sampled", "said"),
+    [(2.0, 1.0, "LARA is better than sampled 9"), (1.0, 2.0, "LARA is worse"), (1.0, 1.1, "cannot be told apart")],
+)
+def test_verdict(lara, sampled, said):
+    rows = [("random", 0.0), ("sampled 9", sampled), ("lara", lara)]
+    table = pd.DataFrame([{"method": name, "delta": value, "delta error": 0.1} for name, value in rows])
+    assert said in report._verdict(table)
+    assert "left out" in report._verdict(table[table.method != "sampled 9"])
+
+
+def test_cells_are_text():
+    table = html_table(["<b>"], [["<script>"], [1234], [None]])
+    assert "<b>" not in table and "<script>" not in table and "&lt;script&gt;" in table
+    assert '<td class="number">1,234</td>' in table
+
+
+# --- deviations -------------------------------------------------------------------------------------------------
+
+
+def test_deviations_are_those_of_the_changelog():
+    text = (ROOT / "CHANGELOG.md").read_text()
+    rows = re.findall(r"^\| (D\d+) \| (.+?) \| (.+?) \| (.+?) \|$", text, re.MULTILINE)
+    assert len(rows) >= 11
+    assert [(d.number, d.paper, d.here, d.why) for d in DEVIATIONS] == rows
+
+
+def test_the_papers_preset_has_only_those_that_hold_always():
+    assert [d.number for d in applying(paper("node"))] == ["D1", "D2", "D3", "D4", "D11"]
+    assert applying(default("node", 100)) == list(DEVIATIONS)
+
+
+# --- the command ------------------------------------------------------------------------------------------------
+
+
+def test_command(quick_runs, tmp_path):
+    quick = ["--targets", "3", "--pairs", "5", "--reference-pairs", "100", "--out", str(tmp_path / "r.html")]
+    result = CliRunner().invoke(main, ["report", "--run", str(quick_runs["ba-shapes"]), *quick])
+    assert result.exit_code == 0, result.output
+    assert result.stdout == f"written: {tmp_path / 'r.html'}\n"
+    assert "Explanations of a GCN on ba-shapes" in (tmp_path / "r.html").read_text()
+    bad = CliRunner().invoke(main, ["report", "--run", str(quick_runs["ba-shapes"]), "--out", "r.pdf"])
+    assert bad.exit_code == 2 and "--out must end in .html (got 'r.pdf')." in bad.output
+
+
+def in_browser(test):
+    for mark in needs_browser:
+        test = mark(test)
+    return test
+
+
+@in_browser
+def test_browser_shows_every_picture_within_the_page(page, tmp_path):
+    script = """
+      const boxes = [...document.querySelectorAll("svg")].map(svg => svg.getBoundingClientRect());
+      return [boxes.length, Math.min(...boxes.map(b => b.width)), Math.max(...boxes.map(b => b.right)), innerWidth,
+              document.documentElement.scrollWidth];
+    """
+    # the page itself allows no script; the probe needs one
+    open_page = re.sub(r"<meta http-equiv=\"Content-Security-Policy\".*?>", "", page)
+    count, narrowest, right, width, scroll = ask(open_page, script, tmp_path)
+    assert count == 14 and narrowest > 200 and right <= width and scroll <= width
