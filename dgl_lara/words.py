@@ -72,7 +72,7 @@ def _because(facts: Facts, supporters: list[int], opponents: list[int]) -> str:
         named += 1
     last = facts.score[supporters[named - 1]]
     alike = sum(math.isclose(facts.score[place], last, rel_tol=1e-4) for place in supporters[named:])
-    text = _listed(facts, supporters[:named], f"{alike} more that count as much" if alike else "")
+    text = _listed(facts, supporters[:named], f"{alike} more that count{'s' * (alike == 1)} as much" if alike else "")
     itself = "itself, then of " if facts.own > total else ""
     text = f"{_head(facts)} mostly because of {itself}{text}"
     strongest = facts.score[supporters[0]]

@@ -188,6 +188,12 @@ def facts(score, own=0.0, hop=None, task="node", **changes):
         (facts([1] * 8),
          "Node 7 is class 2 mostly because of its 1-hop neighbours 10, 11 and 12 and 5 more that count as much; "
          "removing the top 5 neighbours lowers its logit from 4.20 to -0.80."),
+        (facts([1] * 4),
+         "Node 7 is class 2 mostly because of its 1-hop neighbours 10 and 11 and 2 more that count as much; "
+         "removing all 4 neighbours lowers its logit from 4.20 to 0.20."),
+        (facts([1] * 3),
+         "Node 7 is class 2 mostly because of its 1-hop neighbours 10 and 11 and 1 more that counts as much; "
+         "removing all 3 neighbours lowers its logit from 4.20 to 1.20."),
         (facts([1, -3]),
          "Node 7 is class 2 mostly because of its 1-hop neighbour 10, in spite of its 1-hop neighbour 11; "
          "removing neighbour 10 lowers its logit from 4.20 to 3.20."),

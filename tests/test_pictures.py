@@ -76,7 +76,14 @@ def test_forces_untangle_rings_and_part_the_parts():
     length = np.linalg.norm(position[edges[:, 0]] - position[edges[:, 1]], axis=1)
     assert length.min() > 0.5 and length.max() < 1.6
     assert np.ptp(position[:14, 0]) > np.ptp(position[:14, 1])  # lies on its long side
-    assert position[14:, 0].min() > position[:14, 0].max() + 1
+    distance = np.linalg.norm(position[14:, None] - position[None, :14], axis=2)
+    assert distance.min() > 1
+
+
+def test_many_parts_stand_in_rows():
+    position = forces(30, np.zeros((0, 2), int))
+    assert len(np.unique(position[:, 0])) < 12 and len(np.unique(position[:, 1])) > 2
+    assert (np.linalg.norm(position[:, None] - position[None], axis=2) + 9 * np.eye(30)).min() > 1
 
 
 def test_molecules_with_rdkit():
@@ -106,6 +113,12 @@ def test_strong_players_bring_their_way_to_the_target():
     assert scene.rest.startswith("280 further players not drawn: scores +0.01")
     graph = nx.Graph(scene.edges.tolist())
     assert nx.is_connected(graph) and len(graph) == 20
+
+
+def test_a_graph_is_drawn_whole_up_to_a_size():
+    ring = [(node, (node + 1) % 300) for node in range(300)]
+    assert len(scene_of(np.ones(100), ring[:99], None, most=20).place) == 100
+    assert len(scene_of(np.arange(300), ring, None, most=20).place) == 150
 
 
 def test_one_way_edges():

@@ -173,8 +173,10 @@ def test_deviations_are_those_of_the_changelog():
 
 
 def test_the_papers_preset_has_only_those_that_hold_always():
-    assert [d.number for d in applying(paper("node"))] == ["D1", "D2", "D3", "D4", "D11"]
-    assert applying(default("node", 100)) == list(DEVIATIONS)
+    assert [d.number for d in applying(paper("node"), "node")] == ["D1", "D2", "D3", "D4", "D11"]
+    assert applying(default("node", 100), "node") == list(DEVIATIONS)
+    graphs = {d.number for d in DEVIATIONS} - {d.number for d in applying(default("graph", 100), "graph")}
+    assert graphs == {"D2", "D4", "D6", "D10"}
 
 
 # --- the command ------------------------------------------------------------------------------------------------

@@ -87,11 +87,13 @@ DEVIATIONS = (
 )  # fmt: skip
 
 
-def applying(config: TrainingConfig) -> list[Deviation]:
-    """Those that this run was made with; D1 to D4 and D11 hold always."""
+def applying(config: TrainingConfig, task: str) -> list[Deviation]:
+    """Those that a run with these settings has; D2, D4 and D6 are about neighbourhoods, which a graph task has not."""
     off = {
+        "D2": task == "graph",
+        "D4": task == "graph",
         "D5": config.objective == "running-mean",
-        "D6": config.gate == "none",
+        "D6": config.gate == "none" or task == "graph",
         "D7": config.inputs == "features",
         "D8": not config.all_classes,
         "D9": config.encoder == "plain",

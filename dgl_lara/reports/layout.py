@@ -125,20 +125,37 @@ def crossings(position: np.ndarray, edges: np.ndarray) -> int:
 
 
 def forces(count: int, edges: np.ndarray, labels: Sequence[str] | None = None) -> np.ndarray:
-    """(num_nodes, 2) for a graph without a target: edges about one unit long, parts side by side, the long side
-    horizontal. Molecules come from RDKit where it is installed (labels: their atoms)."""
+    """(num_nodes, 2) for a graph without a target: edges about one unit long, the long side horizontal.
+
+    Molecules come from RDKit where it is installed (labels: their atoms). Unconnected parts stand in rows.
+    """
     graph = nx.Graph(_undirected(edges).tolist())
     graph.add_nodes_from(range(count))
-    position, right = np.zeros((count, 2)), 0.0
-    for part in sorted(nx.connected_components(graph), key=lambda part: (-len(part), min(part))):
-        nodes = sorted(part)
+    parts = [sorted(part) for part in nx.connected_components(graph)]
+    parts.sort(key=lambda part: (-len(part), part))
+    drawn = []
+    for nodes in parts:
         inner = graph.subgraph(nodes)
         atoms = None if labels is None else [labels[node] for node in nodes]
-        own = _lengthwise(_drawn_by_rdkit(atoms, inner, nodes) if atoms else None, inner, nodes)
-        own[:, 0] += right - own[:, 0].min()
-        right = own[:, 0].max() + 1.2
-        position[nodes] = own
-    return position - (position.max(0) + position.min(0)) / 2 if count else position
+        drawn.append(_lengthwise(_drawn_by_rdkit(atoms, inner, nodes) if atoms else None, inner, nodes))
+    position = np.zeros((count, 2))
+    for nodes, own, corner in zip(parts, drawn, _in_rows([np.ptp(own, axis=0) for own in drawn]), strict=True):
+        position[nodes] = own - own.min(axis=0) + corner
+    return position - (position.max(0) + position.min(0)) / 2
+
+
+def _in_rows(sizes: list[np.ndarray]) -> list[tuple[float, float]]:
+    """Lower left corners of boxes (width, height) set one after the other into rows, the largest first."""
+    apart = 1.2
+    area = sum((width + apart) * (height + apart) for width, height in sizes)
+    wide = max(max(width for width, _ in sizes), 1.5 * float(np.sqrt(area)))
+    corners, x, top, low = [], 0.0, 0.0, 0.0
+    for width, height in sizes:
+        if x and x + width > wide:
+            x, top = 0.0, low - apart
+        corners.append((x, top - height))
+        x, low = x + width + apart, min(low, top - height)
+    return corners
 
 
 def _lengthwise(given: np.ndarray | None, graph: nx.Graph, nodes: list[int]) -> np.ndarray:

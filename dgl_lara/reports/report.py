@@ -32,6 +32,7 @@ from dgl_lara.targets.training import accuracy
 
 EACH = 4  # examples of best, typical and worst
 DRAWN = 25  # players of an example
+MARKDOWN = str.maketrans("", "", "`*")  # marks of the changelog's table that a page does not show
 LOW = 0.8  # agreement below which the page warns
 FEW = 30  # targets below which it does too
 TIMED = 10  # targets on which `sampled` is timed
@@ -158,7 +159,10 @@ def render(found: Findings) -> str:
         "settings": html_table(["setting", "value"], _settings(run)),
         "deviations": html_table(
             ["", "the paper", "here", "why"],
-            [[d.number, d.paper, d.here, d.why] for d in applying(run.config.training)],
+            [
+                [d.number, *(text.translate(MARKDOWN) for text in (d.paper, d.here, d.why))]
+                for d in applying(run.config.training, game.task)
+            ],
         ),
     }
     return fill("report.html", parts)

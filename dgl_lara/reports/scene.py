@@ -15,6 +15,9 @@ ELEMENTS = {
 }  # fmt: skip
 
 
+WHOLE = 150  # nodes up to which a graph is drawn whole: pieces of a molecule would not show what it is
+
+
 def is_molecule(labels: Iterable[str]) -> bool:
     return all(label in ELEMENTS for label in labels)
 
@@ -86,8 +89,10 @@ def _largest(score: np.ndarray, hop: np.ndarray | None) -> float:
 def _choose(score: np.ndarray, hop: np.ndarray | None, edges: np.ndarray, most: int) -> np.ndarray:
     """Rising places of at most `most` players, by |score|; each brings the strongest way to the target along."""
     order = np.argsort(-np.abs(score), kind="stable")
-    if hop is None or len(score) <= most:
-        return np.sort(order[:most])
+    if hop is None:
+        return np.sort(order[: max(most, WHOLE)])
+    if len(score) <= most:
+        return np.arange(len(score))
     strength = np.abs(score)
     inner = np.full(len(score), -1)  # the strongest neighbour one hop nearer to the target
     both = np.concatenate([edges, edges[:, ::-1]])
