@@ -28,6 +28,7 @@ from dgl_lara.reports.plots import fidelity_figure, training_figure
 from dgl_lara.reports.tables import html_table
 from dgl_lara.reports.templates import fill
 from dgl_lara.runs import Run, environment
+from dgl_lara.sampling import some_targets
 from dgl_lara.targets.training import accuracy
 
 EACH = 4  # examples of best, typical and worst
@@ -56,7 +57,7 @@ class Findings:
 
 def measure(run: Run, split: str, most: int, pairs: int, reference_pairs: int, seed: int) -> Findings:
     dataset, explainer = run.dataset, run.explainer()
-    targets = evaluation.some_targets(dataset.split(split), most, seed)
+    targets = some_targets(dataset.split(split), most, seed)
     subject = evaluation.Subject(
         game=run.game,
         explainer=explainer,
