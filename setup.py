@@ -26,7 +26,8 @@ RUNTIME = [
     "torch>=2.1,<2.14",
     "tqdm>=4.60",
 ]
-TEST = ["mypy", "pandas-stubs", "pytest>=7", "pyyaml", "ruff", "types-PyYAML", "types-tqdm"]
+PYG = ["torch_geometric>=2.5"]  # pure Python
+TEST = ["mypy", "pandas-stubs", "pytest>=7", "pyyaml", "ruff", "types-PyYAML", "types-tqdm", *PYG]
 
 setup(
     name="dgl-lara",
@@ -39,6 +40,6 @@ setup(
     package_data={"dgl_lara.reports": ["*.html"]},
     python_requires=">=3.10,<3.12",
     install_requires=RUNTIME,
-    extras_require={"test": TEST, "molecules": ["rdkit"]},
+    extras_require={"molecules": ["rdkit"], "pyg": PYG, "test": TEST},
     entry_points={"console_scripts": ["dgl-lara = dgl_lara.cli:main"]},
 )

@@ -1,6 +1,6 @@
 """The names a user can choose from, in one light module that both the command line and the code read."""
 
-VALUES = ("logit", "probability", "log-odds")
+VALUES = ("logit", "probability", "log-odds", "output")
 OBJECTIVES = ("least-squares", "running-mean", "mutual-information")
 GATES = ("none", "hop", "walk")
 EMBEDDINGS = ("dual", "single")

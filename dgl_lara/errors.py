@@ -11,3 +11,7 @@ class InputError(LaraError, ValueError):
     """What was given does not fit (exit code 2)."""
 
     exit_code = 2
+
+
+class ModelError(LaraError, RuntimeError):
+    """The model that is to be explained fails, or answers something that cannot be explained (exit code 1)."""

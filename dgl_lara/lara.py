@@ -1,6 +1,8 @@
 """`LARA`: the method as an estimator. The constructor only stores, `fit` learns, `explain` answers.
 
 explanations = LARA(model, graph, features).fit(nodes).explain(nodes)
+
+A model that is called otherwise than f(graph, features) -> logits: see `adapters.py`.
 """
 
 from __future__ import annotations
@@ -11,13 +13,14 @@ import dgl
 import torch
 from torch import Tensor
 
+from dgl_lara import blackbox
 from dgl_lara.errors import InputError, LaraError
 from dgl_lara.explainer import Explainer
 from dgl_lara.explanation import Explanations
 from dgl_lara.inference import Embeddings, check_targets, embed_all, explain
 from dgl_lara.neighborhood import max_hop
 from dgl_lara.randomness import generator
-from dgl_lara.removal import Model
+from dgl_lara.removal import Model, bare
 from dgl_lara.targets.training import evaluating
 from dgl_lara.training import TrainingConfig, TrainingState, default, train
 from dgl_lara.value import Game
@@ -38,8 +41,20 @@ def choose_hops(model: Model, graph: dgl.DGLGraph, features: Tensor, task: str, 
     if task == "graph":
         return 3  # every node is a player anyway; K only sets the depth of g
     nodes = torch.linspace(0, graph.num_nodes() - 1, min(20, graph.num_nodes())).long().to(features.device)
+    graph = bare(graph)
+    blackbox.untouched(model, graph, features, task)  # a model that cannot be explained at all is told so first
     with evaluating(model):
-        return max_hop(model, graph, features, nodes, tolerance=1e-3)
+        return max_hop(lambda some, x: blackbox.call(model, some, x, task), graph, features, nodes, tolerance=1e-3)
+
+
+def features_of(graph: dgl.DGLGraph) -> Tensor:
+    """Where DGL's data sets keep them."""
+    if "feat" not in graph.ndata:
+        held = ", ".join(graph.ndata) or "nothing"
+        raise InputError(
+            f"no features were given, and graph.ndata has no 'feat' to take in their place (it has {held})."
+        )
+    return graph.ndata["feat"]
 
 
 class LARA:
@@ -49,13 +64,14 @@ class LARA:
         self,
         model: Model,
         graph: dgl.DGLGraph,
-        features: Tensor,
+        features: Tensor | None = None,
         task: str = "node",
         hops: int | str = "auto",
         value: str = "logit",
         config: TrainingConfig | None = None,
     ) -> None:
-        self.model, self.graph, self.features, self.task = model, graph, features, task
+        self.model, self.graph, self.task = model, graph, task
+        self.features = features_of(graph) if features is None else features
         self.hops, self.value, self.config = hops, value, config
 
     def _make_game(self) -> Game:

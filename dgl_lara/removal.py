@@ -13,9 +13,22 @@ import dgl
 import torch
 from torch import Tensor
 
+from dgl_lara.errors import InputError
 from dgl_lara.neighborhood import Neighborhood, find, in_edges
 
 Model = Callable[[dgl.DGLGraph, Tensor], Tensor]
+
+
+def bare(graph: dgl.DGLGraph) -> dgl.DGLGraph:
+    """The edges and the batch, without node or edge data: f is given features, and copies of the graph stay cheap."""
+    if not graph.is_homogeneous:
+        raise InputError("the graph must have one kind of node and one of edge (dgl.to_homogeneous makes it so).")
+    if not graph.ndata and not graph.edata:
+        return graph.long()
+    plain = dgl.graph(graph.edges(), num_nodes=graph.num_nodes()).long()
+    plain.set_batch_num_nodes(graph.batch_num_nodes().long())
+    plain.set_batch_num_edges(graph.batch_num_edges().long())
+    return plain
 
 
 def has_all_loops(graph: dgl.DGLGraph) -> bool:
@@ -49,14 +62,18 @@ def copies(graph: dgl.DGLGraph, count: int) -> dgl.DGLGraph:
     return dgl.graph(((src + shift).flatten(), (dst + shift).flatten()), num_nodes=graph.num_nodes() * count)
 
 
+def _of_kept(features: Tensor, keep: Tensor) -> Tensor:
+    """Features of the kept nodes, mask after mask; never of all nodes under all masks, which wide features forbid."""
+    return features[keep.nonzero()[:, 1]]
+
+
 def predict_nodes(f: Model, graph: dgl.DGLGraph, features: Tensor, keep: Tensor, null: Tensor) -> Tensor:
     """(num_masks, num_nodes, num_classes): f on the graph of each row of `keep`; null where a node is removed."""
     num_masks, num_nodes = keep.shape
     flat = keep.flatten()
     predictions = null.expand(num_masks * num_nodes, -1).clone()
     if flat.any():
-        repeated = features.expand(num_masks, -1, -1).flatten(0, 1)
-        predictions[flat] = f(induced(copies(graph, num_masks), flat), repeated[flat])
+        predictions[flat] = f(induced(copies(graph, num_masks), flat), _of_kept(features, keep))
     return predictions.view(num_masks, num_nodes, -1)
 
 
@@ -71,7 +88,6 @@ def predict_graphs(f: Model, batch: dgl.DGLGraph, features: Tensor, keep: Tensor
     predictions = null.expand(len(left), -1).clone()
     flat = keep.flatten()
     if flat.any():
-        repeated = features.expand(num_masks, -1, -1).flatten(0, 1)
         # graphs that lost every node drop out of the batch, so that no readout meets an empty segment
         remaining = induced(copies(batch, num_masks), flat)
         occupied = left > 0
@@ -79,7 +95,7 @@ def predict_graphs(f: Model, batch: dgl.DGLGraph, features: Tensor, keep: Tensor
         graph_of_kept = torch.repeat_interleave(torch.arange(int(occupied.sum()), device=left.device), left[occupied])
         remaining.set_batch_num_nodes(left[occupied])
         remaining.set_batch_num_edges(torch.bincount(graph_of_kept[src], minlength=int(occupied.sum())))
-        predictions[occupied] = f(remaining, repeated[flat])
+        predictions[occupied] = f(remaining, _of_kept(features, keep))
     return predictions.view(num_masks, len(sizes), -1)
 
 

@@ -88,7 +88,7 @@ class Run:
         """Made when first asked for: f's pass over the graph is spared where its logits are stored."""
         if self.known_game is not None:
             return self.known_game
-        logits = self._store["logits"].to(self.device) if self._store.get("game") == self._game_key else None
+        logits = self._store["answer"].to(self.device) if self._store.get("game") == self._game_key else None
         f = Elsewhere(self.target, self.batches_on) if self.batches_on else self.target
         return new_game(f, self.dataset, self.config.hops, self.config.value, self.memory, logits)
 
@@ -145,7 +145,7 @@ class Run:
             explainer.to(self.device)
         else:
             embeddings = embed_all(explainer, game, kind)
-        parts = {"source": embeddings.source, "target": embeddings.target, "logits": game.logits}
+        parts = {"source": embeddings.source, "target": embeddings.target, "answer": game.answer}
         self._store.update({"key": key, "game": self._game_key, **{name: part.cpu() for name, part in parts.items()}})
         _save(self._store, self.folder / "embeddings.pt")
         return embeddings

@@ -2,6 +2,10 @@
 
 `Game` owns two conventions: the explained class is the one f predicts on the untouched graph (unless another is
 asked for), and the value is its raw logit (or probability, or log-odds).
+
+Models of one number z a row come in two kinds. With `value="logit"` z is the logit of class 1 of two: it is spread to
+[-z/2, z/2], whose softmax is (sigmoid(-z), sigmoid(z)), and what is explained is the log-odds of the predicted side, z
+for class 1 and -z for class 0. With `value="output"` (regression) z itself is explained, whatever its sign.
 """
 
 from __future__ import annotations
@@ -13,11 +17,12 @@ import dgl
 import torch
 from torch import Tensor
 
+from dgl_lara import blackbox
 from dgl_lara.choices import VALUES
 from dgl_lara.datasets.dataset import take_graphs
-from dgl_lara.errors import InputError, LaraError
+from dgl_lara.errors import InputError
 from dgl_lara.neighborhood import Neighborhood, find, in_neighborhood, nodes_of_graphs, walk_counts
-from dgl_lara.removal import Model, ego_graphs, has_all_loops, null_prediction, predict_graphs, predict_nodes
+from dgl_lara.removal import Model, bare, ego_graphs, has_all_loops, null_prediction, predict_graphs, predict_nodes
 from dgl_lara.targets.training import evaluating
 
 NODES_A_CALL = 200_000  # bounds the memory of one call of f
@@ -25,8 +30,10 @@ NODES_A_CALL = 200_000  # bounds the memory of one call of f
 
 def to_values(logits: Tensor, kind: str) -> Tensor:
     """The numbers that are explained, one a class, from the logits."""
-    if kind == "logit":
+    if kind in ("logit", "output"):
         return logits
+    if kind == "log-odds" and logits.shape[-1] == 2:
+        return logits - logits.flip(-1)  # the same as below, and exact for certain predictions too
     log_p = logits.log_softmax(dim=-1)
     if kind == "probability":
         return log_p.exp()
@@ -51,38 +58,30 @@ class Game:
         task: str = "node",
         hops: int = 1,
         value: str = "logit",
-        logits: Tensor | None = None,
+        answer: Tensor | None = None,
     ) -> None:
-        """`logits`: f on the untouched graph, where that is known already (kept with a run, or made in batches)."""
+        """`answer`: f on the untouched graph, where that is known already (kept with a run, or made in batches)."""
         if task not in ("node", "graph"):
             raise InputError(f"task must be 'node' or 'graph' (got '{task}').")
         if value not in VALUES:
             raise InputError(f"value must be one of {', '.join(VALUES)} (got '{value}').")
-        if len(features) != graph.num_nodes():
-            raise InputError(f"features must have one row a node, {graph.num_nodes()} (got {len(features)}).")
         if hops < 0:
             raise InputError(f"hops must be at least 0 (got {hops}).")
-        graph = graph.long()
-        self.f, self.graph, self.features, self.task, self.hops, self.value = f, graph, features, task, hops, value
-        self.calls = self.evaluations = 0
+        graph = bare(graph)
+        known = answer is not None
+        answer = blackbox.untouched(f, graph, features, task) if answer is None else answer
+        self.f, self.graph, self.features, self.task, self.hops = f, graph, features, task, hops
+        self.answer, self.calls, self.evaluations = answer, 0 if known else 2, 0
+        self.single = answer.shape[1] == 1 and value != "output"  # one number for two classes
+        self.value = "log-odds" if self.single and value == "logit" else value
+        self.logits = self._spread(answer)  # (num_targets, num_classes)
         with evaluating(f):
-            logits = self.call(graph, features) if logits is None else logits
             self.null_logits = null_prediction(self.call, features, has_all_loops(graph))  # (num_classes,)
-        expected = graph.num_nodes() if task == "node" else graph.batch_size
-        if logits.dim() != 2 or len(logits) != expected:
-            raise LaraError(
-                f"f must return one row of logits a {task}, ({expected}, classes) (got {tuple(logits.shape)})."
-            )
-        if not bool(torch.isfinite(logits).all()):
-            raise LaraError("f returned NaN or infinity on the untouched graph; it cannot be explained.")
-        if not bool(torch.isfinite(self.null_logits).all()):
-            raise LaraError(
-                "f returned NaN or infinity for one node with zero features, the value of a removed target."
-            )
-        self.logits = logits
-        self.null = to_values(self.null_logits, value)  # (num_classes,)
-        self.full = to_values(logits, value)  # (num_targets, num_classes)
-        self.explained_class = logits.argmax(dim=1)  # (num_targets,)
+        self.null = to_values(self.null_logits, self.value)  # (num_classes,)
+        self.full = to_values(self.logits, self.value)  # (num_targets, num_classes)
+        # an output is no class: the first is explained, unless another is asked for
+        best = self.logits.argmax(dim=1)
+        self.explained_class = torch.zeros_like(best) if value == "output" else best  # (num_targets,)
         self.context = hops if task == "graph" else self._context_hops()
 
     @property
@@ -102,7 +101,11 @@ class Game:
 
     def call(self, graph: dgl.DGLGraph, features: Tensor) -> Tensor:
         self.calls += 1
-        return self.f(graph, features).float()
+        return self._spread(blackbox.call(self.f, graph, features, self.task))
+
+    def _spread(self, answer: Tensor) -> Tensor:
+        """Logits: f's own, or two for the one z of two classes (see the top of the file)."""
+        return torch.cat([-answer, answer], dim=1) / 2 if self.single else answer
 
     def _context_hops(self, sample: int = 16) -> int:
         """The fewest hops, from K on, whose ego graphs give f's predictions: K + 1 where boundary degrees count."""

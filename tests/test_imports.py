@@ -11,7 +11,7 @@ PACKAGE = Path(__file__).parents[1] / "dgl_lara"
 ORDER = [
     "errors", "choices", "memory", "progress", "randomness", "reports.tables",
     "datasets", "targets",
-    "neighborhood", "removal", "value", "attribution",
+    "neighborhood", "removal", "blackbox", "adapters", "value", "attribution",
     "reports.layout", "reports.scene", "reports.pictures", "reports.templates", "reports.interactive", "words",
     "explainer", "inputs", "sampling", "lessons", "losses", "validation", "training", "explanation",
     "inference", "layerwise", "bulk", "export", "checkpoint", "runs", "lara", "one_call",

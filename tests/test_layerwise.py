@@ -32,8 +32,8 @@ def test_workers_change_nothing():
 def test_f_in_batches():
     logits = predict_in_batches(GAME.f, GAME.graph, GAME.features, hops=2, size=7)
     torch.testing.assert_close(logits, GAME.logits, atol=1e-5, rtol=1e-5)
-    known = Game(GAME.f, GAME.graph, GAME.features, hops=2, logits=logits)
-    assert known.logits is logits and known.calls < GAME.calls
+    known = Game(GAME.f, GAME.graph, GAME.features, hops=2, answer=logits)
+    assert known.answer is logits and known.calls < GAME.calls
 
 
 def a_long_graph():
