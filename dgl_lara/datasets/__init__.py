@@ -59,6 +59,12 @@ ARXIV_FILES = tuple(
     )
 )  # fmt: skip
 
+
+def _planetoid(name: str) -> tuple[str, ...]:
+    parts = ("x", "tx", "allx", "y", "ty", "ally", "graph", "test.index")
+    return tuple(f"planetoid/raw/ind.{name}.{part}" for part in parts)
+
+
 # The edge counts are those of the generated sets; each undirected edge is stored in both directions.
 DATASETS: dict[str, Entry] = {
     "ba-shapes": Entry(
@@ -85,6 +91,12 @@ DATASETS: dict[str, Entry] = {
         "ogbn_arxiv", "node", 1, 169_343, 1_166_243, 40, 128, "-", "Open Graph Benchmark", False,
         ARXIV_FILES, "citation",
     ),
+    **{
+        name: Entry("planetoid", "node", 1, nodes, edges, labels, features, "-", "Planetoid", False, _planetoid(name))
+        for name, nodes, edges, labels, features in (
+            ("cora", 2_708, 10_556, 7, 1_433), ("citeseer", 3_327, 9_228, 6, 3_703), ("pubmed", 19_717, 88_651, 3, 500),
+        )
+    },
     "molecules": Entry(
         "molecules", "graph", 1_000, None, None, 2, 14, "NO2, NH2 on a ring", "generated stand-in for mutag", True,
     ),
@@ -131,8 +143,7 @@ def _check(name: str, options: Options) -> None:
         raise InputError(f"--nodes sets the size of the data set 'citation' only ('{name}' has a fixed size).")
     entry = DATASETS.get(name)
     if entry and options.source == "generated" and not entry.generated:
-        raise InputError(
-            f"'{name}' cannot be generated: it is real data. The generated stand-in is --dataset {entry.stand_in}."
-        )
+        instead = f" The generated stand-in is --dataset {entry.stand_in}." if entry.stand_in else ""
+        raise InputError(f"'{name}' cannot be generated: it is real data.{instead}")
     if options.source == "original" and not (entry and entry.files) and not is_file_name(name):
         raise InputError(f"'{name}' has no original: it is generated. Leave --source out.")
