@@ -16,6 +16,7 @@ import torch.nn.functional as F
 from dgl.dataloading import DataLoader, MultiLayerFullNeighborSampler
 from torch import Tensor, nn
 
+from dgl_lara import blackbox
 from dgl_lara.errors import InputError
 from dgl_lara.explainer import Explainer
 from dgl_lara.inference import Embeddings
@@ -34,9 +35,10 @@ warnings.filterwarnings("ignore", message="Dataloader CPU affinity")  # DGL's ad
 class Elsewhere(nn.Module):
     """f on a device of its own, for data that stays in main memory: what it is called with goes there and back."""
 
-    def __init__(self, model: nn.Module, device: torch.device) -> None:
+    def __init__(self, model: Model, device: torch.device) -> None:
         super().__init__()
-        self.model, self.device = model.to(device), device
+        self.model = model.to(device) if isinstance(model, nn.Module) else model
+        self.device = device
 
     def forward(self, graph: dgl.DGLGraph, features: Tensor) -> Tensor:
         return self.model(graph.to(self.device), features.to(self.device)).to(features.device)
@@ -61,8 +63,8 @@ def predict_in_batches(f: Model, graph: dgl.DGLGraph, features: Tensor, hops: in
     with evaluating(f):
         for targets in Progress(torch.arange(graph.num_nodes()).split(size), "predicting", unit="batch"):
             part, nodes, places = attribution_subgraph(graph, targets.to(graph.device), hops + 1)
-            parts.append(f(part, features[nodes])[places])
-    return torch.cat(parts).float()
+            parts.append(blackbox.call(f, part, features[nodes], "node")[places])
+    return torch.cat(parts)
 
 
 def embed_layerwise(

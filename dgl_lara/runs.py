@@ -2,7 +2,7 @@
 
 config.json       data set, target model, settings of training and explainer
 environment.json  command, versions, git hash, time
-target.pt         the explained model
+target.pt         the explained model (weights.pt: those of a model of the user's own)
 metrics.csv       loss and validation agreement
 checkpoint.pt     to continue from (train --resume)
 explainer.pt      the best weights of g
@@ -12,12 +12,14 @@ embeddings.pt     p and t of everything and f's logits: the second explanation c
 from __future__ import annotations
 
 import hashlib
+import inspect
 import json
 import pickle
 import platform
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -27,6 +29,7 @@ import torch
 from torch import Tensor
 
 from dgl_lara import __version__, datasets
+from dgl_lara.adapters import bare
 from dgl_lara.datasets import Options
 from dgl_lara.datasets.dataset import Dataset
 from dgl_lara.datasets.storage import written_whole
@@ -36,6 +39,7 @@ from dgl_lara.explanation import Explanations
 from dgl_lara.inference import Embeddings, check_range, embed_all, explain, explain_apart
 from dgl_lara.layerwise import Elsewhere, embed_layerwise, full_pass_bytes, predict_in_batches, prediction_bytes
 from dgl_lara.memory import most_of_what_is_free
+from dgl_lara.own_model import OwnModel, open_model, weights_of
 from dgl_lara.progress import say
 from dgl_lara.removal import Model
 from dgl_lara.targets.checkpoint import load_target, save_target
@@ -56,6 +60,7 @@ class RunConfig:
     value: str
     training: TrainingConfig
     preset: str
+    model: OwnModel | None = None  # None: one of the models that ship with dgl-lara
 
     def to_dict(self) -> dict:
         content = asdict(self)
@@ -66,9 +71,9 @@ class RunConfig:
     def from_dict(content: dict) -> RunConfig:
         options = dict(content["options"])
         options["data_dir"] = Path(options["data_dir"]) if options["data_dir"] else None
-        return RunConfig(
-            **{**content, "options": Options(**options), "training": TrainingConfig(**content["training"])}
-        )
+        training, model = TrainingConfig(**content["training"]), content.get("model")
+        own = OwnModel(**model) if model else None
+        return RunConfig(**{**content, "options": Options(**options), "training": training, "model": own})
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,7 +83,7 @@ class Run:
     folder: Path
     config: RunConfig
     dataset: Dataset
-    target: TargetModel
+    target: Model
     known_game: Game | None = None
     memory: int = field(default_factory=most_of_what_is_free)  # bytes a pass may take before it goes in batches
     batches_on: torch.device | None = None  # the models are there and get batches; the data stays in main memory
@@ -168,15 +173,16 @@ def new_game(f: Model, data: Dataset, hops: int, value: str, memory: int, logits
     return Game(f, data.graph, data.features, data.task, hops, value, logits)
 
 
-def create_run(
-    out: Path | None, config: RunConfig, dataset: Dataset, target: TargetModel, game: Game, details: dict
-) -> Run:
+def create_run(out: Path | None, config: RunConfig, dataset: Dataset, target: Model, game: Game, details: dict) -> Run:
     """A new folder, runs/<dataset>-<time> unless `out` names one."""
     folder = out or _fresh(RUNS / f"{dataset.name}-{time.strftime('%Y%m%d-%H%M%S')}")
     if (folder / "config.json").exists():
         raise InputError(f"{folder} holds a run already; name another --out, or continue it with --resume {folder}")
     folder.mkdir(parents=True, exist_ok=True)
-    save_target(target, folder / "target.pt", details)
+    if isinstance(target, TargetModel):
+        save_target(target, folder / "target.pt", details)
+    elif weights := weights_of(target):
+        _save(weights, folder / "weights.pt")
     _write_json(folder / "environment.json", environment())
     _write_json(folder / "config.json", config.to_dict())  # last: a folder with a config is a run
     return Run(folder, config, dataset, target, game)
@@ -200,8 +206,12 @@ def open_run(folder: Path, device: torch.device, memory: int | None = None, offl
         raise LaraError(f"{folder / 'config.json'} cannot be understood ({error}).") from error
     where = torch.device("cpu") if offload else device
     dataset = datasets.load(config.dataset, config.options).to(where)
-    target, _ = load_target(folder / "target.pt", dataset)
-    target = target.to(where)
+    target: Model
+    if config.model:
+        weights = folder / "weights.pt"
+        target = open_model(config.model, weights if weights.exists() else None, dataset)
+    else:
+        target = load_target(folder / "target.pt", dataset)[0].to(where)
     return Run(
         folder, config, dataset, target, memory=memory or most_of_what_is_free(), batches_on=device if offload else None
     )
@@ -225,12 +235,15 @@ def newest_run(dataset: str | None = None) -> Path:
     return max(found)[1]
 
 
-def weights_hash(module: torch.nn.Module) -> str:
-    """Tells models apart by their numbers."""
+def weights_hash(model: Callable) -> str:
+    """Tells models apart by their numbers; models of the user's own also by the file of their code."""
     digest = hashlib.sha256()
-    for name, tensor in sorted(module.state_dict().items()):
+    for name, tensor in sorted(weights_of(model).items()):
         digest.update(name.encode())
         digest.update(tensor.cpu().contiguous().numpy().tobytes())
+    if not isinstance(model, TargetModel | Explainer):
+        inner = bare(model)
+        digest.update(Path(inspect.getfile(inner if inspect.isroutine(inner) else type(inner))).read_bytes())
     return digest.hexdigest()[:16]
 
 

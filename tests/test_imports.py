@@ -14,7 +14,7 @@ ORDER = [
     "neighborhood", "removal", "blackbox", "adapters", "value", "attribution",
     "reports.layout", "reports.scene", "reports.pictures", "reports.templates", "reports.interactive", "words",
     "explainer", "inputs", "sampling", "lessons", "losses", "validation", "training", "explanation",
-    "inference", "layerwise", "bulk", "export", "checkpoint", "runs", "lara", "one_call",
+    "inference", "layerwise", "bulk", "export", "own_model", "runs", "lara", "one_call",
     "baselines", "metrics", "evaluation", "benchmark", "reports", "cli", "__main__",
 ]  # fmt: skip
 

@@ -57,6 +57,9 @@ def training_options(command: Callable) -> Callable:
 @click.command()
 @partial(dataset_options, required=False)
 @click.option("--target", "target_file", type=FILE, help="Model to explain (.pt or .npz); else one is trained.")
+@click.option("--graph", "graph_file", type=FILE, help="Your own graph, .bin or .npz; the same as --dataset FILE.")
+@click.option("--model", "own_name", metavar="MODULE:FUNCTION", help="Your own model: the function that builds it.")
+@click.option("--weights", "weights_file", type=FILE, help="Its weights, a state dict.")
 @click.option("--hops", type=CountOrWord("auto", "measure"), default="auto", show_default=True,
               help="K, how far the model looks: what it declares, Eq. 13 on sampled nodes, or a number.")  # fmt: skip
 @click.option("--value", type=click.Choice(VALUES), default="logit", show_default=True, help="The number explained.")
@@ -70,6 +73,9 @@ def train(
     name: str | None,
     options: Options,
     target_file: Path | None,
+    graph_file: Path | None,
+    own_name: str | None,
+    weights_file: Path | None,
     hops: int | str,
     value: str,
     preset: str,
@@ -84,13 +90,22 @@ def train(
     from dgl_lara import training
     from dgl_lara.lara import choose_hops
     from dgl_lara.memory import most_of_what_is_free
+    from dgl_lara.own_model import find_model, open_model
     from dgl_lara.runs import RunConfig, create_run, new_game, open_run
 
+    if graph_file and name:
+        raise click.UsageError("give --graph or --dataset, not both.")
+    name = name or (graph_file and str(graph_file.resolve()))
     if (name is None) == (resume is None):
         raise click.UsageError("give either --dataset (a new run) or --resume (go on with one).")
+    if own_name and target_file:
+        raise click.UsageError("give --model or --target, not both.")
+    if weights_file and not own_name:
+        raise click.UsageError("--weights goes with --model, the function that builds the model they belong to.")
     memory = memory or most_of_what_is_free()
     if resume:
-        extra = [field for field, given in {**changes, "target": target_file, "out": out}.items() if given is not None]
+        fixed = {**changes, "target": target_file, "model": own_name, "out": out}
+        extra = [field for field, given in fixed.items() if given is not None]
         if extra:
             raise click.UsageError(
                 f"--resume takes all settings from the run; leave out --{extra[0].replace('_', '-')}."
@@ -104,7 +119,14 @@ def train(
         count = len(dataset.split(changes["train_on"] or "train"))
         base = training.paper(dataset.task, seed) if preset == "paper" else training.default(dataset.task, count, seed)
         config = replace(base, **given)
-        model, details = target_for(dataset, target_file, seed)
+        own = find_model(own_name) if own_name else None
+        model: Any
+        if own:
+            model, details = open_model(own, weights_file, dataset), {}
+        else:
+            model, details = target_for(dataset, target_file, seed)
+        if hops == "auto" and not hasattr(model, "num_hops"):
+            hops = "measure"
         how = {"auto": "declared by the model", "measure": "measured, Eq. 13"}.get(str(hops), "given")
         hops = choose_hops(model, dataset.graph, dataset.features, dataset.task, hops)
         game = new_game(model, dataset, hops, value, memory)
@@ -117,7 +139,12 @@ def train(
                 f"{needed >> 30} GB; --memory or --batch-size say otherwise"
             )
         run = create_run(
-            out, RunConfig(stored_name(str(name)), options, hops, value, config, preset), dataset, model, game, details
+            out,
+            RunConfig(stored_name(str(name)), options, hops, value, config, preset, own),
+            dataset,
+            model,
+            game,
+            details,
         )
         click.echo(f"K = {hops} ({how})")
         state = None

@@ -1,0 +1,167 @@
+"""What goes wrong with a model of one's own: one clear sentence each, in Python and on the command line."""
+
+import sys
+from pathlib import Path
+
+import dgl
+import numpy as np
+import pytest
+import torch
+from click.testing import CliRunner
+from games import PooledGCN, SmallGCN, random_graph
+
+from dgl_lara import LARA
+from dgl_lara.cli import main
+from dgl_lara.errors import InputError, LaraError, ModelError
+from dgl_lara.training import TrainingConfig
+from dgl_lara.value import Game
+
+GRAPH = random_graph(40, 46, 0)
+FEATURES = torch.randn(40, 3, generator=torch.Generator().manual_seed(1))
+QUICK = TrainingConfig(hidden=16, dim=5, masks=4, steps=20)
+
+# Each function builds a model that cannot be explained; the sentence is what the user is told.
+CODE = """
+import dgl
+import torch
+from torch import nn
+
+linear = nn.Linear(3, 2)
+
+
+def elsewhere():
+    return nn.Sequential(nn.Linear(3, 2, device="meta"))
+
+
+class Wide(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = dgl.nn.GraphConv(5, 2, allow_zero_in_degree=True)
+
+    def forward(self, graph, x):
+        return self.conv(graph, x)
+
+
+def wide():
+    return Wide()
+
+
+def fewer_rows():
+    return lambda graph, x: x[1:]
+
+
+def random():
+    return lambda graph, x: linear(nn.functional.dropout(x))
+
+
+def nan():
+    return lambda graph, x: x / x.new_zeros(())
+
+
+def nan_when_removed():
+    return lambda graph, x: x.log() if graph.num_nodes() < 30 else x
+
+
+def picky():
+    conv = dgl.nn.GraphConv(3, 2)
+    return lambda graph, x: conv(graph, x)
+
+
+def reads_more():
+    return lambda graph, x: x * graph.ndata["norm"]
+
+
+def raises():
+    def f(graph, x):
+        raise ValueError("I am out of order")
+
+    return f
+"""
+SENTENCES = {
+    "elsewhere": "the model is on meta and the features are on cpu; move one of them",
+    "wide": "the features have 3 columns, but the model takes 5.",
+    "fewer_rows": "one row of logits a node, (40, classes) (got (39, 3))",
+    "random": "the model answers differently when asked twice",
+    "nan": "the model returned NaN or infinity on a graph of 40 nodes",
+    "nan_when_removed": "the model returned NaN or infinity on a graph of 1 nodes and 0 edges",
+    "picky": "the model refuses nodes without incoming edges",
+    "reads_more": "the model looks for 'norm' and does not find it",
+    "raises": "(ValueError: I am out of order)",
+}
+
+
+@pytest.mark.parametrize("mistake", SENTENCES)
+def test_in_python(mistake):
+    names = {}
+    exec(CODE, names)
+    with pytest.raises(LaraError) as caught:
+        LARA(names[mistake](), GRAPH, FEATURES, hops=1, config=QUICK).fit(range(40))
+    assert SENTENCES[mistake] in str(caught.value)
+
+
+@pytest.mark.parametrize("mistake", [*SENTENCES])
+def test_on_the_command_line(mistake, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    src, dst = GRAPH.edges()
+    np.savez("graph.npz", src=src, dst=dst, x=FEATURES, y=np.arange(40) % 2)
+    Path("faulty.py").write_text(CODE)
+    words = ["train", "--graph", "graph.npz", "--model", f"faulty:{mistake}", "--epochs", "5", "--out", "run"]
+    result = CliRunner().invoke(main, words)
+    sys.modules.pop("faulty", None)
+    assert isinstance(result.exception, SystemExit) and result.exit_code in (1, 2)
+    assert "Traceback" not in result.output
+    (line,) = [line for line in result.output.splitlines() if line.startswith("Error")]
+    assert SENTENCES[mistake] in line
+
+
+def test_dropout_in_train_mode_is_no_mistake():
+    class Dropping(SmallGCN):
+        def forward(self, graph, h):
+            return super().forward(graph, torch.nn.functional.dropout(h, 0.5, self.training))
+
+    game = Game(Dropping().train(), GRAPH, FEATURES, hops=2)
+    torch.testing.assert_close(game.logits, Game(SmallGCN(), GRAPH, FEATURES).logits)
+
+
+def test_features_of_another_graph():
+    with pytest.raises(InputError, match=r"one row a node, 40 \(got 39\)"):
+        LARA(SmallGCN(), GRAPH, FEATURES[1:], config=QUICK).fit(range(40))
+
+
+def test_several_kinds_of_nodes():
+    graph = dgl.heterograph({("a", "to", "b"): ([0], [0])})
+    with pytest.raises(InputError, match="one kind of node"):
+        Game(SmallGCN(), graph, FEATURES)
+
+
+def test_a_failure_keeps_its_cause():
+    names = {}
+    exec(CODE, names)
+    with pytest.raises(ModelError) as caught:
+        Game(names["raises"](), GRAPH, FEATURES)
+    assert isinstance(caught.value.__cause__, ValueError)
+
+
+def test_a_graph_without_edges_is_explained_by_each_node_itself():
+    graph = dgl.graph(([], []), num_nodes=40)
+    lara = LARA(SmallGCN(), graph, FEATURES, config=QUICK).fit(range(40))
+    frame = lara.explain(range(40)).to_frame()
+    assert lara.game_.hops == 0
+    assert frame.player.tolist() == frame.target.tolist() == list(range(40))
+
+
+def test_an_isolated_target_is_its_own_only_player():
+    graph = dgl.add_nodes(GRAPH, 1)
+    features = torch.cat([FEATURES, torch.ones(1, 3)])
+    lara = LARA(SmallGCN(), graph, features, hops=2, config=TrainingConfig(hidden=32, dim=8, steps=200))
+    explanations = lara.fit(range(41)).explain([40])
+    assert explanations.players.player.tolist() == [40]
+    game = lara.game_
+    phi = (game.full[40] - game.null)[game.explained_class[40]]  # the game of one player
+    torch.testing.assert_close(explanations.scores[0], phi, rtol=0.3, atol=0.1)
+
+
+def test_graphs_without_edges():
+    batch = dgl.batch([dgl.graph(([], []), num_nodes=4) for _ in range(10)])
+    lara = LARA(PooledGCN(), batch, FEATURES, task="graph", config=QUICK).fit(range(10))
+    assert lara.explain([3]).players.player.tolist() == [12, 13, 14, 15]

@@ -1,0 +1,187 @@
+"""`train --graph --model --weights`, then `eval` and `explain` on the run folder, from anywhere."""
+
+import json
+import sys
+from pathlib import Path
+
+import dgl
+import pandas as pd
+import pytest
+import torch
+from click.testing import CliRunner
+from games import random_graph
+
+from dgl_lara.cli import main
+from dgl_lara.runs import open_run, weights_hash
+
+QUICK = ["--hidden", "16", "--dim", "5", "--masks", "2", "--epochs", "20"]
+CODE = """
+import dgl
+import torch
+from helper_of_mine import scaled
+from dgl_lara.adapters import element, features_in_graph
+
+
+class Mine(torch.nn.Module):
+    def __init__(self, in_dim=3, classes=2):
+        super().__init__()
+        self.linear = torch.nn.Linear(in_dim, classes)
+
+    def forward(self, graph, x):
+        return scaled(self.linear(dgl.ops.copy_u_sum(graph, x) + x))
+
+
+class ReadsTheGraph(Mine):
+    def forward(self, graph):
+        return super().forward(graph, graph.ndata["h"]), "more"
+
+
+def build_model(in_dim, num_classes):
+    return Mine(in_dim, num_classes)
+
+
+def build_without_arguments(hidden=3):
+    return Mine()
+
+
+def adapted():
+    return element(features_in_graph(ReadsTheGraph(), "h"), 0)
+
+
+def function():
+    return lambda graph, x: (dgl.ops.copy_u_sum(graph, x) + x)[:, :2]
+
+
+def wants_three(a, b, c):
+    return Mine()
+
+
+def gives_nothing():
+    return None
+
+
+def fails():
+    raise KeyError("the cupboard is bare")
+"""
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """A folder with a graph, a module with its helper, and weights."""
+    monkeypatch.chdir(tmp_path)
+    graph = random_graph(60, 80, 0)
+    drawn = torch.Generator().manual_seed(0)
+    graph.ndata["feat"] = torch.randn(60, 3, generator=drawn)
+    graph.ndata["label"] = torch.arange(60) % 2
+    dgl.save_graphs("my_graph.bin", graph)
+    Path("my_module.py").write_text(CODE)
+    Path("helper_of_mine.py").write_text("def scaled(x):\n    return 2 * x\n")
+    weights = {"linear.weight": torch.randn(2, 3, generator=drawn), "linear.bias": torch.randn(2, generator=drawn)}
+    torch.save(weights, "my.pt")
+    yield tmp_path
+    for module in ("my_module", "helper_of_mine"):
+        sys.modules.pop(module, None)
+
+
+def run(*words):
+    return CliRunner().invoke(main, [str(word) for word in words])
+
+
+def train(model, *words):
+    return run("train", "--graph", "my_graph.bin", "--model", model, *words, *QUICK, "--out", "mine")
+
+
+def expected(graph, features):
+    weights = torch.load("my.pt", weights_only=True)
+    return 2 * ((dgl.ops.copy_u_sum(graph, features) + features) @ weights["linear.weight"].T + weights["linear.bias"])
+
+
+def test_train_eval_explain_from_another_folder(here, monkeypatch):
+    result = train("my_module:build_model", "--weights", "my.pt")
+    assert result.exit_code == 0, result.output
+    assert "K = 1 (measured, Eq. 13)" in result.output
+    stored = json.loads((here / "mine" / "config.json").read_text())["model"]
+    assert stored == {"module": "my_module", "function": "build_model", "file": str(here / "my_module.py")}
+    wanted = expected(dgl.load_graphs("my_graph.bin")[0][0], dgl.load_graphs("my_graph.bin")[0][0].ndata["feat"])
+    Path("my.pt").unlink()  # the run has its own copy
+    elsewhere = here / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    del sys.modules["my_module"]
+    torch.testing.assert_close(open_run(here / "mine", torch.device("cpu")).game.logits, wanted)
+    result = run("eval", "--run", here / "mine", "--targets", 5, "--pairs", 10)
+    assert result.exit_code == 0 and "lara" in result.output, result.output
+    result = run("explain", "--run", here / "mine", "--all", "--top", 3, "--out", "all.csv")
+    assert result.exit_code == 0, result.output
+    assert pd.read_csv("all.csv").target.nunique() == 60
+    resumed = run("train", "--resume", here / "mine")
+    assert resumed.exit_code == 0, resumed.output
+
+
+@pytest.mark.parametrize("function", ["build_without_arguments", "adapted"])
+def test_other_ways_to_build(here, function):
+    result = train(f"my_module:{function}", "--weights", "my.pt")
+    assert result.exit_code == 0, result.output
+    game = open_run(here / "mine", torch.device("cpu")).game
+    torch.testing.assert_close(game.logits, expected(game.graph, game.features))
+
+
+def test_a_plain_function_and_what_tells_models_apart(here):
+    result = train("my_module:function")
+    assert result.exit_code == 0, result.output
+    assert not (here / "mine" / "weights.pt").exists()
+    first = weights_hash(open_run(here / "mine", torch.device("cpu")).target)
+    assert first == weights_hash(open_run(here / "mine", torch.device("cpu")).target)
+    Path("my_module.py").write_text(CODE + "\n# changed\n")
+    assert first != weights_hash(open_run(here / "mine", torch.device("cpu")).target)
+
+
+def test_weights_of_a_random_model_are_kept(here):
+    """Without --weights the function is taken at its word; what it built is what the run explains ever after."""
+    result = train("my_module:build_model")
+    assert result.exit_code == 0, result.output
+    one, two = (open_run(here / "mine", torch.device("cpu")) for _ in range(2))
+    torch.testing.assert_close(one.game.logits, two.game.logits, rtol=0, atol=0)
+    assert weights_hash(one.target) == weights_hash(two.target)
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "sentence"),
+    [
+        (["--model", "my_module"], 2, "must name a module and a function, e.g. my_module:build_model"),
+        (["--model", "my_module.py:build_model"], 2, "without .py: my_module:build_model"),
+        (["--model", "your_module:build_model"], 2, "no module 'your_module'"),
+        (["--model", "my_module:build"], 2, "has no function 'build'"),
+        (["--model", "my_module:wants_three"], 2, "(in_dim, num_classes) (it takes a, b, c)"),
+        (["--model", "my_module:gives_nothing"], 2, "must return a model that can be called (got None)"),
+        (["--model", "my_module:fails"], 1, "failed (KeyError: 'the cupboard is bare')"),
+        (["--model", "broken:build_model"], 1, "cannot be imported (SyntaxError"),
+        (["--model", "my_module:function", "--weights", "my.pt"], 2, "not a torch module"),
+        (["--model", "my_module:build_model", "--weights", "none.pt"], 2, "the weights 'none.pt' do not exist"),
+        (["--model", "my_module:build_model", "--weights", "my_module.py"], 2, "is not a file of weights"),
+        (["--model", "my_module:build_model", "--weights", "nested.pt"], 2, "a dict with 'epoch', 'model'"),
+        (["--model", "my_module:build_model", "--weights", "names.pt"], 2, "lacks linear.weight and also has fc.weight"),
+        (["--model", "my_module:build_model", "--weights", "wide.pt"], 2, "linear.weight is (2, 4), the model's is (2, 3)"),
+        (["--weights", "my.pt"], 2, "--weights goes with --model"),
+        (["--model", "my_module:build_model", "--target", "t.pt"], 2, "--model or --target, not both"),
+        (["--dataset", "ba-shapes"], 2, "--graph or --dataset, not both"),
+    ],
+)  # fmt: skip
+def test_mistakes_get_one_sentence(here, words, code, sentence):
+    weights = torch.load("my.pt", weights_only=True)
+    Path("broken.py").write_text("def build_model(:\n")
+    torch.save({"epoch": 3, "model": weights}, "nested.pt")
+    torch.save({"fc.weight": weights["linear.weight"], "linear.bias": weights["linear.bias"]}, "names.pt")
+    torch.save({**weights, "linear.weight": torch.zeros(2, 4)}, "wide.pt")
+    result = run("train", "--graph", "my_graph.bin", *words, *QUICK, "--out", "mine")
+    assert result.exit_code == code, result.output
+    assert sentence in result.output and "Traceback" not in result.output
+    assert isinstance(result.exception, SystemExit)
+    assert not (here / "mine").exists()
+
+
+def test_a_run_whose_code_is_gone(here):
+    assert train("my_module:build_model", "--weights", "my.pt").exit_code == 0
+    Path("my_module.py").unlink()
+    result = run("eval", "--run", "mine")
+    assert result.exit_code == 2 and "is not there any more" in result.output
