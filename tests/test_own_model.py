@@ -15,6 +15,7 @@ from dgl_lara.cli import main
 from dgl_lara.runs import open_run, weights_hash
 
 QUICK = ["--hidden", "16", "--dim", "5", "--masks", "2", "--epochs", "20"]
+BUILD = ["--model", "my_module:build_model"]
 CODE = """
 import dgl
 import torch
@@ -157,13 +158,13 @@ def test_weights_of_a_random_model_are_kept(here):
         (["--model", "my_module:fails"], 1, "failed (KeyError: 'the cupboard is bare')"),
         (["--model", "broken:build_model"], 1, "cannot be imported (SyntaxError"),
         (["--model", "my_module:function", "--weights", "my.pt"], 2, "not a torch module"),
-        (["--model", "my_module:build_model", "--weights", "none.pt"], 2, "the weights 'none.pt' do not exist"),
-        (["--model", "my_module:build_model", "--weights", "my_module.py"], 2, "is not a file of weights"),
-        (["--model", "my_module:build_model", "--weights", "nested.pt"], 2, "a dict with 'epoch', 'model'"),
-        (["--model", "my_module:build_model", "--weights", "names.pt"], 2, "lacks linear.weight and also has fc.weight"),
-        (["--model", "my_module:build_model", "--weights", "wide.pt"], 2, "linear.weight is (2, 4), the model's is (2, 3)"),
+        ([*BUILD, "--weights", "none.pt"], 2, "the weights 'none.pt' do not exist"),
+        ([*BUILD, "--weights", "my_module.py"], 2, "is not a file of weights"),
+        ([*BUILD, "--weights", "nested.pt"], 2, "a dict with 'epoch', 'model'"),
+        ([*BUILD, "--weights", "names.pt"], 2, "lacks linear.weight and also has fc.weight"),
+        ([*BUILD, "--weights", "wide.pt"], 2, "linear.weight is (2, 4), the model's is (2, 3)"),
         (["--weights", "my.pt"], 2, "--weights goes with --model"),
-        (["--model", "my_module:build_model", "--target", "t.pt"], 2, "--model or --target, not both"),
+        ([*BUILD, "--target", "t.pt"], 2, "--model or --target, not both"),
         (["--dataset", "ba-shapes"], 2, "--graph or --dataset, not both"),
     ],
 )  # fmt: skip

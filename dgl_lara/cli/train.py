@@ -95,7 +95,7 @@ def train(
 
     if graph_file and name:
         raise click.UsageError("give --graph or --dataset, not both.")
-    name = name or (graph_file and str(graph_file.resolve()))
+    name = str(graph_file.resolve()) if graph_file else name
     if (name is None) == (resume is None):
         raise click.UsageError("give either --dataset (a new run) or --resume (go on with one).")
     if own_name and target_file:
@@ -121,8 +121,9 @@ def train(
         config = replace(base, **given)
         own = find_model(own_name) if own_name else None
         model: Any
+        details: dict = {}
         if own:
-            model, details = open_model(own, weights_file, dataset), {}
+            model = open_model(own, weights_file, dataset)
         else:
             model, details = target_for(dataset, target_file, seed)
         if hops == "auto" and not hasattr(model, "num_hops"):
