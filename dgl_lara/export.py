@@ -40,8 +40,13 @@ SCHEMA = pa.schema(
 )
 
 
-def explain_to_file(bulk: BulkExplainer, targets: Tensor, top: int | None, out: Path, about: dict) -> int:
-    """Explain the targets, `top` players each (None: all), and write them to `out`; returns the number of rows."""
+def explain_to_file(
+    bulk: BulkExplainer, targets: Tensor, top: int | None, out: Path, about: dict, make: Callable | None = None
+) -> int:
+    """Explain the targets, `top` players each (None: all), and write them to `out`; returns the number of rows.
+
+    `make`, in the place of `rows`, may give columns beyond those of SCHEMA.
+    """
     if out.suffix not in ENDINGS:
         raise InputError(f"the file must end in {', '.join(ENDINGS)} (got '{out.name}').")
     order = hashlib.sha256(targets.cpu().numpy().tobytes()).hexdigest()[:16]
@@ -56,7 +61,9 @@ def explain_to_file(bulk: BulkExplainer, targets: Tensor, top: int | None, out: 
         path = parts / f"{number:06d}.parquet"
         paths.append(path)
         if not path.exists():
-            table = pa.Table.from_pandas(rows(bulk, piece, top), schema=SCHEMA, preserve_index=False)
+            frame = (make or rows)(bulk, piece, top)
+            more = pa.Schema.from_pandas(frame.drop(columns=SCHEMA.names), preserve_index=False)
+            table = pa.Table.from_pandas(frame, schema=pa.schema([*SCHEMA, *more]), preserve_index=False)
             with written_whole(path) as temporary:
                 pq.write_table(table, temporary)
             done += len(piece)
@@ -102,7 +109,7 @@ def top_frame(best: TopPlayers) -> pd.DataFrame:
 def _to_parquet(parts: list[Path], out: Path, about: dict) -> int:
     """What the explanations are explanations of travels with them, in the file's metadata."""
     count = 0
-    with pq.ParquetWriter(out, SCHEMA.with_metadata({"dgl-lara": json.dumps(about)})) as writer:
+    with pq.ParquetWriter(out, pq.read_schema(parts[0]).with_metadata({"dgl-lara": json.dumps(about)})) as writer:
         for part in parts:
             table = pq.read_table(part)
             writer.write_table(table.replace_schema_metadata(writer.schema.metadata))

@@ -1,7 +1,10 @@
 """What g sees of a node. Everything here can be had of a black box.
 
 features  the node features as they are (the paper)
-rich      features and logits on a signed-log scale, log degree, f's logits, f's solo logits (f on the node alone)
+rich      features on a signed-log scale, log degree, f's logits, f's solo logits (f on the node alone)
+
+Wide features (bags of words) are left out of `rich`: g would learn single nodes by heart from them, and what f makes of
+them is in its solo logits. On Cora, R2 on unseen nodes rose from .86 to .99 without them.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from dgl_lara.targets.training import evaluating
 from dgl_lara.value import NODES_A_CALL, Game
 
 CLIP = 4.0
+WIDE = 256  # columns
 
 
 def explainer_inputs(game: Game, kind: str, nodes: Tensor | None = None) -> Tensor:
@@ -41,7 +45,8 @@ def _rows(game: Game, kind: str, nodes: Tensor | None) -> Tensor:
     with evaluating(game.f):
         solo = alone(game.call, game.graph, game.features, game.task, nodes)
     degree = torch.log1p(game.graph.in_degrees()[rows].float()).unsqueeze(1)
-    return torch.cat([signed_log(features), degree, logits[rows], solo], dim=1)
+    own = [signed_log(features)] if features.shape[1] <= WIDE else []
+    return torch.cat([*own, degree, logits[rows], solo], dim=1)
 
 
 def _sizes(graph: dgl.DGLGraph) -> Tensor:

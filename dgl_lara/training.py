@@ -38,7 +38,7 @@ from dgl_lara.validation import make_judge
 from dgl_lara.value import Game
 
 ALL = 0  # batch size: every target at once
-MANY_TARGETS = 20_000
+SOME_TARGETS, MANY_TARGETS = 1_500, 20_000
 # where the whole graph does not fit: targets a step, and targets to learn from (drawn at random)
 LARGE_BATCH, LARGE_SAMPLE = 256, 20_000
 
@@ -69,12 +69,14 @@ class TrainingConfig:
 
 
 def default(task: str, num_targets: int, seed: int = 0) -> TrainingConfig:
-    """What measured best over the data sets. Graphs come in batches and want more steps; where many thousands of
-    targets learn from every mask, one mask a step and fewer steps are enough."""
+    """What measured best over the data sets. Graphs come in batches and want more steps; where thousands of targets
+    learn from every mask, two masks a step are enough, or one and fewer steps."""
     config = TrainingConfig(seed=seed)
     if task == "graph":
         return replace(config, batch_size=128, steps=1200)
-    return replace(config, masks=1, steps=300) if num_targets > MANY_TARGETS else config
+    if num_targets > MANY_TARGETS:
+        return replace(config, masks=1, steps=300)
+    return replace(config, masks=2) if num_targets > SOME_TARGETS else config
 
 
 def full_graph_bytes(game: Game, config: TrainingConfig) -> int:

@@ -15,7 +15,7 @@ ORDER = [
     "reports.layout", "reports.scene", "reports.pictures", "reports.templates", "reports.interactive", "words",
     "explainer", "inputs", "sampling", "lessons", "losses", "validation", "training", "explanation",
     "inference", "layerwise", "bulk", "export", "own_model", "runs", "lara", "one_call",
-    "baselines", "metrics", "evaluation", "benchmark", "reports", "cli", "__main__",
+    "baselines", "metrics", "trust", "evaluation", "benchmark", "reports", "cli", "__main__",
 ]  # fmt: skip
 
 # Beyond the order: who must not know whom.

@@ -38,9 +38,9 @@ def signed(keep: Tensor) -> Tensor:
     return keep.float() * 2 - 1
 
 
-def differences(game: Game, players: Neighborhood, keep: Tensor) -> Tensor:
-    """(num_masks, num_targets): d(S) = f(S) - f(N without S)."""
-    return game.coalitions(players, keep) - game.coalitions(players, ~keep)
+def differences(game: Game, players: Neighborhood, keep: Tensor, classes: Tensor | None = None) -> Tensor:
+    """(num_masks, num_targets): d(S) = f(S) - f(N without S), of the explained class unless others are given."""
+    return game.coalitions(players, keep, classes) - game.coalitions(players, ~keep, classes)
 
 
 def per_player(game: Game, players: Neighborhood, pairs: int, generator: torch.Generator) -> Estimate:

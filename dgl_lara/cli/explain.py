@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 @click.option("--split", type=click.Choice(["train", "val", "test"]), help="Explain this split.")
 @click.option("--nodes", "nodes_file", type=FILE, help="Explain the numbers in this file, one a line.")
 @click.option("--top", type=CountOrWord("all"), help="Players kept of each target. [20; in the printed table: 10]")
+@click.option("--refine", type=click.IntRange(min=1), metavar="N", help="Correct each with N pairs of model calls.")
+@click.option("--verify", is_flag=True, help="Add each one's fidelity, by model calls, and whether chance does better.")
 @click.option("--out", type=FILE, help="A .parquet, .csv or .jsonl file; of one target .csv, .json or .graphml.")
 @click.option("--memory", type=Memory(), help="Working memory to keep to, like 4GB. [70 % of what is free]")
 @click.option("--workers", type=click.IntRange(min=0), default=0, show_default=True,
@@ -43,6 +45,8 @@ def explain_command(
     split: str | None,
     nodes_file: Path | None,
     top: int | str | None,
+    refine: int | None,
+    verify: bool,
     out: Path | None,
     memory: int | None,
     workers: int,
@@ -66,9 +70,10 @@ def explain_command(
     reuse_freed_memory()
     run = open_run(folder or newest_run(), choose_device(device), memory, offload)
     if one:
-        _explain_one(run, node, graph, asked_class, top or 10, [path for path in (picture, out) if path])
+        files = [path for path in (picture, out) if path]
+        _explain_one(run, node, graph, asked_class, top or 10, refine, verify, files)
     elif out:
-        _explain_many(run, split, nodes_file, top or 20, out, workers, started)
+        _explain_many(run, split, nodes_file, top or 20, refine, verify, out, workers, started)
 
 
 def _check_endings(picture: Path | None, out: Path | None) -> None:
@@ -80,11 +85,19 @@ def _check_endings(picture: Path | None, out: Path | None) -> None:
 
 
 def _explain_one(
-    run: Run, node: int | None, graph: int | None, asked_class: int | None, top: int | str, files: list[Path]
+    run: Run,
+    node: int | None,
+    graph: int | None,
+    asked_class: int | None,
+    top: int | str,
+    pairs: int | None,
+    verified: bool,
+    files: list[Path],
 ) -> None:
     import torch
 
     from dgl_lara.inference import explain
+    from dgl_lara.trust import refine, verify
 
     task, dataset = run.game.task, run.dataset
     target = node if task == "node" else graph
@@ -98,9 +111,20 @@ def _explain_one(
     classes = None if asked_class is None else torch.tensor([asked_class], device=where)
     explainer = run.explainer()
     found = explain(explainer, run.game, run.embeddings(explainer), torch.tensor([target], device=where), classes)
+    if pairs:
+        refined = refine(run.game, found, pairs)
+        found = refined.explanations
+        click.echo(f"refined with {pairs} pairs of model calls; the scores moved by {refined.moved.item():.0%}")
     explanation = found.named(dataset.node_labels, dataset.node_names, dataset.motif)[0]
     click.echo(explanation.in_words())
     click.echo("\n" + _table(explanation, len(explanation) if top == "all" else int(top)))
+    if verified:
+        verdict = verify(run.game, found).iloc[0]
+        click.echo(
+            f"\nfidelity+ {verdict['fidelity+']:.2f}, fidelity- {verdict['fidelity-']:.2f}; as many random players: "
+            f"{verdict['random fidelity+']:.2f}, {verdict['random fidelity-']:.2f}"
+            + ("; WORSE THAN RANDOM" if verdict["worse_than_random"] else "")
+        )
     for path in files:
         explanation.save(path)
     if files:
@@ -120,11 +144,20 @@ def _table(explanation: Explanation, most: int) -> str:
 
 
 def _explain_many(
-    run: Run, split: str | None, nodes_file: Path | None, top: int | str, out: Path, workers: int, started: float
+    run: Run,
+    split: str | None,
+    nodes_file: Path | None,
+    top: int | str,
+    refine: int | None,
+    verify: bool,
+    out: Path,
+    workers: int,
+    started: float,
 ) -> None:
     from dgl_lara.bulk import BulkExplainer
     from dgl_lara.export import explain_to_file, read_targets
     from dgl_lara.runs import weights_hash
+    from dgl_lara.trust import trusted_rows
 
     explainer, training = run.explainer(), run.config.training
     targets = read_targets(nodes_file).to(run.game.features.device) if nodes_file else run.dataset.split(split or "all")
@@ -142,6 +175,8 @@ def _explain_many(
         "explainer": weights_hash(explainer),
     }
     bulk = BulkExplainer(explainer, run.game, run.embeddings(explainer, workers), run.memory // 2)
-    count = explain_to_file(bulk, targets, None if top == "all" else int(top), out, about)
+    make = trusted_rows(refine, verify, training.seed) if refine or verify else None
+    about |= {"refined": refine, "verified": verify}
+    count = explain_to_file(bulk, targets, None if top == "all" else int(top), out, about, make)
     spent = time.monotonic() - started
     click.echo(f"{len(targets):,} explanations, {count:,} rows in {out}; {spent:.1f} s in all, loading included")

@@ -1,0 +1,164 @@
+"""Verified: bad explanations are flagged, good ones are not. Refined: closer to phi, and no move without a reason."""
+
+from dataclasses import replace
+
+import dgl
+import pandas as pd
+import pytest
+import torch
+from games import PooledGCN, SmallGCN, gcn_game, random_graph
+from test_bulk import bulk
+
+from dgl_lara import export
+from dgl_lara.attribution.exact import exact
+from dgl_lara.attribution.sampled import least_squares
+from dgl_lara.cli import main
+from dgl_lara.errors import InputError
+from dgl_lara.explanation import Explanations
+from dgl_lara.metrics.fidelity import fidelity_per_target
+from dgl_lara.randomness import generator
+from dgl_lara.trust import correction, covariance, refine, trusted_rows, verify
+from dgl_lara.value import Game
+
+
+@pytest.fixture(scope="module")
+def game():
+    return gcn_game(nodes=40, edges=44, seed=3)
+
+
+@pytest.fixture(scope="module")
+def truth(game):
+    """Exact phi of all targets with few players but more than three."""
+    counts = game.players(torch.arange(40)).counts
+    targets = ((counts > 3) & (counts <= 11)).nonzero().flatten()
+    assert len(targets) >= 12
+    players = game.players(targets)
+    return Explanations(players, exact(game, players), game.explained_class[targets], "node", "exact")
+
+
+def off(explanations, by, seed=0):
+    """The same with noise on the scores."""
+    noise = torch.randn(len(explanations.scores), generator=generator(seed))
+    return replace(explanations, scores=explanations.scores + by * explanations.scores.std() * noise)
+
+
+def test_verify_flags_what_is_worse_than_random(game, truth):
+    good, bad = verify(game, truth), verify(game, replace(truth, scores=-truth.scores))
+    assert good.worse_than_random.mean() < 0.2 < 0.8 < bad.worse_than_random.mean()
+    plus, minus = fidelity_per_target(game, truth, keep_target=True)
+    torch.testing.assert_close(torch.tensor(good["fidelity+"].to_numpy()), plus.mean(0))
+    torch.testing.assert_close(torch.tensor(good["fidelity-"].to_numpy()), minus.mean(0))
+    pd.testing.assert_frame_equal(good, verify(game, truth))
+    assert not good["random fidelity+"].equals(verify(game, truth, seed=1)["random fidelity+"])
+
+
+def test_a_target_without_neighbours_is_never_flagged():
+    graph = dgl.add_nodes(random_graph(10, 12, 0), 1)
+    game = Game(SmallGCN(), graph, torch.randn(11, 3, generator=generator(0)), hops=2)
+    players = game.players(torch.tensor([10]))
+    verdict = verify(game, Explanations(players, torch.ones(1), game.explained_class[[10]], "node", "-"))
+    assert verdict["fidelity+"].isna().all() and not verdict.worse_than_random.any()
+
+
+def test_graphs_are_verified_and_refined():
+    batch = dgl.batch([random_graph(7, 10, seed) for seed in range(6)])
+    game = Game(PooledGCN(), batch, torch.randn(42, 3, generator=generator(2)), "graph")
+    players = game.players(torch.arange(6))
+    phi = exact(game, players)
+    truth = Explanations(players, phi, game.explained_class, "graph", "exact")
+    assert verify(game, replace(truth, scores=-phi)).worse_than_random.mean() > 0.8
+    rough = off(truth, 0.5)
+    refined = refine(game, rough, 16).explanations
+    assert (refined.scores - phi).square().mean() < 0.5 * (rough.scores - phi).square().mean()
+
+
+def test_refined_is_closer_than_before_and_than_sampling_alone(game, truth):
+    rough = off(truth, 0.3)
+    sampled = least_squares(game, truth.players, 12, generator(0)).phi
+    refined = refine(game, rough, 12)
+    error = [(scores - truth.scores).square().mean() for scores in (rough.scores, sampled, refined.explanations.scores)]
+    assert error[2] < 0.6 * error[0] and error[2] < 0.6 * error[1]
+    step = (refined.explanations.scores - rough.scores).split(truth.players.counts.tolist())
+    for mine, old, moved in zip(step, rough.scores.split(truth.players.counts.tolist()), refined.moved, strict=True):
+        torch.testing.assert_close(moved, mine.norm() / old.norm())
+    assert refined.explanations.method == "exact + 12"
+
+
+def test_what_was_right_hardly_moves(game, truth):
+    assert refine(game, truth, 32).moved.mean() < 0.3 * refine(game, off(truth, 0.5), 32).moved.mean()
+
+
+def test_more_pairs_bring_it_nearer(game, truth):
+    rough = off(truth, 1.0)
+    errors = [(refine(game, rough, n).explanations.scores - truth.scores).square().mean() for n in (4, 32, 256)]
+    assert errors[0] > 2 * errors[1] > 4 * errors[2]
+
+
+def test_same_seed_same_refinement_and_other_classes(game, truth):
+    rough = off(truth, 0.3)
+    one, two, other = (refine(game, rough, 8, seed).explanations.scores for seed in (0, 0, 1))
+    torch.testing.assert_close(one, two, rtol=0, atol=0)
+    assert not torch.equal(one, other)
+    classes = (truth.explained_class + 1) % 3
+    mirrored = refine(game, replace(rough, explained_class=classes), 256)
+    phi = torch.cat([least_squares_of(game, truth.players, classes)])
+    assert (mirrored.explanations.scores - phi).square().mean() < 0.1 * (rough.scores - phi).square().mean()
+    with pytest.raises(InputError, match="at least one pair"):
+        refine(game, rough, 0)
+
+
+def least_squares_of(game, players, classes):
+    from dgl_lara.attribution.sampled import differences, fit_each, random_coalitions
+
+    keep = random_coalitions(2000, len(players.player), generator(9), "cpu")
+    return fit_each(players, keep, differences(game, players, keep, classes)).phi
+
+
+def test_correction_is_the_posterior_of_some_ratio():
+    """Against the textbook: (Z'Z + A^-1)^-1 Z'r with A = ratio * prior, for the best ratio by brute force."""
+    drawn = generator(0)
+    sigma = torch.randint(2, (20, 6), generator=drawn).double() * 2 - 1
+    scores, hop = torch.randn(6, generator=drawn).double(), torch.tensor([0, 1, 1, 1, 2, 2])
+    prior = covariance(scores, hop, torch.randn(6, 4, generator=drawn).double())
+    d = sigma @ (scores + torch.linalg.cholesky(prior) @ torch.randn(6, generator=drawn).double())
+    d = d + 0.5 * torch.randn(20, generator=drawn).double()
+    best = None
+    for ratio in torch.logspace(-8, 4, 73).double():
+        total = torch.eye(20) + ratio * sigma @ prior @ sigma.T
+        r = d - sigma @ scores
+        noise = r @ torch.linalg.solve(total, r) / 20
+        likelihood = torch.distributions.MultivariateNormal(torch.zeros(20).double(), noise * total).log_prob(r)
+        if best is None or likelihood > best[0]:
+            best = likelihood, torch.linalg.solve(sigma.T @ sigma + torch.linalg.inv(ratio * prior), sigma.T @ r)
+    torch.testing.assert_close(correction(sigma, d, scores, prior), best[1], rtol=1e-5, atol=1e-7)
+    assert best[1].abs().max() > 0.1
+
+
+def test_prior_shares_errors_between_players_that_look_alike():
+    scores, hop = torch.tensor([1.0, 1.0, 1.0, 1.0]), torch.tensor([1, 1, 2, 1])
+    looks = torch.tensor([[0.0], [0.0], [0.0], [3.0]])
+    prior = covariance(scores, hop, looks)
+    torch.testing.assert_close(prior[0], 4 * torch.tensor([1.0, 0.8, 0.0, 0.0]), rtol=0, atol=1e-3)
+    assert torch.linalg.eigvalsh(prior).min() > 0
+
+
+@pytest.mark.parametrize("ending", [".parquet", ".csv"])
+def test_columns_in_the_file(tmp_path, ending):
+    one, out = bulk("walk", False), tmp_path / f"trusted{ending}"
+    export.explain_to_file(one, torch.arange(20), 4, out, {"refined": 8}, trusted_rows(8, True, 0))
+    frame = pd.read_parquet(out) if ending == ".parquet" else pd.read_csv(out)
+    plain = export.rows(one, torch.arange(20), 4)
+    assert frame.columns.tolist()[:6] == plain.columns.tolist()
+    assert frame.columns.tolist()[6:] == [
+        "moved", "fidelity+", "fidelity-", "random fidelity+", "random fidelity-", "worse_than_random",
+    ]  # fmt: skip
+    assert frame.worse_than_random.dtype == bool and frame["rank"].max() == 4
+    assert (frame.groupby("target")["rank"].apply(list) == plain.groupby("target")["rank"].apply(list)).all()
+    assert (frame.groupby("target")["moved"].nunique() == 1).all() and frame.moved.std() > 0
+    only = trusted_rows(None, True, 0)(one, torch.arange(20), 4)
+    torch.testing.assert_close(torch.tensor(only.score.to_numpy()), torch.tensor(plain.score.to_numpy()))
+    assert only.player.tolist() == plain.player.tolist()
+
+
+def test_options_of_explain():
+    main.commands["explain"].make_context("explain", ["--all", "--refine", "64", "--verify", "--out", "a.csv"])
