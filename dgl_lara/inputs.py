@@ -4,7 +4,7 @@ features  the node features as they are (the paper)
 rich      features on a signed-log scale, log degree, f's logits, f's solo logits (f on the node alone)
 
 Wide features (bags of words) are left out of `rich`: g would learn single nodes by heart from them, and what f makes of
-them is in its solo logits. On Cora, R2 on unseen nodes rose from .86 to .99 without them.
+them is in its solo logits. For a GAT on Cora, R2 on unseen nodes rose from .88 to .99 without them.
 """
 
 from __future__ import annotations

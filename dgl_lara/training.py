@@ -70,13 +70,13 @@ class TrainingConfig:
 
 def default(task: str, num_targets: int, seed: int = 0) -> TrainingConfig:
     """What measured best over the data sets. Graphs come in batches and want more steps; where thousands of targets
-    learn from every mask, two masks a step are enough, or one and fewer steps."""
+    learn from every mask, fewer masks and steps are enough."""
     config = TrainingConfig(seed=seed)
     if task == "graph":
         return replace(config, batch_size=128, steps=1200)
     if num_targets > MANY_TARGETS:
         return replace(config, masks=1, steps=300)
-    return replace(config, masks=2) if num_targets > SOME_TARGETS else config
+    return replace(config, masks=2, steps=500) if num_targets > SOME_TARGETS else config
 
 
 def full_graph_bytes(game: Game, config: TrainingConfig) -> int:

@@ -48,11 +48,11 @@ def _read(name: str, paths: dict[str, Path]) -> Dataset:
         raise LaraError(f"the files of {name} in {paths['x'].parent} cannot be read ({error}).") from error
     # test rows stand in an order of their own; places that no row fills (Citeseer's isolated nodes) stay zero
     nodes = int(max(place.max() + 1, len(ally) + len(ty)))
-    features, labels = sp.lil_matrix((nodes, allx.shape[1]), dtype=np.float32), np.zeros(nodes, dtype=np.int64)
-    features[: len(ally)], labels[: len(ally)] = allx, ally.argmax(1)
-    features[place], labels[place] = tx, ty.argmax(1)
-    total = np.asarray(features.sum(1)).flatten()
-    features = sp.diags(1 / np.where(total == 0, 1, total)) @ features.tocsr()
+    features, labels = np.zeros((nodes, allx.shape[1]), np.float32), np.zeros(nodes, np.int64)
+    features[: len(ally)], labels[: len(ally)] = allx.toarray(), ally.argmax(1)
+    features[place], labels[place] = tx.toarray(), ty.argmax(1)
+    total = features.sum(1, keepdims=True)
+    features /= np.where(total == 0, 1, total)
     pairs = np.array([(one, other) for one, others in neighbours.items() for other in others])
     one, other = torch.as_tensor(pairs.T.copy())
     graph = undirected_graph(one, other, nodes)
@@ -67,7 +67,7 @@ def _read(name: str, paths: dict[str, Path]) -> Dataset:
             name=name,
             task="node",
             graph=graph,
-            features=torch.as_tensor(features.toarray(), dtype=torch.float32),
+            features=torch.as_tensor(features),
             labels=torch.as_tensor(labels),
             train=torch.arange(len(y)),
             val=torch.arange(len(y), len(y) + 500),

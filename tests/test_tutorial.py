@@ -1,0 +1,63 @@
+"""docs/your_own_model.md is true: its blocks run one after the other, its commands parse."""
+
+import re
+import shlex
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from dgl_lara.cli import main
+from dgl_lara.datasets import load
+from dgl_lara.errors import LaraError
+from dgl_lara.training import TrainingConfig
+
+TEXT = (Path(__file__).parents[1] / "docs" / "your_own_model.md").read_text()
+BLOCKS = re.findall(r"```python\n(.+?)```", TEXT, re.DOTALL)
+COMMANDS = re.findall(r"^\$ dgl-lara (.+)$", TEXT, re.MULTILINE)
+QUICK = TrainingConfig(masks=1, steps=12, hidden=16, dim=5)
+
+
+@pytest.fixture
+def cora(request):
+    """From the data folder, else downloaded; skipped where neither can be."""
+    from conftest import REAL_DATA
+
+    if REAL_DATA:
+        request.getfixturevalue("real_data")
+    try:
+        return load("cora")
+    except LaraError as error:
+        pytest.skip(f"needs Cora: {error}")
+
+
+def test_there_is_something_to_run():
+    assert len(BLOCKS) >= 7 and len(COMMANDS) == 3
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_commands_parse(command):
+    name, *arguments = shlex.split(command)
+    main.commands[name].make_context(name, arguments)
+
+
+def test_blocks_then_the_first_command(cora, tmp_path, monkeypatch, capsys):
+    """Training is cut short, everything else is as written."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("dgl_lara.lara.default", lambda task, count: QUICK)
+    monkeypatch.setattr("dgl_lara.training.validation_reference.__defaults__", (16, 32))
+    names = {"range": range}
+    for block in BLOCKS:
+        exec(block.replace("range(60)", "range(15)").replace("pairs=64", "pairs=8"), names)
+    printed = capsys.readouterr().out
+    assert "K = 2, agreement with phi" in printed and "no better than random" in printed
+    assert set(names["frame"].target) == {1708, 2000}
+    Path("my_module.py").write_text(
+        BLOCKS[1].split("torch.manual_seed")[0]
+        + "\n\ndef build_model(in_dim, classes):\n    return Net(in_dim, classes)\n"
+    )
+    name, *words = shlex.split(COMMANDS[0])
+    result = CliRunner().invoke(main, [name, *words, "--epochs", "2", "--masks", "1"])
+    assert result.exit_code == 0, result.output
+    sys.modules.pop("my_module", None)
