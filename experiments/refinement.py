@@ -1,0 +1,69 @@
+"""How much closer to phi do 64 pairs of model calls bring LARA's scores, and is that closer than 640 pairs by themselves?
+
+    python experiments/refinement.py [DATASET ...] [--targets 40] [--pairs 64] [--draws 3] [--data-dir DIR]
+
+Squared error to phi, in units of phi's variance, mean over all (target, player) pairs of some test targets; the noise of
+the reference (two halves of 2,000 pairs) is taken out. Data and target models as in lara_figures.py. Writes
+experiments/results/refinement.csv.
+"""
+
+from pathlib import Path
+
+import click
+import pandas as pd
+from lara_figures import NAMES, RESULTS, setting
+
+from dgl_lara.attribution.agreement import corrected_r_squared
+from dgl_lara.attribution.sampled import Estimate, least_squares
+from dgl_lara.evaluation import some_targets
+from dgl_lara.inference import embed_all, explain
+from dgl_lara.memory import reuse_freed_memory
+from dgl_lara.randomness import generator
+from dgl_lara.training import default, train
+from dgl_lara.trust import refine
+
+
+@click.command()
+@click.argument("names", nargs=-1)
+@click.option("--targets", "most", default=40, show_default=True)
+@click.option("--pairs", default=64, show_default=True)
+@click.option("--reference-pairs", default=4000, show_default=True)
+@click.option("--draws", default=3, show_default=True)
+@click.option("--data-dir", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option("--out", type=click.Path(path_type=Path), default=RESULTS / "refinement.csv", show_default=True)
+def main(names, most, pairs, reference_pairs, draws, data_dir, out):
+    reuse_freed_memory()
+    rows = []
+    for name in names or NAMES:
+        dataset, game = setting(name, data_dir)
+        config = default(dataset.task, len(dataset.train))
+        state = train(game, config, dataset.train, dataset.val)
+        state.average.load_state_dict(state.best_weights)
+        targets = some_targets(dataset.test, most, 0)
+        explanations = explain(state.average, game, embed_all(state.average, game, config.inputs), targets)
+        players = explanations.players
+        first, second = (
+            least_squares(game, players, reference_pairs // 2, generator(1000 + half)).phi for half in (0, 1)
+        )
+        against = Estimate((first + second) / 2, (first - second).abs() / 2)
+
+        def error(scores, against=against):
+            return 1 - corrected_r_squared(scores, against)
+
+        row = {"dataset": name, "targets": len(targets), "players": players.counts.float().mean().item()}
+        row["amortised"] = error(explanations.scores)
+        drawn = {f"refined {pairs}": [], f"sampled {pairs}": [], f"sampled {10 * pairs}": [], "moved": []}
+        for seed in range(draws):
+            refined = refine(game, explanations, pairs, seed)
+            drawn[f"refined {pairs}"].append(error(refined.explanations.scores))
+            drawn["moved"].append(refined.moved.median().item())
+            for count in (pairs, 10 * pairs):
+                drawn[f"sampled {count}"].append(error(least_squares(game, players, count, generator(seed)).phi))
+        row |= {method: sum(values) / draws for method, values in drawn.items()}
+        rows.append(row)
+        click.echo(row, err=True)
+        pd.DataFrame(rows).to_csv(out, index=False, float_format="%.4f")
+
+
+if __name__ == "__main__":
+    main()
