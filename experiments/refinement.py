@@ -1,9 +1,9 @@
-"""How much closer to phi do 64 pairs of model calls bring LARA's scores, and is that closer than 640 pairs by themselves?
+"""How much closer to phi do 64 pairs of model calls bring LARA's scores? Closer than 640 pairs by themselves?
 
     python experiments/refinement.py [DATASET ...] [--targets 40] [--pairs 64] [--draws 3] [--data-dir DIR]
 
-Squared error to phi, in units of phi's variance, mean over all (target, player) pairs of some test targets; the noise of
-the reference (two halves of 2,000 pairs) is taken out. Data and target models as in lara_figures.py. Writes
+Squared error to phi, in units of phi's variance, mean over all (target, player) pairs of some test targets; the
+noise of the reference (two halves of 2,000 pairs) is taken out. Data and target models as in lara_figures.py. Writes
 experiments/results/refinement.csv.
 """
 

@@ -29,7 +29,7 @@ from dgl_lara.reports.tables import html_table
 from dgl_lara.reports.templates import fill
 from dgl_lara.runs import Run, environment
 from dgl_lara.sampling import some_targets
-from dgl_lara.targets.training import accuracy
+from dgl_lara.targets.models import TargetModel
 
 EACH = 4  # examples of best, typical and worst
 DRAWN = 25  # players of an example
@@ -79,7 +79,7 @@ def measure(run: Run, split: str, most: int, pairs: int, reference_pairs: int, s
         split=split,
         seed=seed,
         targets=targets,
-        accuracy=accuracy(run.target, dataset),
+        accuracy=_accuracy(run),
         history=pd.read_csv(run.folder / "metrics.csv"),
         tables=tables,
         speed=_speed(subject, run.embeddings(explainer)),
@@ -123,7 +123,7 @@ def render(found: Findings) -> str:
     average = _averages(found)
     reference = found.tables["agreement"]["reference"].iloc[0]
     parts = {
-        "title": _text(f"Explanations of a {run.target.config.architecture.upper()} on {dataset.name}"),
+        "title": _text(f"Explanations of {_model_name(run)} on {dataset.name}"),
         "made": _text(f"Made {made['time']} by dgl-lara {__version__} from the run '{run.folder.name}'."),
         "summary": _summary(found, average),
         "what": _what(found),
@@ -236,8 +236,21 @@ def _verdict(average: pd.DataFrame) -> str:
     return f"LARA is {'better' if gap > 0 else 'worse'} than {sampled['method']} here {figures}."
 
 
+def _model_name(run: Run) -> str:
+    if isinstance(run.target, TargetModel):
+        config = run.target.config
+        return f"a {config.architecture.upper()} ({config.layers} layers of width {config.hidden})"
+    return f"the model of {run.config.model.module}:{run.config.model.function}" if run.config.model else "a model"
+
+
+def _accuracy(run: Run) -> dict[str, float]:
+    """Of the explained model on the three splits."""
+    right = run.game.explained_class == run.dataset.labels
+    return {name: right[run.dataset.split(name)].float().mean().item() for name in ("train", "val", "test")}
+
+
 def _what(found: Findings) -> str:
-    run, game, config = found.run, found.run.game, found.run.target.config
+    run, game = found.run, found.run.game
     graph, dataset = run.dataset.graph, run.dataset
     size = f"{graph.num_nodes():,} nodes and {graph.num_edges():,} directed edges"
     if game.task == "graph":
@@ -247,8 +260,8 @@ def _what(found: Findings) -> str:
     )
     lines = [
         f"Data: {dataset.name} ({dataset.source}), {size}, {dataset.num_classes} classes.",
-        f"Model: {config.architecture.upper()}, {config.layers} layers of width {config.hidden}, a black box to the "
-        "explainer: only its outputs are used, no gradients and no hidden layers.",
+        f"Model: {_model_name(run)}, a black box to the explainer: only its outputs are used, no gradients, no hidden "
+        "layers.",
         f"Explained is, for every {game.task}, the {game.value} of the class that the model predicts. The players are "
         f"{players}. A player's score estimates its removal-based attribution φ: the mean value of the model over "
         "random coalitions with that player, less the mean over those without it (Eq. 5 of the paper; the Banzhaf "
@@ -329,6 +342,7 @@ def _settings(run: Run) -> list[list[object]]:
     rows = [("command", stored["command"]), ("started", stored["time"]), ("code (git)", stored["git"])]
     rows += [(f"version of {name}", version) for name, version in stored["versions"].items()]
     rows += [*config.items(), *((f"data: {name}", value) for name, value in options.items())]
-    rows += [(f"model: {name}", value) for name, value in asdict(run.target.config).items()]
+    if isinstance(run.target, TargetModel):
+        rows += [(f"model: {name}", value) for name, value in asdict(run.target.config).items()]
     rows += [(f"training: {name}", value) for name, value in training.items()]
     return [[name, "-" if value is None else str(value)] for name, value in rows]
