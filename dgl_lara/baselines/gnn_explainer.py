@@ -23,6 +23,14 @@ from dgl_lara.value import Game
 EDGE_SIZE, EDGE_ENTROPY = 0.005, 1.0
 FEATURE_SIZE, FEATURE_ENTROPY = 1.0, 0.1
 
+# All nodes of BA-2Motifs have the same features: masking them switches the model off, not the features.
+SETTINGS: dict[str, dict[str, bool]] = {"ba-2motifs": {"mask_features": False}}
+
+
+def for_dataset(name: str) -> dict[str, bool]:
+    """Keywords of the constructor."""
+    return SETTINGS.get(name, {})
+
 
 class GNNExplainer(EdgeMethod):
     name = "gnn-explainer"

@@ -1,14 +1,14 @@
 """`pg-explainer` (Luo et al. 2020): one network that reads edge masks off f's embeddings, learned over many targets.
 
 The mask of a training step is drawn from a concrete distribution, a coin softened by a temperature that changes over
-the epochs; explaining takes its centre. Settings are those of the replication study ("[Re] Parameterized Explainer
+the epochs; explaining takes its centre. Settings start from those of the replication study ("[Re] Parameterized Explainer
 for Graph Neural Networks", Holdijk et al.) whose target models LARA's paper explains.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 import torch.nn.functional as F
@@ -38,13 +38,23 @@ class Settings:
     batch: int | None = None  # targets a step; None: one step an epoch over all of them, as the authors
 
 
-SETTINGS = {
+# as in the study's files
+STUDY = {
     "ba-shapes": Settings(epochs=10),
     "ba-community": Settings(epochs=20, temperature=(1.0, 1.0), bias=0.5),
     "tree-cycles": Settings(epochs=20, size=0.1, entropy=10.0, temperature=(1.0, 5.0)),
     "ba-2motifs": Settings(epochs=20, lr=0.005, size=0.03, entropy=0.01, temperature=(5.0, 1.0)),
     "mutag": Settings(lr=0.0003, size=0.005, temperature=(5.0, 5.0)),
+}
+# Where the study's fall short of the published AUC and others reach it: with their size terms the masks shrink before
+# the motif shows (BA-2Motifs ends inverted); on MUTAG, with a target model of our own, their 30 small steps hardly move.
+SETTINGS = {
+    **STUDY,
+    "ba-community": replace(STUDY["ba-community"], size=0.01),
+    "ba-2motifs": replace(STUDY["ba-2motifs"], size=0.003, epochs=60),
+    "mutag": replace(STUDY["mutag"], lr=0.003, size=0.001, entropy=0.1, temperature=(5.0, 1.0)),
     "ogbn-arxiv": Settings(batch=64),
+    "citation": Settings(batch=64),
 }
 
 
