@@ -1,8 +1,8 @@
 """`pg-explainer` (Luo et al. 2020): one network that reads edge masks off f's embeddings, learned over many targets.
 
 The mask of a training step is drawn from a concrete distribution, a coin softened by a temperature that changes over
-the epochs; explaining takes its centre. Settings start from those of the replication study ("[Re] Parameterized Explainer
-for Graph Neural Networks", Holdijk et al.) whose target models LARA's paper explains.
+the epochs; explaining takes its centre. Settings start from those of the replication study ("[Re] Parameterized
+Explainer for Graph Neural Networks", Holdijk et al.) whose target models LARA's paper explains.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ STUDY = {
     "ba-2motifs": Settings(epochs=20, lr=0.005, size=0.03, entropy=0.01, temperature=(5.0, 1.0)),
     "mutag": Settings(lr=0.0003, size=0.005, temperature=(5.0, 5.0)),
 }
-# Where the study's fall short of the published AUC and others reach it: with their size terms the masks shrink before
-# the motif shows (BA-2Motifs ends inverted); on MUTAG, with a target model of our own, their 30 small steps hardly move.
+# Where the study's fall short of the published AUC and others reach it: under their size terms the masks shrink before
+# the motif shows (BA-2Motifs ends inverted); on MUTAG, with a target model of our own, 30 small steps hardly move.
 SETTINGS = {
     **STUDY,
     "ba-community": replace(STUDY["ba-community"], size=0.01),
