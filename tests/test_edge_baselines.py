@@ -162,7 +162,9 @@ def test_batched_is_one_at_a_time(method, task, monkeypatch):
     alone = [explainer.explain_edges(target.reshape(1)) for target in targets]
     monkeypatch.setattr(edges_module, "EDGES_AT_ONCE", 30)
     assert len(list(instances(game, targets))) > 1
-    for other in (alone, [explainer.explain_edges(targets)]):
+    in_parts = explainer.explain_edges(targets)
+    assert torch.equal(in_parts.row, together.row)
+    for other in (alone, [in_parts]):
         for name in ("source", "destination", "scores"):
             joined = torch.cat([getattr(part, name) for part in other])
             torch.testing.assert_close(getattr(together, name), joined, atol=1e-5, rtol=1e-4)

@@ -130,10 +130,11 @@ class PGExplainer(EdgeMethod):
     def _edge_logits(self, some: Instances) -> Tensor:
         if self.network is None:
             raise InputError(f"{self.name} must be fitted before it explains.")
-        ends = list(some.ends())
+        nodes, place = torch.unique(some.node, return_inverse=True)  # ego graphs share many
+        ends = [place[end] for end in some.graph.find_edges(some.edge)]
         if self.game.task == "node":
-            ends.append(some.targets[some.row])
-        return self.network(self.embeddings, ends)
+            ends.append(place[some.prediction][some.row])
+        return self.network(self.embeddings[nodes], ends)
 
     def score(self, some: Instances) -> Tensor:
         with torch.no_grad():
