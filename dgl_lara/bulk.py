@@ -64,10 +64,13 @@ class BulkExplainer:
         shape = (len(targets), top)
         player, score, hop = np.full(shape, -1, np.int64), np.zeros(shape, np.float32), np.zeros(shape, np.int8)
         gate = GATES.index(self.explainer.config.gate)
+        threads = torch.get_num_threads()
+        numba.set_num_threads(min(threads, numba.config.NUMBA_NUM_THREADS))
         _walk_all(
             self.indptr, self.sources, self.scale, self.source, self.length, target, targets.numpy(), gate,
             self.game.hops, min(numba.get_num_threads(), len(targets)), player, score, hop,
         )  # fmt: skip
+        torch.set_num_threads(threads)  # numba's first call sets OpenMP to all cores, for everybody
         return TopPlayers(targets.numpy(), classes.numpy(), player, score, hop)
 
     def _top_by_pairs(self, targets: Tensor, classes: Tensor, top: int) -> TopPlayers:

@@ -1,5 +1,10 @@
 """The compiled kernel and the pair path give the same numbers."""
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import dgl
 import numpy as np
 import pytest
@@ -57,3 +62,14 @@ def test_many_targets_equal_one_at_a_time_exactly():
         alone = one.top(torch.tensor([target]), 5)
         np.testing.assert_array_equal(alone.score[0], together.score[target])
         np.testing.assert_array_equal(alone.player[0], together.player[target])
+
+
+def test_the_number_of_threads_is_left_alone():
+    """In a process of its own: numba's first parallel call sets OpenMP's threads."""
+    code = (
+        "import torch; from test_bulk import bulk; one = bulk('walk', False); "
+        "one.top(torch.arange(5), 3); print(torch.get_num_threads())"
+    )
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parent)}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["1"]
