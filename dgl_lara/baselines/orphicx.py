@@ -157,9 +157,8 @@ class OrphicX(Method):
     def _explain(self, players: Neighborhood) -> Tensor:
         here = egos(self.game, players, self.game.hops)
         mean, _ = self.model_.encode(here.graph, self._inputs(here, players))
-        # weights lie near 1, where float32 would make ties
-        weights = self.model_.decode(here.graph, self._causal_part(mean)).double().sigmoid()
-        return node_means(here.graph, weights)[here.players].float()
+        weights = self.model_.decode(here.graph, self._causal_part(mean)).sigmoid()
+        return node_means(here.graph, weights)[here.players]
 
     @property
     def _in_dim(self) -> int:
