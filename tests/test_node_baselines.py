@@ -8,6 +8,7 @@ import torch
 from games import PooledGCN, SmallGCN, gcn_game, random_graph, star_game
 
 from dgl_lara.attribution.exact import all_coalitions
+from dgl_lara.baselines import orphicx
 from dgl_lara.baselines.egos import egos
 from dgl_lara.baselines.fastdnx import FastDnX
 from dgl_lara.baselines.gradient import AbsoluteGradientInput, GradientInput
@@ -19,6 +20,7 @@ from dgl_lara.baselines.orphicx import (
     node_means,
     non_edges,
     refined_labels,
+    within_budget,
 )
 from dgl_lara.errors import InputError, LaraError
 from dgl_lara.randomness import seeded
@@ -319,6 +321,20 @@ def test_refined_labels_tell_apart_what_refinement_can_and_number_isomorphic_gra
         *(x.item() for x in (ends, inner, middle, inner, ends)),
         *(x.item() for x in (middle, ends, inner, inner, ends)),
     ]
+
+
+def test_orphicx_cuts_its_batches_to_the_memory(monkeypatch):
+    game = open_game()
+    players = game.players(torch.arange(30))
+    assert torch.equal(within_budget(game, players).targets, torch.arange(30))
+    monkeypatch.setattr(orphicx, "EDGES_A_STEP", 100)
+    cut = within_budget(game, players)
+    assert 1 < len(cut.targets) < 30
+    assert game.graph.in_degrees(cut.player).sum() <= 100
+    monkeypatch.setattr(orphicx, "EDGES_A_STEP", 1)
+    monkeypatch.setattr(orphicx, "EDGES_A_FLOW", 1)
+    assert len(within_budget(game, players).targets) == 1
+    assert small(OrphicX, game).explain(torch.arange(30)).scores.std() > 0
 
 
 def test_orphicx_needs_edge_weights():

@@ -12,8 +12,9 @@ The explanation is the graph decoded from alpha's mean; a node's score is the me
 The settings are those of the authors' code for node and for graph tasks. Deviations:
 D1. Only edges are decoded; the reconstruction loss meets as many random non-edges as there are edges, an unbiased
     estimate of the original's loss over all pairs. Nothing is N x N, so it runs where the original has no memory left.
-D2. The information flow is estimated with the authors' 25 x 100 draws where the ego graph is small, and with fewer
-    draws of beta where they would decode more than `EDGES_A_FLOW` edges.
+D2. Memory is bounded: the information flow is estimated with the authors' 25 x 100 draws where the ego graph is small,
+    and with fewer, of beta first, where they would decode more than `EDGES_A_FLOW` edges (never fewer than 2 x 2);
+    a batch is cut short where its ego graphs have more than `EDGES_A_STEP` edges (never to less than one target).
 D3. Training is counted in steps, not in epochs; a tenth of the targets is held out, and the best weights are kept.
 D4. The encoder of graph tasks normalises the adjacency, like that of node tasks (the authors' uses it raw).
 D5. The labels that tell the nodes of a graph apart come from colour refinement with hashes instead of sorted strings.
@@ -41,9 +42,10 @@ from dgl_lara.randomness import generator, seeded
 from dgl_lara.removal import copies
 from dgl_lara.targets.models import GCNLayer
 from dgl_lara.targets.training import evaluating
-from dgl_lara.value import Game
+from dgl_lara.value import Game, row_slices
 
-EDGES_A_FLOW = 300_000
+EDGES_A_FLOW = 300_000  # decoded for one estimate of the information flow
+EDGES_A_STEP = 1_000_000  # of the ego graphs in one step of training
 LABELS = 100  # of colour refinement, one-hot
 
 
@@ -179,7 +181,8 @@ class OrphicX(Method):
     def _loss(self, model: Autoencoder, targets: Tensor, random: torch.Generator, noise: bool) -> Tensor:
         """All four terms, averaged over the targets."""
         game, config = self.game, self.config
-        players = game.players(targets)
+        players = within_budget(game, game.players(targets))
+        targets = players.targets
         here = egos(game, players, game.hops)
         edge_row = here.row[here.graph.edges()[0]]
         mean, log_deviation = model.encode(here.graph, self._inputs(here, players))
@@ -222,8 +225,9 @@ class OrphicX(Method):
         here = egos(self.game, player, self.game.hops)
         nodes, edges, device = len(here.row), here.graph.num_edges(), here.row.device
         causal, other = config.causal_dim, config.latent_dim - config.causal_dim
-        alphas = config.draws_alpha
-        betas = max(2, min(config.draws_beta, EDGES_A_FLOW // max(1, alphas * edges)))
+        affordable = EDGES_A_FLOW // max(1, edges)  # copies of the graph
+        alphas = max(2, min(config.draws_alpha, affordable // 2))
+        betas = max(2, min(config.draws_beta, affordable // alphas))
         alpha = normal((alphas, 1, nodes, causal), random, device).expand(-1, betas, -1, -1)
         beta = normal((alphas, betas, nodes, other), random, device)
         many = copies(here.graph, alphas * betas)
@@ -237,6 +241,13 @@ class OrphicX(Method):
         if self.game.task == "node":
             logits = logits[int(here.targets) :: nodes]
         return information_flow(logits.softmax(1).view(alphas, betas, -1))
+
+
+def within_budget(game: Game, players: Neighborhood) -> Neighborhood:
+    """The first of these targets whose graphs together have no more than `EDGES_A_STEP` edges; at least one."""
+    degrees = game.graph.in_degrees(players.player)
+    edges = torch.zeros_like(players.counts).index_add_(0, players.row, degrees.to(players.counts))
+    return players.part(row_slices(edges, EDGES_A_STEP)[0])
 
 
 def information_flow(probabilities: Tensor) -> Tensor:
