@@ -49,6 +49,12 @@ def test_many_players_get_few_steps(opened):
     assert len(data["players"]) == 120 and data["count"] == len(one) and "further players" in data["rest"]
 
 
+def test_features_are_the_largest_ones(opened):
+    one = opened("molecules", 4)[0]
+    for player in data_of(one.to_html())["players"]:
+        assert player["features"] == [f"{player['mark']} = 1"]  # one-hot: the atom
+
+
 def test_the_same_page_twice(opened):
     assert opened("molecules", 4)[0].to_html() == opened("molecules", 4)[0].to_html()
 

@@ -66,6 +66,20 @@ def test_the_first_ring_is_put_in_order():
     assert crossings(rings(np.array([0] + [1] * 7), edges), edges) == 0
 
 
+def test_the_search_saves_crossings(monkeypatch):
+    found = []
+    for trials in (0, 250):
+        monkeypatch.setattr("dgl_lara.reports.layout.TRIALS", trials)
+        total = 0
+        for seed in range(4):
+            graph = nx.connected_watts_strogatz_graph(24, 4, 0.3, seed=seed)
+            edges = np.array(graph.edges)
+            hop = np.array([nx.shortest_path_length(graph, 0, node) for node in range(24)])
+            total += crossings(rings(hop, edges), edges)
+        found.append(total)
+    assert found[1] < found[0]
+
+
 def test_forces_untangle_rings_and_part_the_parts():
     anthracene = nx.Graph([(i, (i + 1) % 14) for i in range(14)] + [(1, 12), (3, 10), (5, 8)])
     anthracene.add_edge(20, 21)
