@@ -59,11 +59,23 @@ def test_a_tree_is_drawn_without_crossings():
     assert crossings(rings(hop, edges), edges) == 0
 
 
-def test_the_first_ring_is_put_in_order():
-    """A wheel whose rim jumps about: the search finds the rim."""
+def test_linked_nodes_start_side_by_side(monkeypatch):
+    """A wheel whose rim jumps about: the first order finds the rim, before any search."""
+    monkeypatch.setattr("dgl_lara.reports.layout.TRIALS", 0)
     rim = [1, 4, 2, 6, 3, 5, 7]
     edges = np.array([(0, node) for node in rim] + list(zip(rim, [*rim[1:], rim[0]], strict=True)))
     assert crossings(rings(np.array([0] + [1] * 7), edges), edges) == 0
+
+
+@pytest.mark.parametrize(("first", "heirs"), [(10, 3), (71, 0), (100, 0)])
+def test_neighbours_on_a_crowded_ring_do_not_touch(first, heirs):
+    """Some nodes with much behind them and some with nothing; and crowds that stand in several rows."""
+    edges = [(0, node) for node in range(1, first + 1)]
+    edges += [(node, first + 1 + place) for place, node in enumerate(np.repeat(np.arange(1, first - 2), heirs))]
+    hop = np.array([0] + [1] * first + [2] * (len(edges) - first))
+    position = rings(hop, np.array(edges))
+    gaps = np.linalg.norm(position[:, None] - position[None], axis=2) + 10 * np.eye(len(hop))
+    assert gaps.min() > 0.6
 
 
 def test_the_search_saves_crossings(monkeypatch):
