@@ -136,6 +136,8 @@ def test_regression_explains_the_number_itself():
     z = f(GRAPH, FEATURES)
     assert (z < 0).any()
     torch.testing.assert_close(game.full, z)
+    several = Game(PLAIN, GRAPH, FEATURES, hops=2, value="output")  # outputs are no classes: the first is explained
+    assert several.logits.argmax(1).any() and not several.explained_class.any()
     small = (game.players(torch.arange(40)).counts <= 8).nonzero().flatten()[:3]
     players = game.players(small)
     whole = exact(game, players)
