@@ -28,7 +28,7 @@ from dgl_lara.targets.training import evaluating
 from dgl_lara.value import Game
 
 NODES_A_BATCH = 16_384
-TARGETS_A_BATCH = 65_536
+TARGETS_A_BATCH = 4096
 warnings.filterwarnings("ignore", message="Dataloader CPU affinity")  # DGL's advice for servers with many cores
 
 
@@ -50,11 +50,6 @@ def full_pass_bytes(explainer: Explainer, num_nodes: int) -> int:
     states = config.hidden * (config.layers + 1)
     numbers = 2 * config.in_dim + 2 * states + 2 * config.hidden + 2 * config.terms * config.dim
     return 4 * numbers * num_nodes
-
-
-def prediction_bytes(num_nodes: int, in_dim: int, width: int = 256) -> int:
-    """What one pass of f over all nodes may hold; f is a black box, so its width is a guess."""
-    return 4 * (2 * in_dim + 3 * width) * num_nodes
 
 
 def predict_in_batches(f: Model, graph: dgl.DGLGraph, features: Tensor, hops: int, size: int = NODES_A_BATCH) -> Tensor:

@@ -37,7 +37,7 @@ from dgl_lara.errors import InputError, LaraError
 from dgl_lara.explainer import Explainer, ExplainerConfig
 from dgl_lara.explanation import Explanations
 from dgl_lara.inference import Embeddings, check_range, embed_all, explain, explain_apart
-from dgl_lara.layerwise import Elsewhere, embed_layerwise, full_pass_bytes, predict_in_batches, prediction_bytes
+from dgl_lara.layerwise import Elsewhere, embed_layerwise, full_pass_bytes, predict_in_batches
 from dgl_lara.memory import most_of_what_is_free
 from dgl_lara.own_model import OwnModel, open_model, weights_of
 from dgl_lara.progress import say
@@ -93,9 +93,12 @@ class Run:
         """Made when first asked for: f's pass over the graph is spared where its logits are stored."""
         if self.known_game is not None:
             return self.known_game
-        logits = self._store["answer"].to(self.device) if self._store.get("game") == self._game_key else None
+        data, hops = self.dataset, self.config.hops
         f = Elsewhere(self.target, self.batches_on) if self.batches_on else self.target
-        return new_game(f, self.dataset, self.config.hops, self.config.value, self.memory, logits)
+        answer = self._store["answer"].to(self.device) if self._store.get("game") == self._game_key else None
+        if answer is None and self.batches_on and data.task == "node":
+            answer = predict_in_batches(f, data.graph, data.features, hops)
+        return Game(f, data.graph, data.features, data.task, hops, self.config.value, answer)
 
     @property
     def device(self) -> torch.device:
@@ -155,6 +158,11 @@ class Run:
         _save(self._store, self.folder / "embeddings.pt")
         return embeddings
 
+    def keep_answer(self) -> None:
+        """Store what f says of the untouched graph, so that whoever opens the run need not ask again."""
+        self._store.update({"game": self._game_key, "answer": self.game.answer.cpu()})
+        _save(self._store, self.folder / "embeddings.pt")
+
     def explain(self, explainer: Explainer, targets: Tensor) -> Explanations:
         """A few targets, quickly: from the store, else from their surroundings alone."""
         if self._store.get("key") == f"{weights_hash(explainer)} {self._game_key}" or self.dataset.task == "graph":
@@ -163,14 +171,6 @@ class Run:
         check_range(targets, data.num_targets, data.task)
         kind = config.training.inputs
         return explain_apart(explainer, self.target, data.graph, data.features, config.value, kind, targets)
-
-
-def new_game(f: Model, data: Dataset, hops: int, value: str, memory: int, logits: Tensor | None = None) -> Game:
-    """The game on a data set; where f's pass over all nodes would not fit into the memory, it is made in batches."""
-    in_batches = isinstance(f, Elsewhere) or prediction_bytes(*data.features.shape) > memory
-    if logits is None and data.task == "node" and in_batches:
-        logits = predict_in_batches(f, data.graph, data.features, hops)
-    return Game(f, data.graph, data.features, data.task, hops, value, logits)
 
 
 def create_run(out: Path | None, config: RunConfig, dataset: Dataset, target: Model, game: Game, details: dict) -> Run:

@@ -24,7 +24,7 @@ from dgl_lara.value import Game
 
 TARGETS, PAIRS, COALITIONS = 128, 512, 4
 SMALL_GRAPH = 20_000  # nodes
-AFFORDABLE = 2_000_000  # walks that end at the validation targets
+AFFORDABLE = 100_000  # walks that end at the validation targets, each to be evaluated 2 * PAIRS times
 
 
 @dataclass(frozen=True, eq=False)

@@ -187,7 +187,7 @@ def test_command(quick_runs, tmp_path):
     result = CliRunner().invoke(main, ["report", "--run", str(quick_runs["ba-shapes"]), *quick])
     assert result.exit_code == 0, result.output
     assert result.stdout == f"written: {tmp_path / 'r.html'}\n"
-    assert "Explanations of a GCN on ba-shapes" in (tmp_path / "r.html").read_text()
+    assert "Explanations of a GCN (3 layers of width 20) on ba-shapes" in (tmp_path / "r.html").read_text()
     bad = CliRunner().invoke(main, ["report", "--run", str(quick_runs["ba-shapes"]), "--out", "r.pdf"])
     assert bad.exit_code == 2 and "--out must end in .html (got 'r.pdf')." in bad.output
 

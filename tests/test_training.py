@@ -50,7 +50,7 @@ def test_a_linear_gnn_is_learned_to_its_closed_form():
     def f(graph, h):
         return dgl.ops.copy_u_sum(graph, h) + h
 
-    game = Game(f, graph, x, hops=1)
+    game = Game(f, graph, x, hops=1, value="output")
     config = TrainingConfig(hidden=128, dim=8, masks=16, steps=2000, lr=1e-2)
     result = trained_scores(game, config, ring, ring)
     frame = result.to_frame()

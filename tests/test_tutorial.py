@@ -46,7 +46,8 @@ def test_blocks_then_the_first_command(cora, tmp_path, monkeypatch, capsys):
     """Training is cut short, everything else is as written."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("dgl_lara.lara.default", lambda task, count: QUICK)
-    monkeypatch.setattr("dgl_lara.training.validation_reference.__defaults__", (16, 32))
+    monkeypatch.setattr("dgl_lara.validation.TARGETS", 16)
+    monkeypatch.setattr("dgl_lara.validation.PAIRS", 32)
     names = {"range": range}
     for block in BLOCKS:
         exec(block.replace("range(60)", "range(15)").replace("pairs=64", "pairs=8"), names)

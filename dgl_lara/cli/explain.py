@@ -67,8 +67,8 @@ def explain_command(
     from dgl_lara.memory import reuse_freed_memory
     from dgl_lara.runs import newest_run, open_run
 
-    reuse_freed_memory()
     run = open_run(folder or newest_run(), choose_device(device), memory, offload)
+    reuse_freed_memory(run.dataset.graph.num_nodes())
     if one:
         files = [path for path in (picture, out) if path]
         _explain_one(run, node, graph, asked_class, top or 10, refine, verify, files)

@@ -127,9 +127,10 @@ def load_dataset(name: str, options: Options, device: str) -> Dataset:
     from dgl_lara.datasets import load
     from dgl_lara.memory import reuse_freed_memory
 
-    reuse_freed_memory()
     where = choose_device(device)
-    return load(name, options).to(where)
+    dataset = load(name, options).to(where)
+    reuse_freed_memory(dataset.graph.num_nodes())
+    return dataset
 
 
 def stored_name(name: str) -> str:

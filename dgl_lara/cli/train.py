@@ -91,7 +91,8 @@ def train(
     from dgl_lara.lara import choose_hops
     from dgl_lara.memory import most_of_what_is_free
     from dgl_lara.own_model import find_model, open_model
-    from dgl_lara.runs import RunConfig, create_run, new_game, open_run
+    from dgl_lara.runs import RunConfig, create_run, open_run
+    from dgl_lara.value import Game
 
     if graph_file and name:
         raise click.UsageError("give --graph or --dataset, not both.")
@@ -130,7 +131,7 @@ def train(
             hops = "measure"
         how = {"auto": "declared by the model", "measure": "measured, Eq. 13"}.get(str(hops), "given")
         hops = choose_hops(model, dataset.graph, dataset.features, dataset.task, hops)
-        game = new_game(model, dataset, hops, value, memory)
+        game = Game(model, dataset.graph, dataset.features, dataset.task, hops, value)
         needed = training.full_graph_bytes(game, config)
         if config.batch_size == training.ALL and changes["batch_size"] is None and needed > memory:
             some = changes["targets"] or training.LARGE_SAMPLE
@@ -158,5 +159,6 @@ def train(
     except KeyboardInterrupt:
         click.echo(f"Interrupted; nothing is lost. Go on with: dgl-lara train --resume {run.folder}", err=True)
         sys.exit(130)
+    run.keep_answer()
     click.echo(f"validation agreement ({ended.judged_by}): {ended.best:.3f} after {ended.step} steps")
     click.echo(f"next: dgl-lara eval --run {run.folder} --metric fidelity")

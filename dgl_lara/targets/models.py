@@ -77,9 +77,10 @@ class SAGELayer(SAGEConv):
     """GraphSAGE with the mean of the neighbours; the same numbers as DGL's with half of its memory at the peak."""
 
     def forward(self, graph: dgl.DGLGraph, h: Tensor, edge_weight: Tensor | None = None) -> Tensor:
-        mean = pass_on(graph, h, edge_weight) / graph.in_degrees().clamp(min=1).unsqueeze(1)
-        own, weight = self.fc_self(h), self.fc_neigh.weight.T
-        return torch.addmm(own, mean, weight) if torch.is_grad_enabled() else own.addmm_(mean, weight)
+        total, degree = pass_on(graph, h, edge_weight), graph.in_degrees().clamp(min=1).unsqueeze(1)
+        if torch.is_grad_enabled():
+            return torch.addmm(self.fc_self(h), total / degree, self.fc_neigh.weight.T)
+        return self.fc_self(h).addmm_(total.div_(degree), self.fc_neigh.weight.T)
 
 
 def make_layer(architecture: str, in_dim: int, out_dim: int) -> nn.Module:
@@ -117,8 +118,9 @@ class TargetModel(nn.Module):
 
     def forward(self, graph: dgl.DGLGraph, features: Tensor, edge_weight: Tensor | None = None) -> Tensor:
         states = self.states(graph, features, edge_weight)
-        if self.config.task == "node":
-            return self.head(torch.cat(states, dim=1))
+        if self.config.task == "node":  # the head on all states side by side, without putting them there
+            parts = self.head.weight.split(self.config.hidden, dim=1)
+            return self.head.bias + sum(h @ part.T for h, part in zip(states, parts, strict=True))
         sizes = graph.batch_num_nodes()
         pooled = [ops.segment_reduce(sizes, states[-1], pool) for pool in READOUTS[self.config.readout]]
         return self.head(torch.cat(pooled, dim=1))

@@ -1,0 +1,125 @@
+"""How time and memory of explaining everything grow: with nodes, edges, hops, dim, and the targets of a batch.
+
+    python experiments/scaling.py [--repeats 3]
+
+Data: `citation`, generated, every edge in both directions; f and g are untrained, their cost does not depend on their
+weights (but how many dot products the kernel can pass over does: see bulk_speed.md for trained ones). Every setting
+runs in a process of its own, for its peak memory. Writes experiments/results/scaling.csv and scaling-*.png; the
+reading of it is in experiments/scaling.md.
+"""
+
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import click
+import matplotlib
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import torch
+
+RESULTS = Path(__file__).parent / "results"
+BASE = {"nodes": 100_000, "kept edges": 1.0, "hops": 2, "dim": 20, "batch": 8192}
+SWEEPS = {
+    "nodes": [25_000, 50_000, 100_000, 200_000, 400_000, 800_000],
+    "kept edges": [0.25, 0.5, 0.75, 1.0],
+    "hops": [1, 2, 3],
+    "dim": [5, 10, 20, 40, 80],
+    "batch": [64, 512, 4096, 32_768],
+}
+HIDDEN, CLASSES, TOP = 64, 40, 20
+
+
+def one(nodes, kept, hops, dim, batch, repeats):
+    """Seconds of each part and the peak memory of one setting."""
+    import dgl
+
+    from dgl_lara.bulk import BulkExplainer
+    from dgl_lara.datasets import Options, load
+    from dgl_lara.explainer import Explainer, ExplainerConfig
+    from dgl_lara.export import explain_to_file
+    from dgl_lara.inference import embed_all
+    from dgl_lara.inputs import explainer_inputs
+    from dgl_lara.value import Game
+
+    data = load("citation", Options(nodes=nodes)).to_undirected()
+    src, dst = data.graph.edges()
+    chosen = torch.rand(len(src), generator=torch.Generator().manual_seed(0)) < kept
+    graph = dgl.graph((src[chosen], dst[chosen]), num_nodes=nodes)
+    weight = torch.randn(data.features.shape[1], CLASSES, generator=torch.Generator().manual_seed(1))
+    game = Game(lambda g, x: dgl.ops.copy_u_sum(g, x @ weight) + x @ weight, graph, data.features, "node", hops)
+    torch.manual_seed(0)
+    width = explainer_inputs(game, "rich", torch.arange(2)).shape[1]
+    explainer = Explainer(ExplainerConfig("node", width, CLASSES, hops, hops, HIDDEN, dim)).eval()
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    figures = {"edges": graph.num_edges(), "pass": [], "scores": [], "file": []}
+    for _ in range(repeats):
+        start = time.perf_counter()
+        embeddings = embed_all(explainer, game, "rich")
+        figures["pass"].append(time.perf_counter() - start)
+        bulk = BulkExplainer(explainer, game, embeddings)
+        bulk.top(torch.arange(2), TOP)  # compiled, or read from the cache
+        start = time.perf_counter()
+        for part in torch.arange(nodes).split(batch):
+            bulk.top(part, TOP)
+        figures["scores"].append(time.perf_counter() - start)
+        with tempfile.TemporaryDirectory() as folder:
+            start = time.perf_counter()
+            explain_to_file(bulk, torch.arange(nodes), TOP, Path(folder) / "e.parquet", {})
+            figures["file"].append(time.perf_counter() - start)
+    figures = {name: float(np.median(value)) for name, value in figures.items()}
+    figures["walks"] = float(game.work.sum())
+    figures["memory (GB)"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    figures["memory before (GB)"] = before / 2**20
+    return figures
+
+
+def plot(table, knob):
+    figure, (left, right) = plt.subplots(1, 2, figsize=(8, 3))
+    for name, label in (("pass", "pass of g"), ("scores", "scores, top 20"), ("file", "scores and Parquet file")):
+        left.plot(table[knob], table[name], "o-", label=label)
+    left.set(xlabel=knob, ylabel="seconds, all nodes", xscale="log", yscale="log")
+    left.legend(fontsize=7)
+    right.plot(table[knob], table["memory (GB)"], "o-", label="peak")
+    right.plot(table[knob], table["memory before (GB)"], "o--", label="before: libraries, graph, features")
+    right.set(xlabel=knob, ylabel="memory (GB)", xscale="log", ylim=(0, None))
+    right.legend(fontsize=7)
+    figure.tight_layout()
+    figure.savefig(RESULTS / f"scaling-{knob.replace(' ', '-')}.png", dpi=110)
+    plt.close(figure)
+
+
+@click.command()
+@click.option("--repeats", default=3, show_default=True)
+@click.option("--only", type=click.Choice(list(SWEEPS)), help="One sweep.")
+@click.option("--setting", hidden=True, help="One setting as JSON, for the processes that this one starts.")
+def main(repeats, only, setting):
+    if setting:
+        print("FIGURES" + json.dumps(one(*json.loads(setting), repeats)))
+        return
+    tables = []
+    for knob, values in SWEEPS.items():
+        if only and knob != only:
+            continue
+        rows = []
+        for value in values:
+            settings = json.dumps(list({**BASE, knob: value}.values()))
+            command = [sys.executable, __file__, "--repeats", str(repeats), "--setting", settings]
+            done = subprocess.run(command, check=True, capture_output=True, text=True)
+            rows.append({"sweep": knob, knob: value, **json.loads(done.stdout.split("FIGURES")[1])})
+            print(rows[-1], flush=True)
+        tables.append(pd.DataFrame(rows))
+        plot(tables[-1], knob)
+    if not only:
+        pd.concat(tables).to_csv(RESULTS / "scaling.csv", index=False, float_format="%.4g")
+
+
+if __name__ == "__main__":
+    main()
