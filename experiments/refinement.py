@@ -15,10 +15,10 @@ from lara_figures import NAMES, RESULTS, setting
 
 from dgl_lara.attribution.agreement import corrected_r_squared
 from dgl_lara.attribution.sampled import Estimate, least_squares
-from dgl_lara.evaluation import some_targets
 from dgl_lara.inference import embed_all, explain
 from dgl_lara.memory import reuse_freed_memory
 from dgl_lara.randomness import generator
+from dgl_lara.sampling import some_targets
 from dgl_lara.training import default, train
 from dgl_lara.trust import refine
 
