@@ -9,29 +9,28 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import torch
 from torch import Tensor
 
 from dgl_lara import __version__
+from dgl_lara.baselines import gnn_explainer, orphicx, pg_explainer
 from dgl_lara.baselines.fastdnx import FastDnX
-from dgl_lara.baselines.gnn_explainer import GNNExplainer
 from dgl_lara.baselines.gradient import AbsoluteGradientInput, GradientInput
 from dgl_lara.baselines.graphsvx import GraphSVX
 from dgl_lara.baselines.method import Method
-from dgl_lara.baselines.orphicx import OrphicX
-from dgl_lara.baselines.pg_explainer import PGExplainer, for_dataset
 from dgl_lara.baselines.random import Random
 from dgl_lara.baselines.sampled import Sampled
 from dgl_lara.datasets.dataset import Dataset
 from dgl_lara.datasets.storage import short_hash, written_whole
 from dgl_lara.errors import LaraError
-from dgl_lara.explainer import Explainer
+from dgl_lara.explainer import Explainer, ExplainerConfig
 from dgl_lara.explanation import Explanations
 from dgl_lara.inference import embed_all, explain
 from dgl_lara.metrics.agreement import Reference, agreement, reference
@@ -41,14 +40,22 @@ from dgl_lara.metrics.speed import clock
 from dgl_lara.progress import Progress, say
 from dgl_lara.runs import weights_hash
 from dgl_lara.sampling import some_targets
-from dgl_lara.training import TrainingConfig, default, paper, train
+from dgl_lara.training import MANY_TARGETS, TrainingConfig, default, paper, train
 from dgl_lara.value import Game
 
 SAMPLED_PAIRS = {"node": 300, "graph": 100}
 REFERENCE_PAIRS = 2000
 ROUNDS, SECONDS_A_ROUND = 3, 2.0
-QUICK_STEPS = {"node": 300, "graph": 500}  # of LARA, in a quick comparison
-QUICK_LEARNERS = 200  # training targets of the rivals, in a quick comparison
+
+# What a quick comparison shortens, of everybody; its tables say "short training".
+QUICK_STEPS = {"node": 300, "graph": 500}  # of LARA
+QUICK_STEPS_LARGE = 60  # of LARA, where each teaches more than MANY_TARGETS at once
+QUICK_LEARNERS = 200  # training targets of the rivals
+QUICK_ORPHICX_STEPS = 60
+QUICK_SAMPLES_LARGE = 200  # of GraphSVX, on a graph of more than MANY_TARGETS
+QUICK_MINUTES = 3  # a method whose explanations would take longer is left out
+
+Maker = Callable[["Contest", int], Method]
 
 
 class Lara(Method):
@@ -71,6 +78,19 @@ class Lara(Method):
         state.average.load_state_dict(state.best_weights)
         self.explainer = state.average
 
+    def save(self, path: Path) -> None:
+        assert self.explainer is not None
+        with written_whole(path) as temporary:
+            content = {"config": asdict(self.explainer.config), "weights": self.explainer.state_dict()}
+            torch.save(content, temporary)
+
+    def load(self, path: Path) -> None:
+        """In the place of `fit`."""
+        content = torch.load(path, weights_only=True, map_location=self.game.features.device)
+        self.explainer = Explainer(ExplainerConfig(**content["config"])).to(self.game.features.device)
+        self.explainer.load_state_dict(content["weights"])
+        self.explainer.requires_grad_(False).eval()
+
     def explain(self, targets: Tensor) -> Explanations:
         if self.explainer is None:
             raise LaraError("lara explains only after fit.")
@@ -86,6 +106,11 @@ class Contest:
     game: Game
     targets: Tensor
     quick: bool = False
+    steps: int | None = None  # of LARA in all its forms, where they are not to be the usual ones
+
+    @property
+    def large(self) -> bool:
+        return self.game.num_targets > MANY_TARGETS
 
     @cached_property
     def phi(self) -> Reference:
@@ -93,11 +118,18 @@ class Contest:
 
     def lara_config(self) -> TrainingConfig:
         config = default(self.game.task, len(self.dataset.train))
-        return replace(config, steps=min(config.steps, QUICK_STEPS[self.game.task])) if self.quick else config
+        most = config.steps
+        if self.quick:
+            most = QUICK_STEPS_LARGE if len(self.dataset.train) > MANY_TARGETS else QUICK_STEPS[self.game.task]
+        return replace(config, steps=self.steps or min(config.steps, most))
+
+    def paper_config(self) -> TrainingConfig:
+        config = paper(self.game.task)
+        return replace(config, steps=self.steps or (config.steps // 5 if self.quick else config.steps))
 
 
-def contest(dataset: Dataset, game: Game, most: int, quick: bool) -> Contest:
-    return Contest(dataset, game, some_targets(dataset.test, most, 0), quick)
+def contest(dataset: Dataset, game: Game, most: int, quick: bool, steps: int | None = None) -> Contest:
+    return Contest(dataset, game, some_targets(dataset.test, most, 0), quick, steps)
 
 
 def parts_folder(contest: Contest, metrics: Sequence[str], out: Path) -> Path:
@@ -106,49 +138,77 @@ def parts_folder(contest: Contest, metrics: Sequence[str], out: Path) -> Path:
     model = weights_hash(game.f) if isinstance(game.f, torch.nn.Module) else "callable"
     question = {"data": contest.dataset.key, "model": model, "value": game.value, "hops": game.hops}
     question |= {"targets": contest.targets.tolist(), "quick": contest.quick, "metrics": sorted(metrics)}
+    question |= {"steps": contest.steps} if contest.steps else {}
     return out / "parts" / short_hash({**question, "version": __version__})
 
 
-def _lara(contest: Contest, seed: int) -> Method:
-    return Lara(contest.game, seed, contest.lara_config(), contest.dataset.val)
+def lara_with(label: str = "lara", form: str = "default", **changes: Any) -> Maker:
+    """LARA, in our form or in the paper's, with some of its settings changed."""
 
+    def make(contest: Contest, seed: int) -> Method:
+        config = contest.paper_config() if form == "paper" else contest.lara_config()
+        return Lara(contest.game, seed, replace(config, **changes), contest.dataset.val, label)
 
-def _lara_paper(contest: Contest, seed: int) -> Method:
-    config = paper(contest.game.task)
-    config = replace(config, steps=config.steps // 5) if contest.quick else config
-    return Lara(contest.game, seed, config, contest.dataset.val, "lara, paper's form")
+    return make
 
 
 def _sampled(contest: Contest, seed: int) -> Method:
     return Sampled(contest.game, seed, SAMPLED_PAIRS[contest.game.task])
 
 
+def _gnn_explainer(contest: Contest, seed: int) -> Method:
+    settings = gnn_explainer.for_dataset(contest.dataset.name)
+    return gnn_explainer.GNNExplainer(contest.game, seed, **settings)  # type: ignore[arg-type]
+
+
 def _pg_explainer(contest: Contest, seed: int) -> Method:
-    return PGExplainer(contest.game, seed, for_dataset(contest.dataset.name))
+    return pg_explainer.PGExplainer(contest.game, seed, pg_explainer.for_dataset(contest.dataset.name))
 
 
-def _plain(method: type[Method]) -> Callable[[Contest, int], Method]:
+def _graphsvx(contest: Contest, seed: int) -> Method:
+    fewer = contest.quick and contest.large
+    return GraphSVX(contest.game, seed, samples=QUICK_SAMPLES_LARGE) if fewer else GraphSVX(contest.game, seed)
+
+
+def _orphicx(contest: Contest, seed: int) -> Method:
+    method = orphicx.OrphicX(contest.game, seed)
+    if contest.quick:
+        method.config = replace(method.config, steps=QUICK_ORPHICX_STEPS)
+    return method
+
+
+def _plain(method: type[Method]) -> Maker:
     return lambda contest, seed: method(contest.game, seed)
 
 
 # In the order of the tables. `choices.METHODS` lists the same names for the command line.
-METHODS: dict[str, Callable[[Contest, int], Method]] = {
+METHODS: dict[str, Maker] = {
     "random": _plain(Random),
     "gradient": _plain(GradientInput),
     "abs-gradient": _plain(AbsoluteGradientInput),
-    "gnn-explainer": _plain(GNNExplainer),
+    "gnn-explainer": _gnn_explainer,
     "pg-explainer": _pg_explainer,
-    "graphsvx": _plain(GraphSVX),
-    "orphicx": _plain(OrphicX),
+    "graphsvx": _graphsvx,
+    "orphicx": _orphicx,
     "fastdnx": _plain(FastDnX),
     "sampled": _sampled,
-    "lara-paper": _lara_paper,
-    "lara": _lara,
+    "lara-paper": lara_with("lara, paper's form", "paper"),
+    "lara": lara_with(),
 }
 
 
-def compare(contest: Contest, methods: Sequence[str], metrics: Sequence[str], seeds: int, folder: Path) -> pd.DataFrame:
-    """All units that are not in the folder yet; then one row for each method and seed."""
+def compare(
+    contest: Contest,
+    methods: Sequence[str],
+    metrics: Sequence[str],
+    seeds: int,
+    folder: Path,
+    makers: Mapping[str, Maker] = METHODS,
+) -> pd.DataFrame:
+    """All units that are not in the folder yet; then one row for each method and seed.
+
+    `makers` says how a method of each name is made; what LARA learned is kept beside its figures.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     wanted = [(seed, name) for seed in range(seeds) for name in methods]
     records = []
@@ -156,24 +216,34 @@ def compare(contest: Contest, methods: Sequence[str], metrics: Sequence[str], se
     for seed, name in Progress(wanted, "comparing", unit="method"):
         path = folder / f"{name}-{seed}.json"
         if not path.exists():
-            record = unit(contest, name, metrics, seed, yardsticks)
+            record, method = unit(contest, name, metrics, seed, yardsticks, makers)
+            if isinstance(method, Lara):
+                method.save(path.with_suffix(".pt"))
             with written_whole(path) as temporary:
                 temporary.write_text(json.dumps(record, indent=1))
         records.append(json.loads(path.read_text()))
     return pd.DataFrame(records)
 
 
-def unit(contest: Contest, name: str, metrics: Sequence[str], seed: int, yardsticks: dict[int, Method]) -> dict:
+def unit(
+    contest: Contest,
+    name: str,
+    metrics: Sequence[str],
+    seed: int,
+    yardsticks: dict[int, Method],
+    makers: Mapping[str, Maker] = METHODS,
+) -> tuple[dict, Method | None]:
     """Fit, explain and measure one method. A method that cannot do this task says why, in its row."""
     record: dict[str, object] = {"method": name, "label": name, "seed": seed}
     try:
-        method, record["fit (s)"] = fitted(contest, name, seed)
+        method, record["fit (s)"] = fitted(contest, name, seed, makers)
+        check_patience(contest, method)
         start = time.perf_counter()
         explanations = method.explain(contest.targets)
         record["explain (s)"] = time.perf_counter() - start
     except LaraError as reason:
         say(f"{name} is left out: {reason}")
-        return {**record, "left out": str(reason)}
+        return {**record, "left out": str(reason)}, None
     if name == "lara":
         yardsticks[seed] = method
     record["label"] = method.label
@@ -189,16 +259,30 @@ def unit(contest: Contest, name: str, metrics: Sequence[str], seed: int, yardsti
         if seed not in yardsticks:
             yardsticks[seed] = quick_lara(contest, seed)
         record.update(in_turns(contest, method, yardsticks[seed], float(record["explain (s)"])))  # type: ignore[arg-type]
-    return record
+    return record, method
 
 
-def fitted(contest: Contest, name: str, seed: int) -> tuple[Method, float]:
-    method = METHODS[name](contest, seed)
+def check_patience(contest: Contest, method: Method) -> None:
+    """A quick comparison does not wait for a method that is slow beyond measure; two targets tell."""
+    if not contest.quick or isinstance(method, Lara):
+        return
+    start = time.perf_counter()
+    method.explain(contest.targets[:2])
+    minutes = (time.perf_counter() - start) / 2 * len(contest.targets) / 60
+    if minutes > QUICK_MINUTES:
+        raise LaraError(
+            f"its {len(contest.targets)} explanations would take about {minutes:.0f} minutes, and a quick comparison "
+            f"waits for {QUICK_MINUTES}; a full one has it."
+        )
+
+
+def fitted(contest: Contest, name: str, seed: int, makers: Mapping[str, Maker] = METHODS) -> tuple[Method, float]:
+    method = makers[name](contest, seed)
     start = time.perf_counter()
     if method.learns:
         learners = contest.dataset.train
-        if contest.quick and not name.startswith("lara"):
-            learners = learners[:QUICK_LEARNERS]
+        if contest.quick and not isinstance(method, Lara):
+            learners = some_targets(learners, QUICK_LEARNERS, 0)  # drawn: the first ones may all be of one kind
         method.fit(learners)
     return method, time.perf_counter() - start
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import click
-from lara_figures import setting
+from common import setting
 
 from dgl_lara.inference import embed_all, explain
 from dgl_lara.memory import reuse_freed_memory

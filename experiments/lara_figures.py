@@ -11,40 +11,21 @@ from pathlib import Path
 
 import click
 import pandas as pd
+from common import RESULTS, setting
 
 from dgl_lara.baselines.random import Random
 from dgl_lara.baselines.sampled import Sampled
-from dgl_lara.datasets import Options, load
-from dgl_lara.datasets.storage import find_files
 from dgl_lara.inference import embed_all, explain
 from dgl_lara.memory import reuse_freed_memory
 from dgl_lara.metrics.agreement import agreement, reference
 from dgl_lara.metrics.fidelity import fidelity
 from dgl_lara.sampling import some_targets
-from dgl_lara.targets import recipe_for
-from dgl_lara.targets.checkpoint import load_target
-from dgl_lara.targets.training import get_target
 from dgl_lara.training import default, paper, train
-from dgl_lara.value import Game
 
 NAMES = ("ba-shapes", "ba-community", "tree-cycles", "ba-2motifs", "mutag")
-RESULTS = Path(__file__).parent / "results"
 REFERENCE_PAIRS = 4000
 SAMPLED_PAIRS = {"node": 300, "graph": 100}
 MOST_TARGETS = 500
-
-
-def setting(name, data_dir):
-    """The data set and the game on it."""
-    entry_files = {"ba-2motifs": "ba_2motifs/ba2motifs.npz"}.get(name, f"synthetic/{name.replace('-', '_')}.npz")
-    weights = f"target_models/{name.replace('-', '_')}.npz"
-    original = find_files((entry_files, weights), data_dir) if name in NAMES[:4] else None
-    dataset = load(name, Options(source="original" if original else "auto", data_dir=data_dir))
-    if original:
-        model, _ = load_target(original / weights, dataset)
-    else:
-        model, _ = get_target(dataset, recipe_for(name, dataset.task), 0)
-    return dataset, Game(model, dataset.graph, dataset.features, dataset.task, model.num_hops)
 
 
 def figures(game, explanations, against):

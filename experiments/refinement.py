@@ -11,7 +11,8 @@ from pathlib import Path
 
 import click
 import pandas as pd
-from lara_figures import NAMES, RESULTS, setting
+from common import RESULTS, setting
+from lara_figures import NAMES
 
 from dgl_lara.attribution.agreement import corrected_r_squared
 from dgl_lara.attribution.sampled import Estimate, least_squares

@@ -13,6 +13,7 @@ from dgl_lara.cli.datasets import datasets
 from dgl_lara.cli.evaluate import evaluate
 from dgl_lara.cli.explain import explain_command
 from dgl_lara.cli.report import report
+from dgl_lara.cli.reproduce import reproduce
 from dgl_lara.cli.target import target
 from dgl_lara.cli.train import train
 from dgl_lara.errors import LaraError
@@ -41,5 +42,5 @@ def main() -> None:
     """Explain any graph neural network in one feed-forward pass."""
 
 
-for command in (datasets, target, train, evaluate, explain_command, benchmark, report):
+for command in (datasets, target, train, evaluate, explain_command, benchmark, report, reproduce):
     main.add_command(command)

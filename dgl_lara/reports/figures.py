@@ -1,0 +1,134 @@
+"""The paper's figures, drawn from a comparison's records (one row a data set, method and seed)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from dgl_lara.metrics.fidelity import SPARSITIES
+
+# Okabe-Ito, and a line style where two share a hue: each method looks the same in every figure
+STYLES: dict[str, tuple[str, str]] = {
+    "random": ("#999999", ":"),
+    "gradient": ("#CC79A7", "--"),
+    "abs-gradient": ("#CC79A7", "-"),
+    "gnn-explainer": ("#0072B2", "-"),
+    "pg-explainer": ("#56B4E9", "-"),
+    "graphsvx": ("#E69F00", "-"),
+    "orphicx": ("#009E73", "-"),
+    "fastdnx": ("#009E73", "--"),
+    "sampled": ("#000000", "--"),
+    "lara-paper": ("#D55E00", "--"),
+    "lara": ("#D55E00", "-"),
+}
+OTHERS = ("#0072B2", "#009E73", "#000000", "#CC79A7", "#E69F00")
+MEASURES = (("F+", "Fidelity+ (higher is better)"), ("F-", "Fidelity- (lower is better)"))
+
+
+def style(method: str, place: int) -> dict[str, object]:
+    colour, line = STYLES.get(method, (OTHERS[place % len(OTHERS)], "-."))
+    strong = method.startswith("lara")
+    return {"color": colour, "linestyle": line, "linewidth": 2.2 if strong else 1.3, "zorder": 3 if strong else 2}
+
+
+def canvas(width: float, height: float) -> Figure:
+    figure = Figure(figsize=(width, height))
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def fidelity_grid(records: pd.DataFrame, definition: str, title: str, columns: int = 3) -> Figure:
+    """Figure 4: fidelity against sparsity, a line a method; F+ above F- for each data set."""
+    shown = [(name, group) for name, group in records.groupby("data", sort=False)]
+    shown = [(name, group) for name, group in shown if f"F+ {definition}, 0.5" in group.dropna(axis=1, how="all")]
+    columns = min(columns, len(shown))
+    bands = -(-len(shown) // columns)
+    figure = canvas(max(3.4 * columns, 4.5), 4.4 * bands + 1)
+    axes = figure.subplots(2 * bands, columns, squeeze=False)
+    for axis in axes.flat:
+        axis.set_visible(False)
+    for place, (name, group) in enumerate(shown):
+        band, column = divmod(place, columns)
+        for row, (short, words) in enumerate(MEASURES):
+            axis = axes[2 * band + row][column]
+            axis.set_visible(True)
+            _fidelity_lines(axis, group, short, definition)
+            axis.set_title(f"{name}: {words}", fontsize=8.5)
+            axis.set_xlabel("sparsity" if row else "", fontsize=8)
+    labels = records.groupby("method", sort=False)["label"].last()
+    _legend(figure, labels)
+    figure.suptitle(title, fontsize=9.5)
+    figure.tight_layout(rect=(0, 0.55 / figure.get_figheight(), 1, 1))
+    return figure
+
+
+def _fidelity_lines(axis: Axes, group: pd.DataFrame, short: str, definition: str) -> None:
+    columns = [f"{short} {definition}, {sparsity:.1f}" for sparsity in SPARSITIES]
+    for place, (method, mine) in enumerate(group.groupby("method", sort=False)):
+        if mine[columns].notna().to_numpy().all():
+            axis.plot(SPARSITIES, mine[columns].mean(), marker="o", markersize=2.5, **style(str(method), place))
+    axis.spines[["top", "right"]].set_visible(False)
+    axis.tick_params(labelsize=7.5)
+
+
+def _legend(figure: Figure, labels: pd.Series) -> None:
+    handles = [
+        Line2D([], [], label=label, **style(str(method), place))  # type: ignore[arg-type]
+        for place, (method, label) in enumerate(labels.items())
+    ]
+    figure.legend(handles=handles, loc="lower center", ncols=min(6, len(handles)), fontsize=8, frameon=False)
+
+
+def radars(tables: Sequence[tuple[str, pd.DataFrame, bool]], labels: pd.Series, title: str) -> Figure:
+    """Figure 1: a radar for each (title, table of methods x data sets, logarithmic); the rim is the best method."""
+    figure = canvas(5.2 * len(tables), 5.6)
+    for place, (name, table, logarithmic) in enumerate(tables):
+        axis = figure.add_subplot(1, len(tables), place + 1, projection="polar")
+        share = _log_share(table) if logarithmic else (table / table.max()).clip(lower=0)
+        angles = np.linspace(0, 2 * np.pi, len(table.columns), endpoint=False)
+        round_trip = np.append(angles, angles[:1])
+        for row, (method, values) in enumerate(share.iterrows()):
+            known = values.fillna(0).to_numpy()
+            axis.plot(round_trip, np.append(known, known[:1]), **style(str(method), row))
+        axis.set_xticks(angles, [f"{column}\n{table[column].max():,.3g}" for column in table.columns], fontsize=8)
+        axis.tick_params(axis="x", pad=12)
+        axis.set_yticks([0.25, 0.5, 0.75, 1.0], [""] * 4)
+        axis.set_ylim(0, 1.02)
+        axis.set_title(name, fontsize=9, pad=22)
+    _legend(figure, labels.loc[tables[0][1].index])
+    figure.suptitle(title, fontsize=9.5)
+    figure.tight_layout(rect=(0, 0.1, 1, 1))
+    return figure
+
+
+def _log_share(table: pd.DataFrame) -> pd.DataFrame:
+    """1 for the best; each tenth of it costs a fifth of the way to the middle."""
+    return (1 + np.log10(table / table.max()) / 5).clip(lower=0)
+
+
+def scatters(panels: Sequence[tuple[str, str, pd.DataFrame]], title: str) -> Figure:
+    """Figure 2: for each (title, column, pairs) fidelity against that column; filled where J holds the target."""
+    columns = min(3, len(panels))
+    rows = -(-len(panels) // columns)
+    figure = canvas(3.5 * columns, 3.1 * rows + 0.7)
+    axes = figure.subplots(rows, columns, squeeze=False)
+    for axis in axes.flat[len(panels) :]:
+        axis.set_visible(False)
+    for axis, (name, column, pairs) in zip(axes.flat, panels, strict=False):
+        for holds, colour in ((False, "white"), (True, "#D55E00")):
+            some = pairs[pairs["holds target"] == holds]
+            axis.scatter(some[column], some["fidelity+"], s=14, c=colour, edgecolors="#D55E00", linewidths=0.7)
+        axis.set_title(name, fontsize=8.5)
+        axis.set_xlabel(column, fontsize=8)
+        axis.set_ylabel("Fidelity+", fontsize=8)
+        axis.tick_params(labelsize=7.5)
+        axis.spines[["top", "right"]].set_visible(False)
+    figure.suptitle(title, fontsize=9.5)
+    figure.tight_layout()
+    return figure

@@ -1,0 +1,207 @@
+"""What the scripts behind `dgl-lara reproduce` share: settings, data and target models, the one comparison, writing."""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import pandas as pd
+
+from dgl_lara import benchmark
+from dgl_lara.benchmark import METHODS, Contest
+from dgl_lara.cli.options import choose_device
+from dgl_lara.datasets import DATASETS, Options, load
+from dgl_lara.datasets.storage import find_files, written_whole
+from dgl_lara.progress import say
+from dgl_lara.reports.tables import markdown_table
+from dgl_lara.targets import recipe_for
+from dgl_lara.targets.checkpoint import load_target
+from dgl_lara.targets.training import get_target
+from dgl_lara.value import Game
+
+RESULTS = Path(__file__).parent / "results"
+AUTHORS = ("ba-shapes", "ba-community", "tree-cycles", "ba-2motifs")  # whose target models can be had
+SIX = ("ba-shapes", "ba-community", "tree-cycles", "ogbn-arxiv", "ba-2motifs", "mutag")  # the paper's, in its order
+STAND_IN_NODES = 10_000  # of `citation`, where ogbn-arxiv is not at hand
+MEASURES = ("fidelity", "agreement", "auc", "throughput")
+QUICK_SEEDS, QUICK_TARGETS = 1, 40
+FULL_SEEDS, FULL_TARGETS = 5, 200
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How much, of what, and where to."""
+
+    quick: bool = False
+    seeds: int | None = None
+    targets: int | None = None
+    data_dir: Path | None = None
+    out: Path = RESULTS
+    device: str = "auto"
+    value: str = "logit"
+    datasets: tuple[str, ...] = ()  # in the place of those a script would take
+    steps: int | None = None  # of LARA; None: the usual ones
+
+    @property
+    def num_seeds(self):
+        return self.seeds or (QUICK_SEEDS if self.quick else FULL_SEEDS)
+
+    @property
+    def num_targets(self):
+        return self.targets or (QUICK_TARGETS if self.quick else FULL_TARGETS)
+
+    def names(self, usual):
+        return self.datasets or usual
+
+    @property
+    def words(self):
+        """What every table says of itself."""
+        training = f"{self.steps} training steps" if self.steps else "short training" if self.quick else "full training"
+        seeds = "1 seed" if self.num_seeds == 1 else f"{self.num_seeds} seeds"
+        return f"{training}, {seeds}, at most {self.num_targets} test targets, explained value: {self.value}"
+
+
+# --- data and target models ---------------------------------------------------------------------------------------
+
+
+def setting(name, data_dir, value="logit", device="cpu"):
+    """The data set and the game on it: the authors' files and target models where they are, our own elsewhere."""
+    dataset, model = _model(name, data_dir, device)
+    return dataset, Game(model, dataset.graph, dataset.features, dataset.task, model.num_hops, value)
+
+
+@lru_cache(maxsize=1)
+def _model(name, data_dir, device):
+    entry_files = {"ba-2motifs": "ba_2motifs/ba2motifs.npz"}.get(name, f"synthetic/{name.replace('-', '_')}.npz")
+    weights = f"target_models/{name.replace('-', '_')}.npz"
+    original = find_files((entry_files, weights), data_dir) if name in AUTHORS else None
+    name, nodes = present(name, data_dir)
+    where = choose_device(device)
+    dataset = load(name, Options("original" if original else "auto", nodes=nodes, data_dir=data_dir)).to(where)
+    if original:
+        return dataset, load_target(original / weights, dataset)[0].to(where)
+    return dataset, get_target(dataset, recipe_for(name, dataset.task), 0)[0]
+
+
+def present(name, data_dir):
+    """The name itself, or its generated stand-in where its files are nowhere; and how many nodes that shall have."""
+    entry = DATASETS[name]
+    if entry.generated or find_files(entry.files, data_dir):
+        return name, None
+    say(f"{name} is not in the data folder; its stand-in '{entry.stand_in}' takes its place, and the tables say so.")
+    return entry.stand_in, STAND_IN_NODES if entry.stand_in == "citation" else None
+
+
+def contest_on(name, settings):
+    dataset, game = setting(name, settings.data_dir, settings.value, settings.device)
+    return benchmark.contest(dataset, game, settings.num_targets, settings.quick, settings.steps)
+
+
+# --- the comparison, made once for all tables and figures -----------------------------------------------------------
+
+
+def parts_of(contest: Contest, settings):
+    return benchmark.parts_folder(contest, MEASURES, settings.out)
+
+
+def compared(name, methods, settings, variants=None):
+    """One row a method and seed, with the columns `data` and `source`. `variants`: forms of LARA, name -> maker."""
+    say(f"== {name}: {', '.join(methods)}")
+    contest = contest_on(name, settings)
+    makers = {**METHODS, **(variants or {})}
+    folder = parts_of(contest, settings)
+    records = benchmark.compare(contest, methods, MEASURES, settings.num_seeds, folder, makers)
+    records.insert(0, "data", name)
+    records.insert(1, "source", contest.dataset.source)
+    return records
+
+
+def lara_on(name, settings):
+    """The LARA of the comparison, seed 0, as it was trained there; and what it was compared on."""
+    compared(name, ("lara",), settings)
+    contest = contest_on(name, settings)
+    method = METHODS["lara"](contest, 0)
+    method.load(parts_of(contest, settings) / "lara-0.pt")
+    return contest, method
+
+
+# --- tables ---------------------------------------------------------------------------------------------------------
+
+FIDELITY = {  # column of the comparison -> its title, and +1 where high is good
+    "F+ paper, average": ("F+", 1),
+    "F- paper, average": ("F-", -1),
+    "F+ kept, average": ("F+ kept", 1),
+    "F- kept, average": ("F- kept", -1),
+    "R2": ("R2 with phi", 1),
+}
+NOTE_FIDELITY = (
+    "F+ (high is good), F- (low is good): averages over sparsity 0.3 ... 0.7; 'kept': the target itself stays. R2: "
+    "agreement with phi on the same targets. Best of each group in bold."
+)
+
+
+def figure(values, digits=2):
+    """'1.23 ± 0.04' over the seeds."""
+    values = pd.Series(values, dtype=float).dropna()
+    if values.empty:
+        return "-"
+    spread = f" ± {number(values.std(ddof=0), digits)}" if len(values) > 1 else ""
+    return number(values.mean(), digits) + spread
+
+
+def number(value, digits=2):
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.1f}" if abs(value) >= 100 else f"{value:.{digits}f}"
+
+
+def measured(records, column, sign=0):
+    """{method: text} in the order of the records, the best in bold."""
+    groups = dict(list(records.groupby("method", sort=False)))
+    means = pd.Series({name: group[column].mean() if column in group else None for name, group in groups.items()})
+    means = means.astype(float).dropna()
+    best = (sign * means).idxmax() if sign and len(means) else None
+    texts = {name: figure(group[column]) if column in group else "-" for name, group in groups.items()}
+    return {name: f"**{text}**" if name == best else text for name, text in texts.items()}
+
+
+def grouped(records, columns, beside=lambda data, method: []):
+    """A row a data set and method: its figures, then what `beside` has from the paper."""
+    rows = []
+    for data, group in records.groupby("data", sort=False):
+        cells = [measured(group, column, sign) for column, (_, sign) in columns.items()]
+        labels = group.groupby("method", sort=False)["label"].last()
+        for method, label in labels.items():
+            rows.append([data, label, *(texts[method] for texts in cells), *beside(data, method)])
+    return rows
+
+
+def sources(records):
+    """Where the data comes from."""
+    pairs = records[["data", "source"]].drop_duplicates().itertuples(index=False)
+    return "Data: " + "; ".join(f"{name}: {source}" for name, source in pairs) + "."
+
+
+def left_out(records):
+    """One line for each method that could not do it, with its reason."""
+    if "left out" not in records:
+        return []
+    rows = records.dropna(subset="left out").drop_duplicates(["data", "method"])
+    return [f"- left out on {row['data']}: {row['method']}: {row['left out']}" for _, row in rows.iterrows()]
+
+
+def write_table(settings, stem, title, tables, frame, notes=()):
+    """<stem>.md for reading, a table for each (header, rows), and <stem>.csv with every figure."""
+    lines = [f"# {title}", "", f"Ours: {settings.words}.", ""]
+    for header, rows in tables:
+        lines += [markdown_table(header, rows), ""]
+    lines += [line for note in notes for line in (note, "")]
+    with written_whole(settings.out / f"{stem}.md") as temporary:
+        temporary.write_text("\n".join(lines).rstrip() + "\n")
+    with written_whole(settings.out / f"{stem}.csv") as temporary:
+        frame.to_csv(temporary, index=False, float_format="%.5g")
+    return [settings.out / f"{stem}.md", settings.out / f"{stem}.csv"]
+
+
+def write_picture(settings, stem, drawn):
+    path = settings.out / f"{stem}.png"
+    with written_whole(path) as temporary:
+        drawn.savefig(temporary, format="png", dpi=110, facecolor="white")
+    return path
