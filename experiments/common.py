@@ -1,5 +1,6 @@
 """What the scripts behind `dgl-lara reproduce` share: settings, data and target models, the one comparison, writing."""
 
+import json
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -122,6 +123,17 @@ def lara_on(name, settings):
     method = METHODS["lara"](contest, 0)
     method.load(parts_of(contest, settings) / "lara-0.pt")
     return contest, method
+
+
+def kept(settings, contest, stem, make):
+    """Rows that `make()` gives, kept beside the comparison: made once."""
+    path = parts_of(contest, settings) / f"{stem.replace(' ', '-')}-x{settings.num_seeds}.json"
+    if not path.exists():
+        say(f"== {contest.dataset.name}: {stem}")
+        rows = make()
+        with written_whole(path) as temporary:
+            temporary.write_text(json.dumps(rows, indent=1))
+    return json.loads(path.read_text())
 
 
 # --- tables ---------------------------------------------------------------------------------------------------------

@@ -13,6 +13,12 @@ from dgl_lara.targets import PAPER_ACCURACY, recipe_for
 from dgl_lara.targets.training import accuracy, get_target
 
 
+def reached(dataset, seeds):
+    """(seeds, 3): on training, validation and test."""
+    recipe = recipe_for(dataset.name, dataset.task)
+    return np.array([list(accuracy(get_target(dataset, recipe, seed)[0], dataset).values()) for seed in range(seeds)])
+
+
 @click.command()
 @click.argument("names", nargs=-1)
 @click.option("--seeds", default=3, show_default=True)
@@ -22,11 +28,8 @@ def main(names: tuple[str, ...], seeds: int, data_dir: Path | None) -> None:
     click.echo("|---|---|---|---|---|---|")
     for name in names or PAPER_ACCURACY:
         dataset = load(name, Options(data_dir=data_dir))
-        recipe = recipe_for(name, dataset.task)
-        reached = np.array(
-            [list(accuracy(get_target(dataset, recipe, seed)[0], dataset).values()) for seed in range(seeds)]
-        )
-        cells = [f"{mean:.3f} ± {std:.3f}" for mean, std in zip(reached.mean(0), reached.std(0), strict=True)]
+        found = reached(dataset, seeds)
+        cells = [f"{mean:.3f} ± {std:.3f}" for mean, std in zip(found.mean(0), found.std(0), strict=True)]
         paper = f"{PAPER_ACCURACY[name][2]:.2f}" if name in PAPER_ACCURACY else "-"
         click.echo(f"| {name} | {dataset.source} | {' | '.join(cells)} | {paper} |")
 

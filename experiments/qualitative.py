@@ -1,0 +1,58 @@
+"""Pictures of explanations, as in the paper's section 5.3 and appendix: two targets a data set."""
+
+import common
+import pandas as pd
+import torch
+from paper_figures import ONLY_PLOTTED
+
+from dgl_lara.progress import say
+
+NAMES = common.SIX
+EACH = 2
+MOST = 30  # players in a picture
+
+
+def run(settings):
+    rows, written = [], []
+    for name in settings.names(NAMES):
+        contest, lara = common.lara_on(name, settings)
+        say(f"== {name}: pictures")
+        dataset = contest.dataset
+        batch = lara.explain(_shown(contest)).named(labels=dataset.node_labels, motif=dataset.motif)
+        for place, explanation in enumerate(batch):
+            stem = f"qualitative-{name}-{place + 1}"
+            written.append(common.write_picture(settings, stem, explanation.plot(MOST)))
+            rows.append([f"[{stem}]({stem}.png)", _found(explanation, dataset), explanation.in_words(), dataset.source])
+    header = ["picture", "motif nodes among as many best", "in words", "data"]
+    frame = pd.DataFrame(rows, columns=header)
+    notes = [
+        "Vermilion speaks for the explained class, blue against it; the target wears a ring, ground truth a green rim.",
+        ONLY_PLOTTED["qualitative"],
+    ]
+    title = "Qualitative results: explanations by LARA"
+    return written + common.write_table(settings, "qualitative", title, [(header, rows)], frame, notes)
+
+
+def _shown(contest):
+    """The first test targets of different predicted classes that have a motif and are predicted right."""
+    dataset, game, targets = contest.dataset, contest.game, contest.targets
+    predicted = game.explained_class[targets]
+    fit = predicted == dataset.labels[targets]
+    if dataset.motif is not None:
+        holders = (dataset.motif >= 0).nonzero().flatten()
+        holders = holders if dataset.task == "node" else dataset.graph_of_node[holders]
+        fit &= torch.isin(targets, holders)
+    chosen = targets[fit] if int(fit.sum()) else targets
+    classes = game.explained_class[chosen].tolist()
+    firsts = [classes.index(c) for c in dict.fromkeys(classes)]
+    rest = [place for place in range(len(chosen)) if place not in firsts]
+    return chosen[torch.tensor((firsts + rest)[:EACH], device=chosen.device)]
+
+
+def _found(explanation, dataset):
+    """How many of the motif's nodes are among as many best players: the paper's 'consistent with the ground truth'."""
+    if dataset.motif is None:
+        return "-"
+    truth = explanation.batch.in_motif(dataset.motif)
+    best = explanation.batch.rank() < truth.sum()
+    return f"{int((truth & best).sum())} of {int(truth.sum())}"

@@ -1,0 +1,73 @@
+"""Table 3: seconds to explain 10^2 ... 10^5 nodes of ogbn-arxiv."""
+
+from functools import partial
+
+import common
+import pandas as pd
+import torch
+from paper_figures import TABLE_3
+
+from dgl_lara.benchmark import fitted
+from dgl_lara.evaluation import Subject, evaluate
+from dgl_lara.metrics.speed import seconds
+
+NAMES = ("ogbn-arxiv",)
+COUNTS = (100, 1_000, 10_000, 100_000)
+RIVALS = ("gnn-explainer", "pg-explainer", "graphsvx", "orphicx")
+PATIENCE = {True: 60, False: 1800}  # seconds a rival may take; beyond that its time is extrapolated
+
+
+def run(settings):
+    frames, tables, notes = [], [], []
+    for name in settings.names(NAMES):
+        contest, lara = common.lara_on(name, settings)
+        everyone = torch.arange(contest.game.num_targets, device=contest.targets.device)
+        targets = torch.cat([contest.targets, everyone[~torch.isin(everyone, contest.targets)]])
+        counts = [count for count in COUNTS if count <= len(targets)] or [len(targets)]
+        subject = Subject(contest.game, lara.explainer, lara.config.inputs, targets, None, 0, 0, 0)
+        rows = common.kept(settings, contest, "latency-lara", partial(_lara, subject, counts))
+        for rival in RIVALS:
+            make = partial(_rival, contest, rival, targets, counts, PATIENCE[settings.quick])
+            rows += common.kept(settings, contest, f"latency-{rival}", make)
+        found = pd.DataFrame(rows)
+        frames.append(found.assign(data=name, source=contest.dataset.source))
+        shown = [_row(method, mine, counts, name in NAMES) for method, mine in found.groupby("method", sort=False)]
+        tables.append((["method", *(f"{count:,}" for count in counts), *(f"paper: {c:,}" for c in counts)], shown))
+        notes.append(f"{name}: {contest.dataset.source}, {contest.game.num_targets:,} nodes, K = {contest.game.hops}.")
+    notes = [
+        "Seconds. '≈': extrapolated from the largest number that was run, in proportion. LARA from scratch begins with "
+        "the bare graph (f, the pass of g over everything, the scores); the paper's figures are from a GPU.",
+        *notes,
+    ]
+    title = "Table 3: latency against the number of nodes"
+    return common.write_table(settings, "table-3", title, tables, pd.concat(frames), notes)
+
+
+def _lara(subject, counts):
+    found = evaluate(subject, "latency")
+    found = found[found["targets"].isin(counts)].assign(extrapolated=False)
+    return found[["method", "targets", "latency (s)", "extrapolated"]].to_dict("records")
+
+
+def _rival(contest, rival, targets, counts, patience):
+    """Measured as long as patience lasts, then extrapolated in proportion."""
+    method, _ = fitted(contest, rival, 0)
+    rows, most, spent = [], 1, 0.0
+    for count in (min(20, len(targets)), *counts):
+        expected = spent / most * count
+        if expected <= patience:
+            spent, most = seconds(partial(method.explain, targets[:count]), targets.device, repeats=1), count
+            expected = spent
+        row = {"method": method.label, "targets": count, "latency (s)": expected, "extrapolated": most != count}
+        rows.append(row)
+    return [row for row in rows if row["targets"] in counts]
+
+
+def _row(method, mine, counts, printed):
+    mine = mine.drop_duplicates("targets", keep="last").set_index("targets")
+    cells = [
+        ("≈ " if mine.loc[count, "extrapolated"] else "") + common.number(mine.loc[count, "latency (s)"], 3)
+        for count in counts
+    ]
+    paper = next((row for key, row in TABLE_3.items() if method.startswith(key)), {}) if printed else {}
+    return [method, *cells, *(common.number(paper[count]) if count in paper else "-" for count in counts)]
