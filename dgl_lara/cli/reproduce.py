@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -21,7 +21,7 @@ EXPERIMENTS = Path(__file__).parents[2] / "experiments"
 
 
 def script(what: str) -> ModuleType:
-    """experiments/<what>.py; the scripts import each other by name."""
+    """experiments/<what>.py; the scripts import each other by name, so their folder must be on the path."""
     path = EXPERIMENTS / f"{what.replace('-', '_')}.py"
     if not path.is_file():
         raise LaraError(
@@ -29,13 +29,7 @@ def script(what: str) -> ModuleType:
         )
     if str(EXPERIMENTS) not in sys.path:
         sys.path.insert(0, str(EXPERIMENTS))
-    if what in sys.modules:
-        return sys.modules[what]
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return importlib.import_module(path.stem)
 
 
 @click.command()

@@ -1,0 +1,223 @@
+"""`dgl-lara reproduce`: the scripts are there, and a small real run has the paper's figures beside ours."""
+
+import sys
+from dataclasses import replace
+
+import dgl
+import pandas as pd
+import pytest
+import torch
+from click.testing import CliRunner
+from games import gcn_game
+
+from dgl_lara import benchmark
+from dgl_lara.choices import METHODS
+from dgl_lara.cli import main
+from dgl_lara.cli.reproduce import WHAT, script
+from dgl_lara.datasets import Options, load
+from dgl_lara.metrics.correlation import ATTRIBUTIONS, correlations, random_sets
+from dgl_lara.metrics.fidelity import SPARSITIES
+from dgl_lara.reports.figures import STYLES, fidelity_grid, radars
+from dgl_lara.targets.models import ModelConfig, TargetModel
+from dgl_lara.value import Game
+
+
+def run(*words):
+    return CliRunner().invoke(main, [str(word) for word in words])
+
+
+# --- the command
+
+
+def test_help_lists_everything():
+    result = run("reproduce", "--help")
+    assert result.exit_code == 0
+    assert [what for what in (*WHAT, "all") if what not in result.output] == []
+
+
+def test_unknown_is_a_usage_error():
+    result = run("reproduce", "figure-17")
+    assert result.exit_code == 2 and "figure-4" in result.output
+
+
+def test_without_the_source_checkout(monkeypatch, tmp_path):
+    monkeypatch.setattr(sys.modules[script.__module__], "EXPERIMENTS", tmp_path)
+    result = run("reproduce", "table-1", "--quick")
+    assert result.exit_code == 1
+    assert "reproduction needs the source checkout" in result.output and "Traceback" not in result.output
+
+
+@pytest.mark.parametrize("what", WHAT)
+def test_every_script_can_run(what):
+    assert callable(script(what).run) and script(what).__doc__
+
+
+# --- the paper's figures
+
+
+def test_papers_figures_say_what_the_paper_says():
+    paper = script("paper_figures")
+    sets = {"ba-shapes", "ba-community", "tree-cycles", "ba-2motifs", "mutag", "ogbn-arxiv"}
+    assert all(set(row) == sets for row in paper.TABLE_1.values())
+    for name in sets:  # "significant improvement in throughput on all datasets"
+        assert max(paper.TABLE_1, key=lambda method: paper.TABLE_1[method][name][0]) == "lara"
+    for name, (plus, minus) in paper.TABLE_2["dual"].items():
+        assert plus > paper.TABLE_2["single"][name][0] and minus < paper.TABLE_2["single"][name][1]
+    assert max(paper.TABLE_4, key=lambda layers: paper.TABLE_4[layers][0]) == 3
+    assert max(paper.TABLE_DIM, key=lambda dim: paper.TABLE_DIM[dim][0]) == 20
+    assert paper.TABLE_4[3][:2] == paper.TABLE_DIM[20] == paper.LARA_FIDELITY["ba-community"]
+    assert paper.TABLE_3["lara"][100_000] - paper.TABLE_3["lara"][100] == pytest.approx(416, abs=0.1)
+    assert set(paper.ONLY_PLOTTED) == {what for what in WHAT if what.startswith("figure") or what == "qualitative"}
+
+
+# --- a small real run
+
+
+def test_a_table_has_ours_and_the_papers(real_data, tmp_path):
+    common = script("common")
+    settings = common.Settings(quick=True, targets=1, steps=2, out=tmp_path, device="cpu", datasets=("ba-community",))
+    table = script("table-dim")
+    written = table.run(settings)
+    assert [path.name for path in written] == ["table-dim.md", "table-dim.csv"]
+    lines = written[0].read_text().splitlines()
+    assert "2 training steps" in lines[2] and "1 seed" in lines[2] and "value: logit" in lines[2]
+    row = next(line for line in lines if "paper's form, dim 20" in line)
+    assert row.endswith("| 3.72 | 2.32 |")
+    frame = pd.read_csv(written[1]).set_index("label")
+    assert len(frame) == 8 and frame["F+ paper, average"].notna().all()
+    assert f"{frame.loc[row.split(' | ')[1], 'F+ paper, average']:.2f}" in row
+    # nothing is trained twice: what is kept is read, LARA's own row is the comparison's
+    parts = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.json")}
+    assert {path.stem for path in parts} >= {"lara-0", "lara-paper-0", "default-dim-40-0", "paper-dim-10-0"}
+    table.run(settings)
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.json")} == parts
+    contest, lara = common.lara_on("ba-community", settings)
+    figures = benchmark._fidelity(contest.game, lara.explain(contest.targets))
+    assert figures["F+ paper, average"] == pytest.approx(frame.loc["our form, dim 20", "F+ paper, average"], rel=1e-3)
+
+
+def test_stand_in_where_the_data_is_not_there():
+    assert script("common").present("ogbn-arxiv", None) == ("citation", 10_000)
+    assert script("common").present("ba-shapes", None) == ("ba-shapes", None)
+
+
+# --- quick mode of the comparison
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DGL_LARA_CACHE", str(tmp_path_factory.mktemp("cache")))
+        dataset = load("ba-shapes", Options(source="generated"))
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model = TargetModel(ModelConfig("gcn", "node", 10, dataset.num_classes, 8, 2)).eval()
+    return dataset, Game(model, dataset.graph, dataset.features, "node", 2)
+
+
+def test_quick_shortens_and_says_so(small):
+    dataset, game = small
+    quick, full = (benchmark.contest(dataset, game, 3, flag) for flag in (True, False))
+    assert quick.lara_config().steps < full.lara_config().steps
+    assert quick.paper_config().steps < full.paper_config().steps
+    steps = [benchmark.METHODS["orphicx"](contest, 0).config.steps for contest in (quick, full)]
+    assert steps == [benchmark.QUICK_ORPHICX_STEPS, 600]
+    assert "short training" in script("common").Settings(quick=True).words
+    assert "full training" in script("common").Settings().words
+
+
+def test_rivals_learn_from_all_kinds_of_targets_in_quick_mode(small):
+    dataset, game = small
+    seen = []
+
+    class Listener(benchmark.Random):
+        learns = True
+
+        def fit(self, targets):
+            seen.append(targets)
+
+    contest = benchmark.contest(dataset, game, 3, True)
+    benchmark.fitted(contest, "listener", 0, {"listener": lambda c, s: Listener(c.game, s)})
+    assert len(seen[0]) == benchmark.QUICK_LEARNERS < len(dataset.train)
+    assert len(dataset.labels[seen[0]].unique()) == dataset.num_classes
+
+
+def test_settings_of_the_data_set_reach_gnn_explainer(small):
+    dataset, game = small
+    contest = benchmark.contest(dataset, game, 3, True)
+    assert benchmark.METHODS["gnn-explainer"](contest, 0).mask_features
+    renamed = replace(contest, dataset=replace(dataset, name="ba-2motifs"))
+    assert not benchmark.METHODS["gnn-explainer"](renamed, 0).mask_features
+
+
+def test_a_slow_method_is_left_out_with_its_reason(small, monkeypatch):
+    contest = benchmark.contest(*small, 3, True)
+    monkeypatch.setattr(benchmark, "QUICK_MINUTES", 0)
+    record, _ = benchmark.unit(contest, "graphsvx", ["fidelity"], 0, {})
+    assert "would take about" in record["left out"] and "F+ paper, average" not in record
+    record, _ = benchmark.unit(replace(contest, quick=False), "random", ["fidelity"], 0, {})
+    assert "left out" not in record
+
+
+# --- correlation with fidelity
+
+
+def additive(graph, features):
+    """Every node adds its own number, so that all attributions are known."""
+    total = dgl.ops.copy_u_sum(graph, features) + features
+    return torch.cat([total, torch.zeros_like(total)], dim=1)
+
+
+def test_attributions_of_an_additive_game():
+    leaves = 8
+    graph = dgl.graph((torch.arange(1, leaves + 1), torch.zeros(leaves, dtype=torch.long)), num_nodes=leaves + 1)
+    features = torch.linspace(0.5, 3, leaves + 1).unsqueeze(1)
+    game = Game(additive, graph, features, hops=1)
+    found = random_sets(game, torch.zeros(1, dtype=torch.long), 400, 3, keep_target=True).iloc[0]
+    members, total = found["size of J"], features.sum().item()
+    assert not found["holds target"] and 0 < members <= leaves
+    # the target stays: removing J takes away exactly what its members add
+    mean = found["fidelity+"] / members
+    # f(j and target) - f(all without j) = x_j + x_0 - (total - x_j)
+    assert found["removal, one node at a time"] == pytest.approx(2 * mean + features[0].item() - total, abs=1e-4)
+    only = features[0].item() + found["fidelity+"]
+    log_full, log_only = (torch.tensor([value, 0.0]).log_softmax(0) for value in (total, only))
+    assert found["MI value"] == pytest.approx((log_full.exp() * (log_only - log_full)).sum().item(), abs=1e-5)
+
+
+def test_correlations_and_their_randomness():
+    game = gcn_game(nodes=40, edges=70)
+    targets = torch.arange(40)
+    found = random_sets(game, targets, 100, 0)
+    assert (found["players"] >= 3).all() and (found["size of J"] >= 1).all()
+    assert 0 < found["holds target"].sum() < len(found)
+    assert not random_sets(game, targets, 100, 0, keep_target=True)["holds target"].any()
+    pd.testing.assert_frame_equal(found, random_sets(game, targets, 100, 0))
+    assert not found.equals(random_sets(game, targets, 100, 1))
+    table = correlations(found).set_index("attribution")
+    assert tuple(table.index) == ATTRIBUTIONS
+    assert table.loc["phi, Eq. 5", "pearson"] > 0.3  # the mean of phi says something about what removing J costs
+
+
+# --- pictures
+
+
+def records():
+    rows = []
+    for data in ("a", "b"):
+        for place, method in enumerate(METHODS):
+            row = {"data": data, "method": method, "label": method, "seed": 0}
+            row |= {f"{sign} paper, {s:.1f}": place + s for sign in ("F+", "F-") for s in SPARSITIES}
+            rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def test_figures_show_every_method():
+    assert set(STYLES) == set(METHODS) and len(set(STYLES.values())) == len(METHODS)
+    drawn = fidelity_grid(records(), "paper", "title")
+    shown = [axis for axis in drawn.axes if axis.get_visible()]
+    assert len(shown) == 4 and all(len(axis.lines) == len(METHODS) for axis in shown)
+    table = records().pivot_table(values="F+ paper, 0.5", index="method", columns="data", sort=False) + 1
+    drawn = radars([("F+", table, False), ("speed", table, True)], pd.Series({m: m for m in METHODS}), "title")
+    best = drawn.axes[0].lines[list(table.index).index("lara")].get_ydata()
+    assert best == pytest.approx(1)  # the rim
