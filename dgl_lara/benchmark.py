@@ -158,7 +158,7 @@ def _sampled(contest: Contest, seed: int) -> Method:
 
 def _gnn_explainer(contest: Contest, seed: int) -> Method:
     settings = gnn_explainer.for_dataset(contest.dataset.name)
-    return gnn_explainer.GNNExplainer(contest.game, seed, **settings)  # type: ignore[arg-type]
+    return gnn_explainer.GNNExplainer(contest.game, seed, **settings)
 
 
 def _pg_explainer(contest: Contest, seed: int) -> Method:

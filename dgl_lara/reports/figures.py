@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -31,7 +32,7 @@ OTHERS = ("#0072B2", "#009E73", "#000000", "#CC79A7", "#E69F00")
 MEASURES = (("F+", "Fidelity+ (higher is better)"), ("F-", "Fidelity- (lower is better)"))
 
 
-def style(method: str, place: int) -> dict[str, object]:
+def style(method: str, place: int) -> dict[str, Any]:
     colour, line = STYLES.get(method, (OTHERS[place % len(OTHERS)], "-."))
     strong = method.startswith("lara")
     return {"color": colour, "linestyle": line, "linewidth": 2.2 if strong else 1.3, "zorder": 3 if strong else 2}
@@ -79,8 +80,7 @@ def _fidelity_lines(axis: Axes, group: pd.DataFrame, short: str, definition: str
 
 def _legend(figure: Figure, labels: pd.Series) -> None:
     handles = [
-        Line2D([], [], label=label, **style(str(method), place))  # type: ignore[arg-type]
-        for place, (method, label) in enumerate(labels.items())
+        Line2D([], [], label=label, **style(str(method), place)) for place, (method, label) in enumerate(labels.items())
     ]
     figure.legend(handles=handles, loc="lower center", ncols=min(6, len(handles)), fontsize=8, frameon=False)
 
@@ -109,7 +109,7 @@ def radars(tables: Sequence[tuple[str, pd.DataFrame, bool]], labels: pd.Series, 
 
 def _log_share(table: pd.DataFrame) -> pd.DataFrame:
     """1 for the best; each tenth of it costs a fifth of the way to the middle."""
-    return (1 + np.log10(table / table.max()) / 5).clip(lower=0)
+    return (1 + (table / table.max()).map(np.log10) / 5).clip(lower=0)
 
 
 def scatters(panels: Sequence[tuple[str, str, pd.DataFrame]], title: str) -> Figure:
