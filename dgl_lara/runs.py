@@ -104,7 +104,7 @@ class Run:
     def device(self) -> torch.device:
         return self.dataset.features.device
 
-    @property
+    @cached_property
     def _game_key(self) -> str:
         return f"{weights_hash(self.target)} {json.dumps(self.dataset.key, sort_keys=True)}"
 

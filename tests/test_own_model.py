@@ -115,6 +115,17 @@ def test_train_eval_explain_from_another_folder(here, monkeypatch):
     result = run("explain", "--run", here / "mine", "--all", "--top", 3, "--out", "all.csv")
     assert result.exit_code == 0, result.output
     assert pd.read_csv("all.csv").target.nunique() == 60
+    result = run("explain", "--run", here / "mine", "--node", 3, "--refine", 8, "--verify", "--picture", "three.svg")
+    assert result.exit_code == 0, result.output
+    assert "Node 3 is class" in result.output and "the scores moved by" in result.output
+    assert "fidelity+" in result.output and Path("three.svg").read_text().startswith("<?xml")
+    quick = ["--targets", 5, "--seeds", 1, "--quick", "--methods", "random,gnn-explainer", "--metric", "fidelity"]
+    result = run("benchmark", "--run", here / "mine", *quick, "--out", "compared")
+    assert result.exit_code == 0, result.output
+    assert "left out: gnn-explainer" in result.output
+    result = run("report", "--run", here / "mine", "--targets", 5, "--pairs", 10, "--reference-pairs", 100)
+    assert result.exit_code == 0, result.output
+    assert "the model of my_module:build_model" in (here / "mine" / "report.html").read_text()
     resumed = run("train", "--resume", here / "mine")
     assert resumed.exit_code == 0, resumed.output
 

@@ -25,7 +25,7 @@ def text_table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
 
 def markdown_table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     def line(cells: Sequence[str]) -> str:
-        return f"| {' | '.join(cells)} |"
+        return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"  # a bar within a cell: \\|
 
     return "\n".join([line(header), line(["---"] * len(header)), *(line([_cell(v) for v in row]) for row in rows)])
 

@@ -1,0 +1,93 @@
+"""`dgl-lara benchmark`: one table, resumed without repeating, methods that cannot are named."""
+
+import json
+import re
+
+import pandas as pd
+import pytest
+import torch
+from click.testing import CliRunner
+from games import gcn_game
+
+from dgl_lara import benchmark, choices
+from dgl_lara.cli import main
+
+MEASURES = ("fidelity", "agreement", "auc", "throughput")
+
+
+@pytest.fixture(autouse=True)
+def short(monkeypatch):
+    monkeypatch.setattr("dgl_lara.benchmark.QUICK_STEPS", {"node": 4, "graph": 4})
+    monkeypatch.setattr("dgl_lara.benchmark.REFERENCE_PAIRS", 200)
+    monkeypatch.setattr("dgl_lara.validation.PAIRS", 32)
+    monkeypatch.setattr("dgl_lara.validation.TARGETS", 8)
+
+
+def compare(folder, *more):
+    words = ["benchmark", "--run", folder, "--quick", "--seeds", "2", "--targets", "10", "--out", "out", *more]
+    return CliRunner().invoke(main, list(map(str, words)))
+
+
+def test_the_command_line_knows_every_method():
+    assert tuple(benchmark.METHODS) == choices.METHODS
+
+
+def test_one_table(own_folders, quick_runs, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    result = compare(quick_runs["ba-shapes"], "--methods", "random,abs-gradient,lara")
+    assert result.exit_code == 0, result.output
+    assert "10 test targets" in result.output and "short training" in result.output and "±" in result.output
+    table = pd.read_csv("out/benchmark.csv").set_index("name")
+    assert list(table.index) == ["random", "abs-gradient", "lara"]
+    assert (table.seeds == 2).all()
+    assert table.loc["random", "F+ paper, average std"] > 0  # two seeds, two draws
+    assert table.loc["abs-gradient", "F+ paper, average std"] == 0
+    assert (table["LARA is x times faster"] > 0).all()
+    assert {"F- kept, average", "Delta kept, average", "R2", "AUC", "targets/s"} <= set(table.columns)
+    best = table["Delta kept, average"].idxmax()
+    rows = [line for line in (tmp_path / "out" / "benchmark.md").read_text().splitlines() if line.startswith("| ")]
+    header, *body = [[cell.strip() for cell in re.split(r"(?<!\\)\|", row)[1:-1]] for row in rows]
+    place = header.index("Delta kept, average")
+    marked = [row[0].replace("\\|", "|") for row in body if row[place].startswith("**")]
+    assert marked == [table.loc[best, "method"]]
+    records = json.loads((tmp_path / "out" / "benchmark.json").read_text())["records"]
+    assert len(records) == 6
+
+
+def test_interrupted_then_resumed(own_folders, quick_runs, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    done, whole = [], benchmark.unit
+
+    def unit(contest, name, *rest):
+        if len(done) == 2:
+            raise KeyboardInterrupt
+        done.append(name)
+        return whole(contest, name, *rest)
+
+    monkeypatch.setattr("dgl_lara.benchmark.unit", unit)
+    words = [quick_runs["ba-shapes"], "--methods", "random,abs-gradient", "--metric", "fidelity"]
+    assert compare(*words).exit_code == 130
+    monkeypatch.setattr("dgl_lara.benchmark.unit", lambda *a: done.append(a[1]) or whole(*a))
+    assert compare(*words).exit_code == 0
+    assert done == ["random", "abs-gradient", "random", "abs-gradient"]  # two seeds, nothing twice
+    assert compare(*words).exit_code == 0 and len(done) == 4
+    assert compare(*words, "--targets", "3").exit_code == 0 and len(done) == 8  # another question
+
+
+def test_a_method_that_cannot_is_left_out_with_its_reason(tmp_path):
+    class Data:
+        train = val = test = torch.arange(12)
+        motif, key, name = None, {}, "toy"
+
+    contest = benchmark.contest(Data, gcn_game(), 3, True)
+    records = benchmark.compare(contest, ["gnn-explainer", "random"], ["fidelity"], 1, tmp_path)
+    table = benchmark.summary(records).set_index("name")
+    assert "edge weights" in table.loc["gnn-explainer", "left out"]
+    assert pd.isna(table.loc["gnn-explainer", "F+ paper, average"])
+    assert not pd.isna(table.loc["random", "F+ paper, average"])
+
+
+@pytest.mark.parametrize("words", [["--methods", "randon"], ["--metric", "speed"], ["--dataset", "ba-shapes"]])
+def test_mistakes(own_folders, quick_runs, words):
+    result = compare(quick_runs["ba-shapes"], *words)
+    assert result.exit_code == 2 and "Error" in result.output
