@@ -2,10 +2,10 @@
 
     python experiments/scaling.py [--repeats 3]
 
-Data: `citation`, generated, every edge in both directions; f and g are untrained, their cost does not depend on their
-weights (but how many dot products the kernel can pass over does: see bulk_speed.md for trained ones). Every setting
-runs in a process of its own, for its peak memory. Writes experiments/results/scaling.csv and scaling-*.png; the
-reading of it is in experiments/scaling.md.
+Data: `citation`, generated, every edge in both directions unless it says directed; f and g are untrained, their cost
+does not depend on their weights (but how many dot products the kernel can pass over does: see bulk_speed.md for
+trained ones). Every setting runs in a process of its own, for its peak memory. Writes experiments/results/scaling.csv
+and scaling-*.png; the reading of it is in experiments/scaling.md.
 """
 
 import json
@@ -26,9 +26,10 @@ import pandas as pd
 import torch
 
 RESULTS = Path(__file__).parent / "results"
-BASE = {"nodes": 100_000, "kept edges": 1.0, "hops": 2, "dim": 20, "batch": 8192}
+BASE = {"nodes": 100_000, "directed nodes": 0, "kept edges": 1.0, "hops": 2, "dim": 20, "batch": 8192}
 SWEEPS = {
-    "nodes": [25_000, 50_000, 100_000, 200_000, 400_000, 800_000],
+    "nodes": [12_500, 25_000, 50_000, 100_000, 200_000],
+    "directed nodes": [50_000, 100_000, 200_000, 400_000, 800_000, 1_600_000],  # edges in their own direction only
     "kept edges": [0.25, 0.5, 0.75, 1.0],
     "hops": [1, 2, 3],
     "dim": [5, 10, 20, 40, 80],
@@ -37,7 +38,7 @@ SWEEPS = {
 HIDDEN, CLASSES, TOP = 64, 40, 20
 
 
-def one(nodes, kept, hops, dim, batch, repeats):
+def one(nodes, directed, kept, hops, dim, batch, repeats):
     """Seconds of each part and the peak memory of one setting."""
     import dgl
 
@@ -49,7 +50,9 @@ def one(nodes, kept, hops, dim, batch, repeats):
     from dgl_lara.inputs import explainer_inputs
     from dgl_lara.value import Game
 
-    data = load("citation", Options(nodes=nodes)).to_undirected()
+    nodes = directed or nodes
+    data = load("citation", Options(nodes=nodes))
+    data = data if directed else data.to_undirected()
     src, dst = data.graph.edges()
     chosen = torch.rand(len(src), generator=torch.Generator().manual_seed(0)) < kept
     graph = dgl.graph((src[chosen], dst[chosen]), num_nodes=nodes)

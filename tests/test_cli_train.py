@@ -159,3 +159,14 @@ def test_existing_run_and_damaged_files(target, here):
     Path("a/config.json").write_text("{")
     broken = run("eval", "--run", "a")
     assert broken.exit_code == 1 and "cannot be understood" in broken.output
+
+
+def test_little_memory_means_mini_batches(target, here):
+    words = ["train", "--dataset", "ba-shapes", "--target", target, "--epochs", 1, *QUICK, "--out", "s"]
+    result = run(*words, "--memory", "1MB", "--targets", 60)
+    assert result.exit_code == 0, result.output
+    assert "mini-batches of 256 from 60 targets" in result.output
+    training = json.loads((here / "s" / "config.json").read_text())["training"]
+    assert (training["batch_size"], training["targets"]) == (256, 60)
+    result = run(*words[:-1], "w", "--memory", "1GB")
+    assert result.exit_code == 0 and "mini-batches" not in result.output

@@ -6,13 +6,14 @@ import dgl
 import numpy as np
 import pytest
 import torch
+from dgl.nn.pytorch import SAGEConv
 
 from dgl_lara.datasets import Options, load
 from dgl_lara.datasets.dataset import take_graphs
 from dgl_lara.errors import InputError, LaraError
 from dgl_lara.targets import ARCHITECTURES, RECIPES, Recipe
 from dgl_lara.targets.checkpoint import load_target, save_target
-from dgl_lara.targets.models import ModelConfig, TargetModel, divide_by_row_sum
+from dgl_lara.targets.models import ModelConfig, SAGELayer, TargetModel, divide_by_row_sum
 from dgl_lara.targets.training import accuracy, batches, evaluating, get_target, new_model, target_path, train_target
 
 
@@ -423,3 +424,14 @@ def test_the_head_of_a_node_model_sees_its_embeddings():
     graph, features = a_graph()
     model = TargetModel(ModelConfig("gcn", "node", 10, 2)).eval()
     assert torch.allclose(model.head(model.embed(graph, features)), model(graph, features))
+
+
+@pytest.mark.parametrize("widths", [(10, 4), (10, 20)])
+def test_our_sage_layer_is_dgls(widths):
+    graph, features = a_graph()
+    layer = SAGELayer(*widths, "mean")
+    expected = SAGEConv.forward(layer, graph, features)
+    torch.testing.assert_close(layer(graph, features), expected)
+    with torch.no_grad():
+        torch.testing.assert_close(layer(graph, features), expected)
+    assert torch.equal(features, a_graph()[1])  # nothing of the caller's is written to

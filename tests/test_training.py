@@ -444,3 +444,13 @@ def test_a_graph_too_large_for_phi_is_judged_by_unseen_coalitions(monkeypatch):
     for judge in (by_phi, by_coalitions):
         before = judge.score(new_explainer(game, SMALL, view.inputs, targets), game, view)
         assert judge.score(trained.average, game, view) > max(before, 0) + 0.3
+
+
+def test_only_so_many_targets_are_learned_from():
+    game = gcn_game(nodes=40, edges=50, seed=3)
+    config = replace(SMALL, batch_size=5, epochs=2)
+    steps = {
+        wanted: train(game, replace(config, targets=wanted), torch.arange(30), torch.arange(30, 40)).step
+        for wanted in (None, 10, 100)
+    }
+    assert steps == {None: 12, 10: 4, 100: 12}
