@@ -191,6 +191,21 @@ def test_a_few_targets_from_the_store_or_without_it(a_run):
         again.explain(again.explainer(), torch.tensor([700]))
 
 
+def test_stored_embeddings_are_taken_unless_the_explainer_changed(a_run, monkeypatch):
+    run = open_run(a_run / "r", torch.device("cpu"))
+    expected = run.embeddings(run.explainer())
+    made = []
+    monkeypatch.setattr("dgl_lara.runs.embed_all", lambda *a: made.append(a) or expected)
+    again = open_run(a_run / "r", torch.device("cpu"))
+    assert torch.equal(again.embeddings(again.explainer()).source, expected.source) and not made
+    other = again.explainer()
+    with torch.no_grad():
+        other.source_head.bias += 1
+    again.embeddings(other)
+    assert len(made) == 1
+    (a_run / "r" / "embeddings.pt").unlink()
+
+
 def test_stored_logits_spare_the_pass_of_f_unless_the_model_changed(a_run):
     run = open_run(a_run / "r", torch.device("cpu"))
     run.embeddings(run.explainer())

@@ -101,3 +101,16 @@ def test_batches_without_nodes_know_their_edges():
         for graph, mine, number in zip(graphs, mask.split([5, 7, 4]), numbers, strict=True):
             expected = dgl.node_subgraph(graph, mine.nonzero().flatten()).num_edges() if mine.any() else -1
             assert int(number) == expected
+
+
+def test_some_nodes_alone_keep_their_own_loops():
+    graph = dgl.graph(([0, 1, 2, 3, 3], [1, 1, 3, 3, 0]), num_nodes=5)  # loops at 1 and 3
+    features = torch.arange(5.0).unsqueeze(1)
+
+    def neighbours(g, x):
+        return dgl.ops.copy_u_sum(g, x + 1)
+
+    everyone = alone(neighbours, graph, features, "node")
+    assert everyone.flatten().tolist() == [0, 2, 0, 4, 0]
+    some = torch.tensor([3, 0, 1])
+    assert torch.equal(alone(neighbours, graph, features, "node", some), everyone[some])
