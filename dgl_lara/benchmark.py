@@ -267,8 +267,9 @@ def check_patience(contest: Contest, method: Method) -> None:
     if not contest.quick or isinstance(method, Lara):
         return
     start = time.perf_counter()
-    method.explain(contest.targets[:2])
-    minutes = (time.perf_counter() - start) / 2 * len(contest.targets) / 60
+    some = contest.targets[:2]
+    method.explain(some)
+    minutes = (time.perf_counter() - start) / len(some) * len(contest.targets) / 60
     if minutes > QUICK_MINUTES:
         raise LaraError(
             f"its {len(contest.targets)} explanations would take about {minutes:.0f} minutes, and a quick comparison "

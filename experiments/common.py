@@ -92,6 +92,11 @@ def present(name, data_dir):
     return entry.stand_in, STAND_IN_NODES if entry.stand_in == "citation" else None
 
 
+def source_of(name, dataset):
+    """Where the data comes from, and that it is a stand-in where it is one."""
+    return dataset.source if dataset.name == name else f"stand-in '{dataset.name}', {dataset.source}"
+
+
 def contest_on(name, settings):
     dataset, game = setting(name, settings.data_dir, settings.value, settings.device)
     return benchmark.contest(dataset, game, settings.num_targets, settings.quick, settings.steps)
@@ -112,7 +117,7 @@ def compared(name, methods, settings, variants=None):
     folder = parts_of(contest, settings)
     records = benchmark.compare(contest, methods, MEASURES, settings.num_seeds, folder, makers)
     records.insert(0, "data", name)
-    records.insert(1, "source", contest.dataset.source)
+    records.insert(1, "source", source_of(name, contest.dataset))
     return records
 
 

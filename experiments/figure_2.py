@@ -21,7 +21,7 @@ def run(settings):
     for name in settings.names(NAMES):
         contest = common.contest_on(name, settings)
         dataset, game = contest.dataset, contest.game
-        note.append(f"{name}: {dataset.source}")
+        note.append(f"{name}: {common.source_of(name, dataset)}")
         targets = some_targets(dataset.test, SETS if settings.targets is None else settings.targets, 0)
         for keep_target, seen in SEEN.items():
             if keep_target and game.task == "graph":

@@ -22,7 +22,8 @@ def run(settings):
         for place, explanation in enumerate(batch):
             stem = f"qualitative-{name}-{place + 1}"
             written.append(common.write_picture(settings, stem, explanation.plot(MOST)))
-            rows.append([f"[{stem}]({stem}.png)", _found(explanation, dataset), explanation.in_words(), dataset.source])
+            source = common.source_of(name, dataset)
+            rows.append([f"[{stem}]({stem}.png)", _found(explanation, dataset), explanation.in_words(), source])
     header = ["picture", "motif nodes among as many best", "in words", "data"]
     frame = pd.DataFrame(rows, columns=header)
     notes = [

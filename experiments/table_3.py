@@ -30,10 +30,11 @@ def run(settings):
             make = partial(_rival, contest, rival, targets, counts, PATIENCE[settings.quick])
             rows += common.kept(settings, contest, f"latency-{rival}", make)
         found = pd.DataFrame(rows)
-        frames.append(found.assign(data=name, source=contest.dataset.source))
+        source = common.source_of(name, contest.dataset)
+        frames.append(found.assign(data=name, source=source))
         shown = [_row(method, mine, counts, name in NAMES) for method, mine in found.groupby("method", sort=False)]
         tables.append((["method", *(f"{count:,}" for count in counts), *(f"paper: {c:,}" for c in counts)], shown))
-        notes.append(f"{name}: {contest.dataset.source}, {contest.game.num_targets:,} nodes, K = {contest.game.hops}.")
+        notes.append(f"{name}: {source}, {contest.game.num_targets:,} nodes, K = {contest.game.hops}.")
     notes = [
         "Seconds. '≈': extrapolated from the largest number that was run, in proportion. LARA from scratch begins with "
         "the bare graph (f, the pass of g over everything, the scores); the paper's figures are from a GPU.",

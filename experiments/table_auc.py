@@ -50,7 +50,7 @@ def run(settings):
 def _edges(name, settings):
     contest = common.contest_on(name, settings)
     rows = common.kept(settings, contest, "edge-auc", partial(_edge_rows, contest, settings))
-    return pd.DataFrame(rows).assign(data=name, source=contest.dataset.source)
+    return pd.DataFrame(rows).assign(data=name, source=common.source_of(name, contest.dataset))
 
 
 def _edge_rows(contest, settings):

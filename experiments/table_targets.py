@@ -20,8 +20,9 @@ def run(settings):
         printed = TABLE_TARGETS.get(name)
         paper = [f"{value:.2f}" for value in printed] if printed else ["-"] * 3
         ours = [common.figure(own[:, split], 3) for split in range(3)] if own is not None else []
-        rows.append([name, dataset.source, *(f"{value:.3f}" for value in explained), *ours, *paper])
-        records.append({"data": name, "source": dataset.source, **dict(zip(SPLITS, explained, strict=True))})
+        source = common.source_of(name, dataset)
+        rows.append([name, source, *(f"{value:.3f}" for value in explained), *ours, *paper])
+        records.append({"data": name, "source": source, **dict(zip(SPLITS, explained, strict=True))})
     header = ["data", "source", *SPLITS]
     header += [] if settings.quick else [f"own, {split}" for split in SPLITS]
     header += [f"{split}, the paper" for split in SPLITS]
