@@ -74,6 +74,7 @@ def _fidelity_lines(axis: Axes, group: pd.DataFrame, short: str, definition: str
     for place, (method, mine) in enumerate(group.groupby("method", sort=False)):
         if mine[columns].notna().to_numpy().all():
             axis.plot(SPARSITIES, mine[columns].mean(), marker="o", markersize=2.5, **style(str(method), place))
+    axis.set_xticks(SPARSITIES)
     axis.spines[["top", "right"]].set_visible(False)
     axis.tick_params(labelsize=7.5)
 
@@ -96,7 +97,7 @@ def radars(tables: Sequence[tuple[str, pd.DataFrame, bool]], labels: pd.Series, 
         for row, (method, values) in enumerate(share.iterrows()):
             known = values.fillna(0).to_numpy()
             axis.plot(round_trip, np.append(known, known[:1]), **style(str(method), row))
-        axis.set_xticks(angles, [f"{column}\n{table[column].max():,.3g}" for column in table.columns], fontsize=8)
+        axis.set_xticks(angles, [f"{column}\n{_number(table[column].max())}" for column in table.columns], fontsize=8)
         axis.tick_params(axis="x", pad=12)
         axis.set_yticks([0.25, 0.5, 0.75, 1.0], [""] * 4)
         axis.set_ylim(0, 1.02)
@@ -105,6 +106,10 @@ def radars(tables: Sequence[tuple[str, pd.DataFrame, bool]], labels: pd.Series, 
     figure.suptitle(title, fontsize=9.5)
     figure.tight_layout(rect=(0, 0.1, 1, 1))
     return figure
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.2f}"
 
 
 def _log_share(table: pd.DataFrame) -> pd.DataFrame:
