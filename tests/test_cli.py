@@ -1,9 +1,9 @@
 """The command line: answers at once, one sentence for bad input, exit 2 for usage and 1 for failure."""
 
 import os
+import resource
 import subprocess
 import sys
-import time
 
 import numpy as np
 import pytest
@@ -48,10 +48,16 @@ def test_help_does_not_import_torch(words):
 
 
 def test_help_answers_in_half_a_second():
+    """Of processor time: a busy machine makes no difference."""
+
+    def spent():
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return used.ru_utime + used.ru_stime
+
     def seconds():
-        start = time.perf_counter()
+        start = spent()
         python("-m", "dgl_lara", "--help")
-        return time.perf_counter() - start
+        return spent() - start
 
     assert min(seconds() for _ in range(5)) < 0.5
 
