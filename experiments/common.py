@@ -208,7 +208,8 @@ def write_table(settings, stem, title, tables, frame, notes=()):
     """<stem>.md for reading, a table for each (header, rows), and <stem>.csv with every figure."""
     lines = [f"# {title}", "", f"Ours: {settings.words}.", ""]
     for header, rows in tables:
-        lines += [markdown_table(header, rows), ""]
+        cells = [[str(cell).replace("|", "\\|") for cell in row] for row in rows]
+        lines += [markdown_table(header, cells), ""]
     lines += [line for note in notes for line in (note, "")]
     with written_whole(settings.out / f"{stem}.md") as temporary:
         temporary.write_text("\n".join(lines).rstrip() + "\n")

@@ -28,7 +28,7 @@ def run(settings):
             times.append([label, *(f"{ratios[name][method]} [{_times(papers[name], name)}]" for name in names)])
     notes = [
         "Targets a second, best of the column in bold; in brackets the paper's (one RTX 2080 Ti; ours: this machine's "
-        f"{settings.device} device). The paper's LARA stands beside LARA in the paper's form too.",
+        f"{common.choose_device(settings.device).type}). The paper's LARA stands beside LARA in the paper's form too.",
         "Second table: how many times faster LARA is than each, both measured in turns in one process; in brackets the "
         "same ratio of the paper's figures. Rivals explain as many targets at once as fit, LARA everything.",
         common.sources(records),

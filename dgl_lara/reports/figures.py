@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from typing import Any
 
@@ -50,7 +51,7 @@ def fidelity_grid(records: pd.DataFrame, definition: str, title: str, columns: i
     shown = [(name, group) for name, group in shown if f"F+ {definition}, 0.5" in group.dropna(axis=1, how="all")]
     columns = min(columns, len(shown))
     bands = -(-len(shown) // columns)
-    figure = canvas(max(3.4 * columns, 4.5), 4.4 * bands + 1)
+    figure = canvas(max(3.4 * columns, 7), 4.4 * bands + 1)
     axes = figure.subplots(2 * bands, columns, squeeze=False)
     for axis in axes.flat:
         axis.set_visible(False)
@@ -64,8 +65,8 @@ def fidelity_grid(records: pd.DataFrame, definition: str, title: str, columns: i
             axis.set_xlabel("sparsity" if row else "", fontsize=8)
     labels = records.groupby("method", sort=False)["label"].last()
     _legend(figure, labels)
-    figure.suptitle(title, fontsize=9.5)
-    figure.tight_layout(rect=(0, 0.55 / figure.get_figheight(), 1, 1))
+    figure.suptitle(textwrap.fill(title, int(13 * figure.get_figwidth())), fontsize=9.5)
+    figure.tight_layout(rect=(0, 0.75 / figure.get_figheight(), 1, 1))
     return figure
 
 
@@ -83,7 +84,11 @@ def _legend(figure: Figure, labels: pd.Series) -> None:
     handles = [
         Line2D([], [], label=label, **style(str(method), place)) for place, (method, label) in enumerate(labels.items())
     ]
-    figure.legend(handles=handles, loc="lower center", ncols=min(6, len(handles)), fontsize=8, frameon=False)
+    figure.legend(handles=handles, loc="lower center", ncols=_fitting(figure), fontsize=8, frameon=False)
+
+
+def _fitting(figure: Figure) -> int:
+    return max(2, int(figure.get_figwidth() / 1.7))
 
 
 def radars(tables: Sequence[tuple[str, pd.DataFrame, bool]], labels: pd.Series, title: str) -> Figure:
