@@ -48,7 +48,8 @@ def test_train_then_eval_of_the_newest_run(target, here):
     (folder,) = (here / "runs").iterdir()
     assert folder.name.startswith("ba-shapes-")
     kept = {path.name for path in folder.iterdir()}
-    assert kept == {"config.json", "environment.json", "target.pt", "metrics.csv", "checkpoint.pt", "explainer.pt"}
+    parts = {"target.pt", "checkpoint.pt", "explainer.pt", "embeddings.pt"}
+    assert kept == {"config.json", "environment.json", "metrics.csv", *parts}
     config = json.loads((folder / "config.json").read_text())
     assert (config["dataset"], config["hops"], config["training"]["hidden"]) == ("ba-shapes", 3, 16)
     environment = json.loads((folder / "environment.json").read_text())
