@@ -106,16 +106,18 @@ def covariance(scores: Tensor, hop: Tensor, looks: Tensor) -> Tensor:
 
 
 def correction(sigma: Tensor, d: Tensor, scores: Tensor, prior: Tensor) -> Tensor:
-    """The posterior mean of phi - scores. d = sigma phi + noise, phi - scores ~ N(0, ratio * noise * prior): the ratio
-    is the one under which these d are likeliest (marginal likelihood, the noise maximised in closed form)."""
+    """The posterior mean of phi - scores. d = sigma phi + noise, phi - scores ~ N(0, ratio * noise * prior). The ratio
+    is unknown: every one counts as much as it makes these d likely (marginal likelihood, the noise maximised in closed
+    form). To take the likeliest alone made explanations that were right already worse."""
     residual = (d - sigma @ scores).double()
     shared = prior.double() @ sigma.T.double()  # (players, pairs): covariance of the errors with d
     strength, basis = torch.linalg.eigh(sigma.double() @ shared)
     strength, seen = strength.clamp(min=0), basis.T @ residual
-    spread = 1 + RATIOS.to(residual).unsqueeze(1) * strength  # (ratios, pairs)
+    ratios = RATIOS.to(residual).unsqueeze(1)
+    spread = 1 + ratios * strength  # (ratios, pairs)
     noise = (seen.square() / spread).mean(1).clamp(min=1e-30)
-    best = (len(d) * noise.log() + spread.log().sum(1)).argmin()
-    return (shared @ (basis @ (seen * RATIOS[best] / spread[best]))).to(scores)
+    belief = torch.softmax(-(len(d) * noise.log() + spread.log().sum(1)) / 2, dim=0).unsqueeze(1)
+    return (shared @ (basis @ (seen * (belief * ratios / spread).sum(0)))).to(scores)
 
 
 def trusted_rows(
