@@ -114,24 +114,25 @@ def least_squares_of(game, players, classes):
     return fit_each(players, keep, differences(game, players, keep, classes)).phi
 
 
-def test_correction_is_the_posterior_of_some_ratio():
-    """Against the textbook: (Z'Z + A^-1)^-1 Z'r with A = ratio * prior, for the best ratio by brute force."""
+def test_correction_is_the_posterior_over_all_ratios():
+    """Against the textbook: (Z'Z + A^-1)^-1 Z'r with A = ratio * prior, weighed by likelihood, by brute force."""
     drawn = generator(0)
     sigma = torch.randint(2, (20, 6), generator=drawn).double() * 2 - 1
     scores, hop = torch.randn(6, generator=drawn).double(), torch.tensor([0, 1, 1, 1, 2, 2])
     prior = covariance(scores, hop, torch.randn(6, 4, generator=drawn).double())
     d = sigma @ (scores + torch.linalg.cholesky(prior) @ torch.randn(6, generator=drawn).double())
     d = d + 0.5 * torch.randn(20, generator=drawn).double()
-    best = None
+    likelihoods, steps = [], []
     for ratio in torch.logspace(-8, 4, 73).double():
         total = torch.eye(20) + ratio * sigma @ prior @ sigma.T
         r = d - sigma @ scores
         noise = r @ torch.linalg.solve(total, r) / 20
-        likelihood = torch.distributions.MultivariateNormal(torch.zeros(20).double(), noise * total).log_prob(r)
-        if best is None or likelihood > best[0]:
-            best = likelihood, torch.linalg.solve(sigma.T @ sigma + torch.linalg.inv(ratio * prior), sigma.T @ r)
-    torch.testing.assert_close(correction(sigma, d, scores, prior), best[1], rtol=1e-5, atol=1e-7)
-    assert best[1].abs().max() > 0.1
+        normal = torch.distributions.MultivariateNormal(torch.zeros(20).double(), noise * total)
+        likelihoods.append(normal.log_prob(r))
+        steps.append(torch.linalg.solve(sigma.T @ sigma + torch.linalg.inv(ratio * prior), sigma.T @ r))
+    expected = torch.softmax(torch.stack(likelihoods), dim=0) @ torch.stack(steps)
+    torch.testing.assert_close(correction(sigma, d, scores, prior), expected, rtol=1e-5, atol=1e-7)
+    assert expected.abs().max() > 0.1
 
 
 def test_prior_shares_errors_between_players_that_look_alike():
