@@ -32,3 +32,7 @@ def __getattr__(name: str) -> object:
     if name not in _HOMES:
         raise AttributeError(f"module 'dgl_lara' has no attribute '{name}'")
     return getattr(importlib.import_module(f"dgl_lara.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

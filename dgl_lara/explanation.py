@@ -41,7 +41,7 @@ class Names:
     motif: Tensor | None = None  # (num_nodes,) ground truth: which motif instance a node belongs to, -1 for none
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Explanations:
     """How much each player contributed to the explained class of each target."""
 
@@ -52,6 +52,9 @@ class Explanations:
     method: str
     game: Game | None = None  # what was explained; pictures and words need it
     names: Names = Names()
+
+    def __repr__(self) -> str:
+        return f"Explanations of {len(self)} {self.task}s by {self.method}: {len(self.scores)} scores (see to_frame())"
 
     def __len__(self) -> int:
         return len(self.players.targets)

@@ -110,7 +110,10 @@ class LARA:
         return explain(self.explainer_, self.game_, self.embeddings_, chosen, wanted)
 
     def _as_targets(self, targets: Tensor | Sequence[int]) -> Tensor:
-        chosen = torch.as_tensor(targets, device=self.features.device)
+        try:
+            chosen = torch.as_tensor(targets, device=self.features.device)
+        except (ValueError, TypeError) as error:
+            raise InputError(f"targets must be whole numbers or a mask of booleans ({error}).") from error
         if chosen.dtype == torch.bool and len(chosen) != self.game_.num_targets:
             raise InputError(f"a mask of targets must have {self.game_.num_targets} entries (got {len(chosen)}).")
         if chosen.is_floating_point() and len(chosen.flatten()):

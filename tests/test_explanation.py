@@ -268,8 +268,12 @@ def test_command_explains_one_node(quick_runs, opened, tmp_path):
     lines = result.output.splitlines()
     assert lines[0] == one.in_words()
     assert lines[2].split() == ["node", "hop", "score", "rank"]
-    assert [line.split()[0] for line in lines[4:7]] == list(map(str, one.top(3).player)) and lines[7] == ""
-    assert lines[8] == f"written: {picture}, {out}"
+    frame = one.top(len(one))
+    against = frame[frame.score < 0].tail(3)  # the strongest that speak against the class are shown too
+    against = against[against["rank"] > 3]
+    shown = [*one.top(3).player, *against.player]
+    assert len(against) and [line.split()[0] for line in lines[4 : 4 + len(shown)]] == list(map(str, shown))
+    assert lines[-1] == f"written: {picture}, {out}" and lines[-2] == "" == lines[4 + len(shown)]
     assert picture.read_text().startswith("<?xml") and json.loads(out.read_text())["target"] == 512
 
 

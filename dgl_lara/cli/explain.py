@@ -25,7 +25,11 @@ if TYPE_CHECKING:
 @click.option("--all", "everything", is_flag=True, help="Explain every node (or graph).")
 @click.option("--split", type=click.Choice(["train", "val", "test"]), help="Explain this split.")
 @click.option("--nodes", "nodes_file", type=FILE, help="Explain the numbers in this file, one a line.")
-@click.option("--top", type=CountOrWord("all"), help="Players kept of each target. [20; in the printed table: 10]")
+@click.option(
+    "--top",
+    type=CountOrWord("all"),
+    help="Players kept, highest score first ('all': also those against). [20; table: 10]",
+)
 @click.option("--refine", type=click.IntRange(min=1), metavar="N", help="Correct each with N pairs of model calls.")
 @click.option("--verify", is_flag=True, help="Add each one's fidelity, by model calls, and whether chance does better.")
 @click.option("--out", type=FILE, help="A .parquet, .csv or .jsonl file; of one target .csv, .json or .graphml.")
@@ -132,12 +136,17 @@ def _explain_one(
 
 
 def _table(explanation: Explanation, most: int) -> str:
-    """The best players by the names that the sentence uses."""
+    """The best players, and the strongest that speak against, by the names that the sentence uses."""
+    import pandas as pd
+
     from dgl_lara.reports.tables import text_table
 
     names = dict(zip(explanation.players.tolist(), explanation.player_names(), strict=True))
     columns = ["hop", "score", "rank"] if explanation.task == "node" else ["score", "rank"]
     best = explanation.top(most)
+    everyone = explanation.top(len(explanation))
+    against = everyone[(everyone.score < 0) & (everyone["rank"] > most)].tail(3)  # the strongest that speak against
+    best = pd.concat([best, against])
     figures = best[columns].itertuples(index=False)
     rows = [[names[player], *row] for player, row in zip(best.player, figures, strict=True)]
     return text_table(["node" if explanation.task == "node" else explanation.kind, *columns], rows)

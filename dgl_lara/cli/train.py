@@ -98,7 +98,7 @@ def train(
         raise click.UsageError("give --graph or --dataset, not both.")
     name = str(graph_file.resolve()) if graph_file else name
     if (name is None) == (resume is None):
-        raise click.UsageError("give either --dataset (a new run) or --resume (go on with one).")
+        raise click.UsageError("give either --dataset or --graph (a new run) or --resume (go on with one).")
     if own_name and target_file:
         raise click.UsageError("give --model or --target, not both.")
     if weights_file and not own_name:
@@ -125,11 +125,15 @@ def train(
         details: dict = {}
         if own:
             model = open_model(own, weights_file, dataset)
+            if not weights_file:
+                click.echo(f"no --weights: the model is explained as {own_name} returns it")
         else:
             model, details = target_for(dataset, target_file, seed)
         if hops == "auto" and not hasattr(model, "num_hops"):
             hops = "measure"
         how = {"auto": "declared by the model", "measure": "measured, Eq. 13"}.get(str(hops), "given")
+        if hops == "measure" and dataset.task == "graph":
+            how = "the explainer's depth; every node of a graph is a player"
         hops = choose_hops(model, dataset.graph, dataset.features, dataset.task, hops)
         game = Game(model, dataset.graph, dataset.features, dataset.task, hops, value)
         needed = training.full_graph_bytes(game, config)
