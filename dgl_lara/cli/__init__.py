@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Any
 
@@ -28,6 +29,9 @@ class Command(click.Group):
         except LaraError as error:
             click.echo(f"Error: {error}", err=True)
             sys.exit(error.exit_code)
+        except BrokenPipeError:  # whoever reads our output has had enough
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            sys.exit(0)
         except OSError as error:
             click.echo(f"Error: {error.filename or 'a file'}: {error.strerror or error}.", err=True)
             sys.exit(1)
