@@ -94,9 +94,10 @@ class Run:
         if self.known_game is not None:
             return self.known_game
         data, hops = self.dataset, self.config.hops
-        f = Elsewhere(self.target, self.batches_on) if self.batches_on else self.target
+        in_batches = self.batches_on if data.task == "node" else None  # graphs come in batches anyway
+        f = Elsewhere(self.target, in_batches) if in_batches else self.target
         answer = self._store["answer"].to(self.device) if self._store.get("game") == self._game_key else None
-        if answer is None and self.batches_on and data.task == "node":
+        if answer is None and in_batches:
             answer = predict_in_batches(f, data.graph, data.features, hops)
         return Game(f, data.graph, data.features, data.task, hops, self.config.value, answer)
 
