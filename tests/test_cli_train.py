@@ -123,7 +123,7 @@ def test_interrupted_by_ctrl_c_then_resumed_equals_unbroken(target, here):
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["train"], "give either --dataset (a new run) or --resume"),
+        (["train"], "give either --dataset or --graph (a new run) or --resume"),
         (["train", "--dataset", "ba-shapes", "--batch-size", "none"], "must be 'all' or a whole number"),
         (["train", "--dataset", "ba-shapes", "--gate", "door"], "'door' is not one of"),
         (["train", "--dataset", "ba-shapes", "--target", "none.pt"], "does not exist"),
