@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import dgl
@@ -13,11 +12,11 @@ from dgl_lara.errors import InputError
 from dgl_lara.explainer import Explainer, Surroundings, pair_scores
 from dgl_lara.explanation import Explanations
 from dgl_lara.inputs import explainer_inputs
-from dgl_lara.neighborhood import Neighborhood, find, in_edges
+from dgl_lara.neighborhood import Neighborhood, find, in_edges, walk_scale
 from dgl_lara.removal import Model
 from dgl_lara.sampling import attribution_subgraph, explainer_nodes
 from dgl_lara.targets.training import evaluating
-from dgl_lara.value import Game
+from dgl_lara.value import Game, row_slices
 
 MEMORY = 2 * 2**30  # bytes that one chunk of targets may take, unless told otherwise
 BYTES_A_WALK = 200  # measured: what `explain` holds at its peak for each walk that ends at a target
@@ -108,20 +107,15 @@ def surroundings_of_some(graph: dgl.DGLGraph, nodes: Tensor) -> Surroundings:
     pair, sources = in_edges(graph, nodes)
     place, inside = find(sources, nodes)
     induced = dgl.graph((place[inside], pair[inside]), num_nodes=len(nodes))
-    scale = (graph.in_degrees(nodes).float() + 1).rsqrt().unsqueeze(1)
+    scale = walk_scale(graph)[nodes].unsqueeze(1)
     return Surroundings(dgl.add_self_loop(induced), scale, induced.batch_num_nodes())
 
 
-def chunks(game: Game, targets: Tensor, memory: int = MEMORY) -> Iterator[slice]:
+def chunks(game: Game, targets: Tensor, memory: int = MEMORY) -> list[slice]:
     """Slices of the targets that stay within the memory, whatever the hubs (one that does not fit stands alone)."""
-    budget = memory / BYTES_A_WALK
-    start, total = 0, 0.0
-    for place, each in enumerate(game.work[targets].tolist() if len(targets) > 1 else [0.0]):
-        if place > start and total + each > budget:
-            yield slice(start, place)
-            start, total = place, 0.0
-        total += each
-    yield slice(start, len(targets))
+    if len(targets) == 1:
+        return [slice(0, 1)]
+    return row_slices(game.work[targets], memory / BYTES_A_WALK)
 
 
 def joined(parts: list[Neighborhood]) -> Neighborhood:

@@ -21,6 +21,7 @@ from dgl_lara.errors import InputError
 from dgl_lara.explainer import Explainer
 from dgl_lara.inference import Embeddings
 from dgl_lara.inputs import explainer_inputs
+from dgl_lara.neighborhood import walk_scale
 from dgl_lara.progress import Progress
 from dgl_lara.removal import Model
 from dgl_lara.sampling import attribution_subgraph
@@ -70,7 +71,7 @@ def embed_layerwise(
         raise InputError("graph tasks need no layer-wise pass: their graphs are small, and come in batches.")
     where, graph = explainer.unit.device, game.graph
     looped = dgl.add_self_loop(graph)
-    scale = (graph.in_degrees().float() + 1).rsqrt().unsqueeze(1)
+    scale = walk_scale(graph).unsqueeze(1)
     heads = HeadSums(explainer, graph.num_nodes())
     config, encoder = explainer.config, explainer.encoder
     with evaluating(explainer):

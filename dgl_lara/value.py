@@ -195,7 +195,7 @@ def _pick(values: Tensor, classes: Tensor) -> Tensor:
     return values.gather(2, classes.expand(len(values), -1).unsqueeze(2)).squeeze(2)
 
 
-def row_slices(counts: Tensor, budget: int) -> list[slice]:
+def row_slices(counts: Tensor, budget: float) -> list[slice]:
     """Consecutive targets whose players together stay within the budget (a larger one stands alone)."""
     slices, start, total = [], 0, 0
     for row, count in enumerate(counts.tolist()):

@@ -21,7 +21,7 @@ from dgl_lara.explanation import Explanations
 from dgl_lara.inference import check_targets, chunks, joined
 from dgl_lara.neighborhood import Neighborhood, find, in_neighborhood
 from dgl_lara.removal import ego_graphs
-from dgl_lara.value import Game
+from dgl_lara.value import Game, row_slices
 
 EDGES_AT_ONCE = 500_000  # of ego graphs side by side; a larger one stands alone
 
@@ -78,21 +78,13 @@ def instances(game: Game, targets: Tensor) -> Iterator[Instances]:
     inner = game.context if game.context > game.hops else None
     for rows in chunks(game, targets):
         if game.task == "graph":
-            for part in _within_budget(game.graph.batch_num_edges()[targets[rows]]):
+            for part in row_slices(game.graph.batch_num_edges()[targets[rows]], EDGES_AT_ONCE):
                 yield _graphs(game, targets[rows][part])
             continue
         context = in_neighborhood(game.graph, targets[rows], game.context)
         entering = game.graph.in_degrees()[context.player] * (context.hop < (inner or game.hops + 1))
-        for part in _within_budget(torch.zeros_like(context.counts).index_add(0, context.row, entering)):
+        for part in row_slices(torch.zeros_like(context.counts).index_add(0, context.row, entering), EDGES_AT_ONCE):
             yield _ego_graphs(game, context.part(part), inner)
-
-
-def _within_budget(counts: Tensor) -> Iterator[slice]:
-    group = (counts.cumsum(0) - counts) // EDGES_AT_ONCE
-    start = 0
-    for length in torch.unique_consecutive(group, return_counts=True)[1].tolist():
-        yield slice(start, start + length)
-        start += length
 
 
 def _ego_graphs(game: Game, context: Neighborhood, inner: int | None) -> Instances:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -114,7 +115,11 @@ def _explain_one(
     where = run.game.features.device
     classes = None if asked_class is None else torch.tensor([asked_class], device=where)
     explainer = run.explainer()
-    found = explain(explainer, run.game, run.embeddings(explainer), torch.tensor([target], device=where), classes)
+    asked = torch.tensor([target], device=where)
+    if classes is None:  # no pass over everything for a single question
+        found = replace(run.explain(explainer, asked), game=run.game)
+    else:
+        found = explain(explainer, run.game, run.embeddings(explainer), asked, classes)
     if pairs:
         refined = refine(run.game, found, pairs)
         found = refined.explanations
