@@ -11,6 +11,7 @@ from games import gcn_game
 
 from dgl_lara import benchmark, choices
 from dgl_lara.cli import main
+from dgl_lara.reports.comparison import summary
 
 MEASURES = ("fidelity", "agreement", "auc", "throughput")
 
@@ -81,7 +82,7 @@ def test_a_method_that_cannot_is_left_out_with_its_reason(tmp_path):
 
     contest = benchmark.contest(Data, gcn_game(), 3, True)
     records = benchmark.compare(contest, ["gnn-explainer", "random"], ["fidelity"], 1, tmp_path)
-    table = benchmark.summary(records).set_index("name")
+    table = summary(records).set_index("name")
     assert "edge weights" in table.loc["gnn-explainer", "left out"]
     assert pd.isna(table.loc["gnn-explainer", "F+ paper, average"])
     assert not pd.isna(table.loc["random", "F+ paper, average"])

@@ -58,7 +58,7 @@ def benchmark(
     """Compare LARA with its rivals; goes on where it was if it is interrupted."""
     from dgl_lara import benchmark
     from dgl_lara.lara import choose_hops
-    from dgl_lara.reports.comparison import write_comparison
+    from dgl_lara.reports.comparison import shown, summary, write_comparison
     from dgl_lara.reports.tables import text_table
     from dgl_lara.runs import RUNS, open_run
     from dgl_lara.value import Game
@@ -76,10 +76,10 @@ def benchmark(
     contest = benchmark.contest(dataset, game, targets, quick)
     out = out or RUNS / f"benchmark-{dataset.name}"
     records = benchmark.compare(contest, methods, metrics, seeds, benchmark.parts_folder(contest, metrics, out))
-    table = benchmark.summary(records)
+    table = summary(records)
     title = f"{dataset.name} ({dataset.source}), {len(contest.targets)} test targets, value: {game.value}"
     click.echo(title + (", short training" if quick else ""))
-    click.echo(text_table(*benchmark.shown(table, lambda text: f"*{text}")))
+    click.echo(text_table(*shown(table, lambda text: f"*{text}")))
     click.echo("* best of the column")
     for _, row in table.iterrows():
         if isinstance(row.get("left out"), str):

@@ -1,15 +1,65 @@
-"""A comparison on paper: CSV and JSON of every figure, Markdown for reading."""
+"""A comparison on paper: a row a method, the best marked; CSV and JSON of every figure, Markdown for reading."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pandas as pd
 
-from dgl_lara.benchmark import shown
 from dgl_lara.datasets.storage import written_whole
 from dgl_lara.reports.tables import markdown_table
+
+COLUMNS = {  # figure -> +1 where high is good, -1 where low is good, 0 where neither
+    "F+ paper, average": 1,
+    "F- paper, average": -1,
+    "Delta paper, average": 1,
+    "F+ kept, average": 1,
+    "F- kept, average": -1,
+    "Delta kept, average": 1,
+    "R2": 1,
+    "AUC": 1,
+    "targets/s": 1,
+    "LARA is x times faster": 0,
+    "fit (s)": 0,
+}
+
+
+def summary(records: pd.DataFrame) -> pd.DataFrame:
+    """One row a method: '<figure>' and '<figure> std' over the seeds."""
+    rows = []
+    for name, group in records.groupby("method", sort=False):
+        row: dict[str, object] = {"method": group["label"].iloc[-1], "name": name, "seeds": len(group)}
+        for column in COLUMNS:
+            if column in group and group[column].notna().any():
+                row[column], row[f"{column} std"] = group[column].mean(), group[column].std(ddof=0)
+        if "left out" in group and group["left out"].notna().any():
+            row["left out"] = group["left out"].dropna().iloc[0]
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def shown(table: pd.DataFrame, mark: Callable[[str], str]) -> tuple[list[str], list[list[str]]]:
+    """Header and cells, 'mean ± std', the best of each column marked."""
+    columns = [column for column in COLUMNS if column in table]
+    rows = []
+    for place, row in table.iterrows():
+        cells = [str(row["method"])]
+        for column in columns:
+            if pd.isna(row[column]):
+                cells.append("-")
+                continue
+            text = _number(row[column]) + (f" ± {_number(row[f'{column} std'])}" if row["seeds"] > 1 else "")
+            sign = COLUMNS[column]
+            best = sign and place == (sign * table[column]).idxmax()
+            cells.append(mark(text) if best else text)
+        rows.append(cells)
+    return ["method", *columns], rows
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"
 
 
 def write_comparison(records: pd.DataFrame, table: pd.DataFrame, title: str, folder: Path) -> list[Path]:
