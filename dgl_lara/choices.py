@@ -10,7 +10,7 @@ PRESETS = ("default", "paper")
 METRICS = ("fidelity", "agreement", "auc", "throughput", "latency")
 METHODS = (
     "random", "gradient", "abs-gradient", "gnn-explainer", "pg-explainer", "graphsvx", "orphicx", "fastdnx",
-    "sampled", "lara-paper", "lara",
+    "sampled", "lara-paper", "lara", "lara-all",
 )  # fmt: skip
 PICTURES = (".png", ".svg", ".pdf", ".html")  # endings of what one explanation can be saved as
 TABLES = (".csv", ".json", ".graphml")

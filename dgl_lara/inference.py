@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import dgl
@@ -19,6 +20,7 @@ from dgl_lara.targets.training import evaluating
 from dgl_lara.value import Game, row_slices
 
 MEMORY = 2 * 2**30  # bytes that one chunk of targets may take, unless told otherwise
+MANY = 32  # targets; from here on the compiled walk is faster, its start included
 BYTES_A_WALK = 200  # measured: what `explain` holds at its peak for each walk that ends at a target
 
 
@@ -52,14 +54,30 @@ def explain(
         raise InputError(
             "this explainer was trained for the predicted class only; train with all classes to ask for another."
         )
+    scorer = make_scorer(explainer, game, embeddings.source, len(targets))
     scores, parts = [], []
     with evaluating(explainer):
         for rows in chunks(game, targets, memory):
-            players = game.players(targets[rows])
-            t = explainer.for_class(embeddings.target[targets[rows]], classes[rows])
-            scores.append(pair_scores(explainer, embeddings.source, t, players, explainer.gate(game.graph, players)))
+            players, found = scorer(targets[rows], explainer.for_class(embeddings.target[targets[rows]], classes[rows]))
+            scores.append(found)
             parts.append(players)
     return Explanations(joined(parts), torch.cat(scores), classes, game.task, "lara", game)
+
+
+def make_scorer(
+    explainer: Explainer, game: Game, source: Tensor, num_targets: int
+) -> Callable[[Tensor, Tensor], tuple[Neighborhood, Tensor]]:
+    """(targets, their t) -> (players, scores); compiled where that pays."""
+    if game.task == "node" and game.features.device.type == "cpu" and num_targets >= MANY:
+        from dgl_lara.walks import Walks  # not at the top: a few targets shall not wait for the compiler
+
+        return Walks(explainer, game, source).scores
+
+    def by_pairs(targets: Tensor, t: Tensor) -> tuple[Neighborhood, Tensor]:
+        players = game.players(targets)
+        return players, pair_scores(explainer, source, t, players, explainer.gate(game.graph, players))
+
+    return by_pairs
 
 
 def check_targets(targets: Tensor, game: Game) -> None:

@@ -24,8 +24,13 @@ AUTHORS = ("ba-shapes", "ba-community", "tree-cycles", "ba-2motifs")  # whose ta
 SIX = ("ba-shapes", "ba-community", "tree-cycles", "ogbn-arxiv", "ba-2motifs", "mutag")  # the paper's, in its order
 STAND_IN_NODES = 10_000  # of `citation`, where ogbn-arxiv is not at hand
 MEASURES = ("fidelity", "agreement", "auc", "throughput")
-QUICK_SEEDS, QUICK_TARGETS = 1, 40
+QUICK_SEEDS, QUICK_TARGETS = 1, 100
 FULL_SEEDS, FULL_TARGETS = 5, 200
+QUICK_WORDS = (
+    f"Quick: LARA trains as usual (on ogbn-arxiv {benchmark.QUICK_STEPS_LARGE} of 300 steps), in the paper's form "
+    f"{benchmark.QUICK_PAPER_STEPS} of 3,000 steps; rivals that learn see {benchmark.QUICK_LEARNERS} targets, OrphicX "
+    f"makes {benchmark.QUICK_ORPHICX_STEPS} of 600 steps."
+)
 
 
 @dataclass(frozen=True)
@@ -56,7 +61,7 @@ class Settings:
     @property
     def words(self):
         """What every table says of itself."""
-        training = f"{self.steps} training steps" if self.steps else "short training" if self.quick else "full training"
+        training = f"{self.steps} training steps" if self.steps else "quick" if self.quick else "full training"
         seeds = "1 seed" if self.num_seeds == 1 else f"{self.num_seeds} seeds"
         return f"{training}, {seeds}, at most {self.num_targets} test targets, explained value: {self.value}"
 
@@ -151,9 +156,18 @@ FIDELITY = {  # column of the comparison -> its title, and +1 where high is good
     "R2": ("R2 with phi", 1),
 }
 NOTE_FIDELITY = (
-    "F+ (high is good), F- (low is good): averages over sparsity 0.3 ... 0.7; 'kept': the target itself stays. R2: "
-    "agreement with phi on the same targets. Best of each group in bold."
+    "F+ (high is good), F- (low is good): averages over sparsity 0.3 ... 0.7; 'kept': the target itself stays. R2, "
+    "rank correlation: agreement with phi on the same targets. Best of each group in bold."
 )
+COMPARISON = {  # the same where scores of rivals are on no common scale
+    "F+ paper, average": ("F+", 1),
+    "F- paper, average": ("F-", -1),
+    "Delta paper, average": ("ΔF", 1),
+    "F+ kept, average": ("F+ kept", 1),
+    "F- kept, average": ("F- kept", -1),
+    "Delta kept, average": ("ΔF kept", 1),
+    "rank correlation": ("rank correlation with phi", 1),
+}
 
 
 def figure(values, digits=2):
@@ -190,6 +204,12 @@ def grouped(records, columns, beside=lambda data, method: []):
     return rows
 
 
+def labels_of(records):
+    """{method: label} for data sets side by side: without the number of samples, which differs."""
+    labels = records.groupby("method", sort=False)["label"].last()
+    return labels.str.replace(r" \d+$", "", regex=True)
+
+
 def sources(records):
     """Where the data comes from."""
     pairs = records[["data", "source"]].drop_duplicates().itertuples(index=False)
@@ -206,10 +226,9 @@ def left_out(records):
 
 def write_table(settings, stem, title, tables, frame, notes=()):
     """<stem>.md for reading, a table for each (header, rows), and <stem>.csv with every figure."""
-    lines = [f"# {title}", "", f"Ours: {settings.words}.", ""]
+    lines = [f"# {title}", "", f"Ours: {settings.words}.", *([QUICK_WORDS] if settings.quick else []), ""]
     for header, rows in tables:
-        cells = [[str(cell).replace("|", "\\|") for cell in row] for row in rows]
-        lines += [markdown_table(header, cells), ""]
+        lines += [markdown_table(header, [list(map(str, row)) for row in rows]), ""]
     lines += [line for note in notes for line in (note, "")]
     with written_whole(settings.out / f"{stem}.md") as temporary:
         temporary.write_text("\n".join(lines).rstrip() + "\n")

@@ -20,7 +20,7 @@ def run(settings):
         )
         for column in ("F+ paper, average", "targets/s")
     )
-    labels = records.groupby("method", sort=False)["label"].last()
+    labels = common.labels_of(records)
     panels = [
         ("Fidelity+, as a share of the best (rim: best value)", plus, False),
         ("targets a second, logarithmic: a ring is about a factor of 18 (rim: best value)", rate, True),

@@ -22,8 +22,8 @@ def run(settings):
         known = LARA_FIDELITY.get(data) if method == "lara-paper" else None
         return [f"{value:.2f}" for value in known] if known else ["-", "-"]
 
-    header = ["data", "method", *(name for name, _ in common.FIDELITY.values()), "paper's LARA F+", "paper's LARA F-"]
-    rows = common.grouped(records, common.FIDELITY, beside)
+    header = ["data", "method", *(name for name, _ in common.COMPARISON.values()), "paper's LARA F+", "paper's LARA F-"]
+    rows = common.grouped(records, common.COMPARISON, beside)
     notes = [common.NOTE_FIDELITY, ONLY_PLOTTED["figure-4"], common.sources(records), *common.left_out(records)]
     return written + common.write_table(
         settings, "figure-4", "Figure 4: fidelity of all methods", [(header, rows)], records, notes

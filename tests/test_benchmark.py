@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 
 import pandas as pd
 import pytest
@@ -12,13 +13,14 @@ from games import gcn_game
 from dgl_lara import benchmark, choices
 from dgl_lara.cli import main
 from dgl_lara.reports.comparison import summary
+from dgl_lara.training import default
 
 MEASURES = ("fidelity", "agreement", "auc", "throughput")
 
 
 @pytest.fixture(autouse=True)
 def short(monkeypatch):
-    monkeypatch.setattr("dgl_lara.benchmark.QUICK_STEPS", {"node": 4, "graph": 4})
+    monkeypatch.setattr("dgl_lara.benchmark.default", lambda task, count: replace(default(task, count), steps=4))
     monkeypatch.setattr("dgl_lara.benchmark.REFERENCE_PAIRS", 200)
     monkeypatch.setattr("dgl_lara.validation.PAIRS", 32)
     monkeypatch.setattr("dgl_lara.validation.TARGETS", 8)
@@ -37,7 +39,7 @@ def test_one_table(own_folders, quick_runs, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     result = compare(quick_runs["ba-shapes"], "--methods", "random,abs-gradient,lara")
     assert result.exit_code == 0, result.output
-    assert "10 test targets" in result.output and "short training" in result.output and "±" in result.output
+    assert "10 test targets" in result.output and ", quick" in result.output and "±" in result.output
     table = pd.read_csv("out/benchmark.csv").set_index("name")
     assert list(table.index) == ["random", "abs-gradient", "lara"]
     assert (table.seeds == 2).all()

@@ -13,7 +13,7 @@ from games import SmallGCN, random_graph
 
 from dgl_lara.bulk import BulkExplainer
 from dgl_lara.explainer import Explainer, ExplainerConfig
-from dgl_lara.inference import embed_all, explain
+from dgl_lara.inference import MANY, embed_all, explain
 from dgl_lara.inputs import explainer_inputs
 from dgl_lara.value import Game
 
@@ -42,6 +42,42 @@ def test_compiled_kernel_equals_the_pair_path(gate, directed):
     np.testing.assert_allclose(ours.score, theirs.score, atol=1e-5)
     np.testing.assert_array_equal(ours.player, theirs.player)
     np.testing.assert_array_equal(ours.hop, theirs.hop)
+
+
+@pytest.mark.parametrize("directed", [False, True], ids=["undirected", "directed"])
+@pytest.mark.parametrize("gate", ["none", "hop", "walk"])
+def test_compiled_scores_of_all_players_equal_the_pair_path(gate, directed):
+    one = bulk(gate, directed)
+    targets = torch.arange(MANY + 3) * 2
+    targets[5] = targets[4]  # asked for twice
+    compiled = explain(one.explainer, one.game, one.embeddings, targets)
+    assert compiled.scores.std() > 1e-3
+    for rows in (slice(0, 5), slice(5, 20), slice(20, MANY + 3)):
+        pairs = explain(one.explainer, one.game, one.embeddings, targets[rows])
+        mine = compiled.players.part(rows)
+        for name in ("targets", "counts", "player", "hop"):
+            assert torch.equal(getattr(mine, name), getattr(pairs.players, name)), name
+        first = compiled.players.first
+        torch.testing.assert_close(
+            compiled.scores[first[rows.start] : first[rows.stop]], pairs.scores, atol=1e-5, rtol=0
+        )
+
+
+def test_compiled_scores_where_a_target_has_no_neighbour():
+    graph = dgl.graph(([0, 1], [1, 2]), num_nodes=MANY)
+    game = Game(SmallGCN(), graph, torch.randn(MANY, 3, generator=torch.Generator().manual_seed(1)), hops=2)
+    config = ExplainerConfig("node", explainer_inputs(game, "rich").shape[1], 3, 2, 2, hidden=16, dim=5)
+    explainer = Explainer(config).eval()
+    found = explain(explainer, game, embed_all(explainer, game, "rich"), torch.arange(MANY))
+    assert found.players.counts.tolist() == [1, 2, 3] + [1] * (MANY - 3)
+    assert found.players.player[:6].tolist() == [0, 0, 1, 0, 1, 2] and found.players.hop[:6].tolist() == [
+        0,
+        1,
+        0,
+        2,
+        1,
+        0,
+    ]
 
 
 def test_all_players_when_top_is_large_enough():

@@ -14,7 +14,7 @@ ORDER = [
     "neighborhood", "removal", "blackbox", "adapters", "value", "attribution",
     "reports.layout", "reports.scene", "reports.pictures", "reports.templates", "reports.interactive", "words",
     "explainer", "inputs", "sampling", "lessons", "losses", "validation", "training", "explanation",
-    "inference", "layerwise", "bulk", "export", "own_model", "runs", "lara", "one_call",
+    "walks", "inference", "layerwise", "bulk", "export", "own_model", "runs", "lara", "one_call",
     "baselines", "metrics", "trust", "evaluation", "benchmark", "reports", "cli", "__main__",
 ]  # fmt: skip
 

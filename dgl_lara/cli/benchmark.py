@@ -78,7 +78,7 @@ def benchmark(
     records = benchmark.compare(contest, methods, metrics, seeds, benchmark.parts_folder(contest, metrics, out))
     table = summary(records)
     title = f"{dataset.name} ({dataset.source}), {len(contest.targets)} test targets, value: {game.value}"
-    click.echo(title + (", short training" if quick else ""))
+    click.echo(title + (", quick" if quick else ""))
     click.echo(text_table(*shown(table, lambda text: f"*{text}")))
     click.echo("* best of the column")
     for _, row in table.iterrows():

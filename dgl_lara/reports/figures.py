@@ -28,6 +28,7 @@ STYLES: dict[str, tuple[str, str]] = {
     "sampled": ("#000000", "--"),
     "lara-paper": ("#D55E00", "--"),
     "lara": ("#D55E00", "-"),
+    "lara-all": ("#D55E00", ":"),
 }
 OTHERS = ("#0072B2", "#009E73", "#000000", "#CC79A7", "#E69F00")
 MEASURES = (("F+", "Fidelity+ (higher is better)"), ("F-", "Fidelity- (lower is better)"))

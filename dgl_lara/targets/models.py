@@ -8,7 +8,7 @@ every edge (a differentiable mask: 1 leaves the edge as it is, 0 takes its messa
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import dgl
 import torch
@@ -35,20 +35,22 @@ class ModelConfig:
     readout: str = "max"
     dropout: float = 0.0
     divide_by_row_sum: bool = False  # the authors' node models expect features divided by their row sum
+    weigh_degrees: bool = True  # GCN: the weight of an edge counts in the degrees too, so that 0 removes the edge
 
 
 class GCNLayer(nn.Module):
     """D^-1/2 (A + I) D^-1/2 X W + b. The self-loop is added in the formula, so the graph is not rebuilt each pass."""
 
-    def __init__(self, in_dim: int, out_dim: int) -> None:
+    def __init__(self, in_dim: int, out_dim: int, weigh_degrees: bool = True) -> None:
         super().__init__()
+        self.weigh_degrees = weigh_degrees
         self.weight = nn.Parameter(nn.init.xavier_uniform_(torch.empty(in_dim, out_dim)))
         # not zero: with constant features and L2-normalised rows a zero bias makes all nodes look alike
         self.bias = nn.Parameter(nn.init.uniform_(torch.empty(out_dim), -(in_dim**-0.5), in_dim**-0.5))
 
     def forward(self, graph: dgl.DGLGraph, h: Tensor, edge_weight: Tensor | None = None) -> Tensor:
-        # weights count in the degrees too, so that weight 0 is the graph without the edge
-        degree = graph.in_degrees().to(h.dtype) if edge_weight is None else ops.copy_e_sum(graph, edge_weight)
+        weighed = edge_weight is not None and self.weigh_degrees
+        degree = ops.copy_e_sum(graph, edge_weight) if weighed else graph.in_degrees().to(h.dtype)
         scale = (degree + 1).rsqrt().unsqueeze(1)  # (num_nodes, 1)
         h = (h @ self.weight) * scale
         return (pass_on(graph, h, edge_weight) + h) * scale + self.bias
@@ -83,9 +85,9 @@ class SAGELayer(SAGEConv):
         return self.fc_self(h).addmm_(total.div_(degree), self.fc_neigh.weight.T)
 
 
-def make_layer(architecture: str, in_dim: int, out_dim: int) -> nn.Module:
+def make_layer(architecture: str, in_dim: int, out_dim: int, weigh_degrees: bool = True) -> nn.Module:
     if architecture == "gcn":
-        return GCNLayer(in_dim, out_dim)
+        return GCNLayer(in_dim, out_dim, weigh_degrees)
     if architecture == "gat":
         return GATLayer(in_dim, out_dim)
     if architecture == "gin":
@@ -104,7 +106,8 @@ class TargetModel(nn.Module):
         self.config = config
         widths = [config.in_dim] + [config.hidden] * config.layers
         self.layers = nn.ModuleList(
-            make_layer(config.architecture, *pair) for pair in zip(widths, widths[1:], strict=False)
+            make_layer(config.architecture, *pair, config.weigh_degrees)
+            for pair in zip(widths, widths[1:], strict=False)
         )
         pools = READOUTS[config.readout]
         self.head = nn.Linear(
@@ -141,6 +144,13 @@ class TargetModel(nn.Module):
         """(num_nodes, width): what the head of a node model sees, or what a graph model pools."""
         states = self.states(graph, features)
         return torch.cat(states, dim=1) if self.config.task == "node" else states[-1]
+
+
+def masking_messages_only(model: TargetModel) -> TargetModel:
+    """The same model, whose edge weights leave the degrees alone: a mask on the normalised adjacency."""
+    twin = TargetModel(replace(model.config, weigh_degrees=False)).to(model.head.weight.device)
+    twin.load_state_dict(model.state_dict())
+    return twin.requires_grad_(False).eval()
 
 
 def divide_by_row_sum(features: Tensor) -> Tensor:
