@@ -13,6 +13,7 @@ from games import gcn_game
 from dgl_lara import benchmark, choices
 from dgl_lara.cli import main
 from dgl_lara.reports.comparison import summary
+from dgl_lara.runs import open_run
 from dgl_lara.training import default
 
 MEASURES = ("fidelity", "agreement", "auc", "throughput")
@@ -45,7 +46,7 @@ def test_one_table(own_folders, quick_runs, tmp_path, monkeypatch):
     assert (table.seeds == 2).all()
     assert table.loc["random", "F+ paper, average std"] > 0  # two seeds, two draws
     assert table.loc["abs-gradient", "F+ paper, average std"] == 0
-    assert (table["LARA is x times faster"] > 0).all()
+    assert (table["LARA is x times faster"] > 0).all() and (table["LARA, stored, is x times faster"] > 0).all()
     assert {"F- kept, average", "Delta kept, average", "R2", "AUC", "targets/s"} <= set(table.columns)
     best = table["Delta kept, average"].idxmax()
     rows = [line for line in (tmp_path / "out" / "benchmark.md").read_text().splitlines() if line.startswith("| ")]
@@ -55,6 +56,29 @@ def test_one_table(own_folders, quick_runs, tmp_path, monkeypatch):
     assert marked == [table.loc[best, "method"]]
     records = json.loads((tmp_path / "out" / "benchmark.json").read_text())["records"]
     assert len(records) == 6
+
+
+def contest_on(folder, targets):
+    run = open_run(folder, torch.device("cpu"))
+    return benchmark.contest(run.dataset, run.game, targets, True)
+
+
+def test_lara_on_all_nodes_learns_from_all_nodes(own_folders, quick_runs, monkeypatch):
+    learned = []
+    monkeypatch.setattr(benchmark.Lara, "fit", lambda self, targets: learned.append(targets))
+    contest = contest_on(quick_runs["ba-shapes"], 3)
+    for name, count in (("lara", len(contest.dataset.train)), ("lara-all", 700)):
+        benchmark.fitted(contest, name, 0)
+        assert len(learned[-1]) == count
+    record, _ = benchmark.unit(contest_on(quick_runs["molecules"], 3), "lara-all", ["fidelity"], 0, {})
+    assert "new ones" in record["left out"]
+
+
+def test_stored_embeddings_give_the_same_explanations(own_folders, quick_runs):
+    contest = contest_on(quick_runs["ba-shapes"], 40)
+    lara, _ = benchmark.fitted(contest, "lara", 0)
+    first, again = lara.explain(contest.targets), lara.explain_again(contest.targets)
+    assert torch.equal(first.scores, again.scores) and first.scores.std() > 0
 
 
 def test_interrupted_then_resumed(own_folders, quick_runs, tmp_path, monkeypatch):

@@ -11,6 +11,7 @@ from games import gcn_game, random_graph, star_game
 from dgl_lara.baselines import edges as edges_module
 from dgl_lara.baselines.edges import EdgeScores, instances, node_scores
 from dgl_lara.baselines.gnn_explainer import GNNExplainer
+from dgl_lara.baselines.occlusion import EdgeOcclusion
 from dgl_lara.baselines.pg_explainer import SETTINGS, PGExplainer, Settings, for_dataset
 from dgl_lara.datasets import Options, load
 from dgl_lara.errors import InputError
@@ -100,6 +101,25 @@ def test_finds_the_edges_that_decide(method, task):
         mine = found.row == row
         auc = edge_auc(game.graph, truth, found.source[mine], found.destination[mine], found.scores[mine])
         assert auc > 0.98, f"target {row}"
+
+
+@pytest.mark.parametrize("task", ["node", "graph"])
+def test_occlusion_is_the_change_when_the_edge_is_really_gone(task):
+    game, targets = gcn(task), torch.arange(4)
+    found = EdgeOcclusion(game).explain_edges(targets)
+    classes = game.explained_class
+    assert found.scores.std() > 1e-3
+    for place in range(0, len(found.row), 7):
+        target, (u, v) = targets[found.row[place]], (found.source[place], found.destination[place])
+        gone = [edge for a, b in ((u, v), (v, u)) for edge in game.graph.edge_ids(a, b, return_uv=True)[2].tolist()]
+        without = dgl.remove_edges(game.graph, torch.tensor(gone))
+        if task == "graph":
+            lost = torch.zeros(6, dtype=torch.long)
+            lost[target] = len(gone)
+            without.set_batch_num_nodes(game.graph.batch_num_nodes())
+            without.set_batch_num_edges(game.graph.batch_num_edges() - lost)
+        change = (game.logits - game.f(without, game.features))[target, classes[target]]
+        assert found.scores[place].item() == pytest.approx(abs(change.item()), abs=1e-5)
 
 
 def test_pg_explains_what_it_was_not_fitted_on_and_fits_in_batches():

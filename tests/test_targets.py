@@ -13,7 +13,7 @@ from dgl_lara.datasets.dataset import take_graphs
 from dgl_lara.errors import InputError, LaraError
 from dgl_lara.targets import ARCHITECTURES, RECIPES, Recipe
 from dgl_lara.targets.checkpoint import load_target, save_target
-from dgl_lara.targets.models import ModelConfig, SAGELayer, TargetModel, divide_by_row_sum
+from dgl_lara.targets.models import ModelConfig, SAGELayer, TargetModel, divide_by_row_sum, masking_messages_only
 from dgl_lara.targets.training import accuracy, batches, evaluating, get_target, new_model, target_path, train_target
 
 
@@ -418,6 +418,17 @@ def test_a_gcn_edge_of_weight_zero_is_no_edge():
     weight[[0, 5]] = 0
     without = dgl.remove_edges(graph, torch.tensor([0, 5]))
     assert torch.allclose(model(without, features), model(graph, features, weight), atol=1e-5)
+
+
+def test_masks_on_messages_only_leave_the_degrees_alone():
+    graph, features = a_graph()
+    model = TargetModel(ModelConfig("gcn", "node", 10, 2, layers=1)).eval()
+    twin = masking_messages_only(model)
+    assert torch.equal(twin(graph, features), model(graph, features))
+    layer, none = twin.layers[0], torch.zeros(graph.num_edges())
+    scale = 1 / (graph.in_degrees().float() + 1).unsqueeze(1)
+    torch.testing.assert_close(layer(graph, features, none), features @ layer.weight * scale + layer.bias)
+    assert not torch.allclose(twin(graph, features, none), model(graph, features, none), atol=1e-3)
 
 
 def test_the_head_of_a_node_model_sees_its_embeddings():
