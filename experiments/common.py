@@ -102,6 +102,7 @@ def source_of(name, dataset):
     return dataset.source if dataset.name == name else f"stand-in '{dataset.name}', {dataset.source}"
 
 
+@lru_cache(maxsize=1)  # with its estimate of phi, which takes a while
 def contest_on(name, settings):
     dataset, game = setting(name, settings.data_dir, settings.value, settings.device)
     return benchmark.contest(dataset, game, settings.num_targets, settings.quick, settings.steps)
