@@ -22,6 +22,7 @@ from dgl_lara.value import Game
 RESULTS = Path(__file__).parent / "results"
 AUTHORS = ("ba-shapes", "ba-community", "tree-cycles", "ba-2motifs")  # whose target models can be had
 SIX = ("ba-shapes", "ba-community", "tree-cycles", "ogbn-arxiv", "ba-2motifs", "mutag")  # the paper's, in its order
+LONGEST_FIRST = ("ogbn-arxiv", "ba-community", "mutag", "ba-shapes", "ba-2motifs", "tree-cycles")
 STAND_IN_NODES = 10_000  # of `citation`, where ogbn-arxiv is not at hand
 MEASURES = ("fidelity", "agreement", "auc", "throughput")
 QUICK_SEEDS, QUICK_TARGETS = 1, 100
@@ -45,6 +46,7 @@ class Settings:
     device: str = "auto"
     value: str = "logit"
     datasets: tuple[str, ...] = ()  # in the place of those a script would take
+    only: str | None = None  # of those a script would take, this one
     steps: int | None = None  # of LARA; None: the usual ones
 
     @property
@@ -56,7 +58,8 @@ class Settings:
         return self.targets or (QUICK_TARGETS if self.quick else FULL_TARGETS)
 
     def names(self, usual):
-        return self.datasets or usual
+        """The data sets of a script that has these by itself."""
+        return self.datasets or tuple(name for name in usual if self.only in (None, name))
 
     @property
     def words(self):

@@ -14,7 +14,7 @@ from dgl_lara.baselines.gnn_explainer import GNNExplainer
 from dgl_lara.baselines.occlusion import EdgeOcclusion
 from dgl_lara.baselines.pg_explainer import SETTINGS, PGExplainer, Settings, for_dataset
 from dgl_lara.datasets import Options, load
-from dgl_lara.errors import InputError
+from dgl_lara.errors import InputError, LaraError
 from dgl_lara.metrics.auc import edge_auc, studied_targets
 from dgl_lara.metrics.fidelity import fidelity
 from dgl_lara.targets.models import ModelConfig, TargetModel
@@ -278,3 +278,9 @@ def test_studied_molecules_carry_a_group():
     assert 0 < len(targets) < dataset.num_targets and torch.equal(targets, with_group)
     with pytest.raises(InputError, match="no ground truth"):
         studied_targets(load("citation", Options(nodes=400)))
+
+
+def test_occlusion_of_too_many_edges_is_refused(monkeypatch):
+    monkeypatch.setattr("dgl_lara.baselines.occlusion.MOST_CALLS", 3)
+    with pytest.raises(LaraError, match="one by one is too much"):
+        EdgeOcclusion(gcn()).explain_edges(torch.arange(4))

@@ -13,8 +13,9 @@ from games import gcn_game
 from dgl_lara import benchmark
 from dgl_lara.choices import METHODS
 from dgl_lara.cli import main
-from dgl_lara.cli.reproduce import WHAT, script
+from dgl_lara.cli.reproduce import WHAT, measure_side_by_side, script
 from dgl_lara.datasets import Options, load
+from dgl_lara.errors import LaraError
 from dgl_lara.metrics.correlation import ATTRIBUTIONS, correlations, random_sets
 from dgl_lara.metrics.fidelity import SPARSITIES, fidelity
 from dgl_lara.reports.figures import STYLES, fidelity_grid, radars
@@ -97,6 +98,27 @@ def test_a_table_has_ours_and_the_papers(real_data, tmp_path):
     figures = fidelity(contest.game, lara.explain(contest.targets)).set_index(["definition", "sparsity"])
     ours = frame.loc["our form, dual", "F+ paper, average"]
     assert figures.loc[("paper", "average"), "fidelity+"] == pytest.approx(ours, rel=1e-3)
+
+
+def test_data_sets_are_measured_in_processes_of_their_own(real_data, tmp_path, capsys):
+    words = ["reproduce", "table-targets", "--quick", "--out", str(tmp_path)]
+    measure_side_by_side(("ba-shapes", "tree-cycles", "ba-2motifs"), words, 2, tmp_path)
+    said = capsys.readouterr().err
+    assert all(f"measured: {name}" in said for name in ("ba-shapes", "tree-cycles", "ba-2motifs"))
+    assert len(pd.read_csv(tmp_path / "table-targets.csv")) == 1 and not list(tmp_path.glob("*.log"))
+
+
+def test_a_data_set_that_fails_is_named(tmp_path):
+    words = ["reproduce", "table-targets", "--value", "price"]
+    with pytest.raises(LaraError, match=r"measuring mutag failed .*'price' is not one of"):
+        measure_side_by_side(("mutag",), words, 2, tmp_path)
+
+
+def test_only_what_concerns_a_data_set():
+    settings = script("common").Settings(only="ogbn-arxiv")
+    assert settings.names(("ba-shapes", "ogbn-arxiv")) == ("ogbn-arxiv",) and settings.names(("mutag",)) == ()
+    assert set(script("common").LONGEST_FIRST) == set(script("common").SIX)
+    assert all(script(what).NAMES for what in WHAT)
 
 
 def test_stand_in_where_the_data_is_not_there():

@@ -9,7 +9,10 @@ import torch
 from torch import Tensor
 
 from dgl_lara.baselines.edges import EdgeMethod, Instances
+from dgl_lara.errors import LaraError
 from dgl_lara.targets.training import evaluating
+
+MOST_CALLS = 2_000  # of f, on all ego graphs at once
 
 
 class EdgeOcclusion(EdgeMethod):
@@ -18,6 +21,8 @@ class EdgeOcclusion(EdgeMethod):
     def score(self, some: Instances) -> Tensor:
         """One edge of every target at a time: as many calls of f as the largest ego graph has edges."""
         counts = torch.bincount(some.row, minlength=len(some.targets))
+        if int(counts.max()) > MOST_CALLS:
+            raise LaraError(f"taking away {int(counts.max()):,} edges one by one is too much (at most {MOST_CALLS:,}).")
         first = counts.cumsum(0) - counts
         everything = torch.ones(len(some.edge), device=some.edge.device)
         moved = torch.zeros_like(everything)

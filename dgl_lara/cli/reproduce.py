@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import importlib
+import os
+import subprocess
 import sys
+import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
 
@@ -58,6 +62,8 @@ def script(what: str) -> ModuleType:
               help="The number explained (the authors' code: log-odds).")  # fmt: skip
 @click.option("--data-dir", type=FOLDER, help="Folder with original data (else DGL_LARA_DATA, else the cache).")
 @click.option("--out", type=FOLDER, help="Folder of the results. Default: experiments/results.")
+@click.option("--jobs", type=click.IntRange(min=1), help="Data sets at a time, with `all`. [2 if there are two cores]")
+@click.option("--only", type=DatasetName(), hidden=True, help="What concerns this data set (a job of `all`).")
 @device_option
 def reproduce(
     what: str,
@@ -68,6 +74,8 @@ def reproduce(
     value: str,
     data_dir: Path | None,
     out: Path | None,
+    jobs: int | None,
+    only: str | None,
     device: str,
 ) -> None:
     chosen = list(WHAT) if what == "all" else [what]
@@ -81,12 +89,62 @@ def reproduce(
         device=device,
         value=value,
         datasets=names,
+        only=only,
     )
     scripts = {name: script(name) for name in chosen}
 
+    from dgl_lara.cli.options import choose_device
     from dgl_lara.memory import reuse_freed_memory
 
+    if what == "all" and not names and not only:
+        jobs = jobs or (2 if (os.cpu_count() or 1) > 1 and choose_device(device).type == "cpu" else 1)
+        if jobs > 1:
+            told: dict[str, object] = {"--seeds": seeds, "--targets": targets, "--value": value, "--device": device}
+            told |= {"--data-dir": data_dir, "--out": settings.out}
+            words = [str(word) for option, given in told.items() if given is not None for word in (option, given)]
+            words = ["reproduce", "all", *(["--quick"] if quick else []), *words]
+            measure_side_by_side(common.LONGEST_FIRST, words, jobs, settings.out)
     reuse_freed_memory()
     for module in scripts.values():
-        for path in module.run(settings):
-            click.echo(f"written: {path}")
+        if settings.names(module.NAMES):
+            for path in module.run(settings):
+                click.echo(f"written: {path}")
+
+
+def measure_side_by_side(names: Sequence[str], words: list[str], jobs: int, out: Path) -> None:
+    """`dgl-lara WORDS` for each data set, `jobs` at a time: what they measure is found on disk afterwards.
+
+    Small graphs do not profit from several threads, so two processes with one thread each take about half the time.
+    """
+    from dgl_lara.progress import Progress, say
+
+    out.mkdir(parents=True, exist_ok=True)
+    say(f"{jobs} data sets at a time; what each is doing: {out}/*.log")
+    for name in Progress(_finished(names, words, jobs, out), "measuring", total=len(names), unit="data set"):
+        say(f"measured: {name}")
+
+
+def _finished(names: Sequence[str], words: list[str], jobs: int, out: Path) -> Iterator[str]:
+    """The data sets, as their processes end."""
+    environment = {**os.environ, "OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // jobs))}
+    waiting, running = list(names), dict[str, subprocess.Popen]()
+    try:
+        while waiting or running:
+            while waiting and len(running) < jobs:
+                name = waiting.pop(0)
+                with (out / f"{name}.log").open("w") as log:
+                    command = [sys.executable, "-m", "dgl_lara", *words, "--only", name]
+                    running[name] = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
+            time.sleep(0.2)
+            for name in [name for name, process in running.items() if process.poll() is not None]:
+                log_file = out / f"{name}.log"
+                if running.pop(name).returncode:
+                    last = " ".join(log_file.read_text().strip().splitlines()[-1:])
+                    raise LaraError(f"measuring {name} failed ({last}); see {log_file}. What is measured is kept.")
+                log_file.unlink()
+                yield name
+    finally:
+        for process in running.values():
+            process.terminate()  # files are written whole or not at all
+        for process in running.values():
+            process.wait()
