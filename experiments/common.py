@@ -210,7 +210,7 @@ def grouped(records, columns, beside=lambda data, method: []):
 
 def labels_of(records):
     """{method: label} for data sets side by side: without the number of samples, which differs."""
-    labels = records.groupby("method", sort=False)["label"].last()
+    labels = records.groupby("method", sort=False)["label"].first()
     return labels.str.replace(r" \d+$", "", regex=True)
 
 

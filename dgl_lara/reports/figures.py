@@ -64,7 +64,7 @@ def fidelity_grid(records: pd.DataFrame, definition: str, title: str, columns: i
             _fidelity_lines(axis, group, short, definition)
             axis.set_title(f"{name}: {words}", fontsize=8.5)
             axis.set_xlabel("sparsity" if row else "", fontsize=8)
-    labels = records.groupby("method", sort=False)["label"].last()
+    labels = records.groupby("method", sort=False)["label"].first().str.replace(r" \d+$", "", regex=True)
     _legend(figure, labels)
     figure.suptitle(textwrap.fill(title, int(13 * figure.get_figwidth())), fontsize=9.5)
     figure.tight_layout(rect=(0, 0.75 / figure.get_figheight(), 1, 1))
@@ -85,11 +85,13 @@ def _legend(figure: Figure, labels: pd.Series) -> None:
     handles = [
         Line2D([], [], label=label, **style(str(method), place)) for place, (method, label) in enumerate(labels.items())
     ]
-    figure.legend(handles=handles, loc="lower center", ncols=_fitting(figure), fontsize=8, frameon=False)
+    figure.legend(handles=handles, loc="lower center", ncols=_fitting(figure, labels), fontsize=8, frameon=False)
 
 
-def _fitting(figure: Figure) -> int:
-    return max(2, int(figure.get_figwidth() / 1.7))
+def _fitting(figure: Figure, labels: pd.Series) -> int:
+    """As many columns as fit: a letter of this size takes about .065 inches, a line and the gaps about .7."""
+    longest = max(len(label) for label in labels)
+    return max(2, int(figure.get_figwidth() / (0.7 + 0.065 * longest)))
 
 
 def radars(tables: Sequence[tuple[str, pd.DataFrame, bool]], labels: pd.Series, title: str) -> Figure:
