@@ -214,6 +214,19 @@ def labels_of(records):
     return labels.str.replace(r" \d+$", "", regex=True)
 
 
+def shown_as(name, source):
+    """The name that a picture gives to a data set: with what it is not, where it is not the published one."""
+    kind = (
+        " (substitute features)" if "substitute" in source else " (stand-in)" if source.startswith("stand-in") else ""
+    )
+    return name + kind
+
+
+def for_pictures(records):
+    names = [shown_as(name, source) for name, source in zip(records["data"], records["source"], strict=True)]
+    return records.assign(data=names)
+
+
 def sources(records):
     """Where the data comes from."""
     pairs = records[["data", "source"]].drop_duplicates().itertuples(index=False)

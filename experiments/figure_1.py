@@ -21,9 +21,15 @@ def run(settings):
         for column in ("F+ paper, average", "targets/s")
     )
     labels = common.labels_of(records)
+    where = dict(zip(records["data"], records["source"], strict=True))
+    called = {name: common.shown_as(name, where[name]) for name in plus.columns}
     panels = [
-        ("Fidelity+, as a share of the best (rim: best value)", plus, False),
-        ("targets a second, logarithmic: a ring is about a factor of 18 (rim: best value)", rate, True),
+        ("Fidelity+, as a share of the best (rim: best value)", plus.rename(columns=called), False),
+        (
+            "targets a second, logarithmic: a ring is about a factor of 18 (rim: best value)",
+            rate.rename(columns=called),
+            True,
+        ),
     ]
     title = f"Figure 1: Fidelity+ and throughput; {settings.words}"
     written = [common.write_picture(settings, "figure-1", radars(panels, labels, title))]

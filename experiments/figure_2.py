@@ -21,7 +21,9 @@ def run(settings):
     for name in settings.names(NAMES):
         contest = common.contest_on(name, settings)
         dataset, game = contest.dataset, contest.game
-        note.append(f"{name}: {common.source_of(name, dataset)}")
+        source = common.source_of(name, dataset)
+        shown = common.shown_as(name, source)
+        note.append(f"{name}: {source}")
         targets = _targets(dataset, game, SETS if settings.targets is None else settings.targets)
         for keep_target, seen in SEEN.items():
             if keep_target and game.task == "graph":
@@ -37,7 +39,7 @@ def run(settings):
                 players = f"{found['players'].median():.0f}"
                 rows.append([name, seen, row["attribution"], text, f"{row['spearman']:.2f}", len(found), players, "-"])
                 if not keep_target:
-                    panels.append((f"{name}: r = {row['pearson']:.2f}", row["attribution"], found))
+                    panels.append((f"{shown}: r = {row['pearson']:.2f}", row["attribution"], found))
     title = "Figure 2: fidelity of random node sets J (filled: J holds the target itself)"
     written = [common.write_picture(settings, "figure-2", scatters(panels, title))]
     header = ["data", "definition", "attribution of J", "Pearson with F+", "Spearman", "sets", "players (median)",

@@ -12,10 +12,11 @@ NAMES = common.SIX
 
 def run(settings):
     records = pd.concat([common.compared(name, METHODS, settings) for name in settings.names(NAMES)])
+    shown = common.for_pictures(records)
     title = f"Figure 4: fidelity against sparsity; {settings.words}"
-    written = [common.write_picture(settings, "figure-4", fidelity_grid(records, "paper", title))]
+    written = [common.write_picture(settings, "figure-4", fidelity_grid(shown, "paper", title))]
     if "F+ kept, 0.5" in records:
-        kept = fidelity_grid(records, "kept", f"{title}; the target itself is kept", columns=4)
+        kept = fidelity_grid(shown, "kept", f"{title}; the target itself is kept", columns=4)
         written.append(common.write_picture(settings, "figure-4-kept", kept))
 
     def beside(data, method):

@@ -25,7 +25,7 @@ def run(settings):
     relabel = {"lara, paper's form": "paper's form, learns removal"}
     records["label"] = records["label"].replace(relabel)
     title = f"Figure 5: what LARA learns; {settings.words}"
-    written = [common.write_picture(settings, "figure-5", fidelity_grid(records, "paper", title))]
+    written = [common.write_picture(settings, "figure-5", fidelity_grid(common.for_pictures(records), "paper", title))]
 
     def beside(data, method):
         known = TABLE_2["dual"].get(data) if method == "lara-paper" else None

@@ -62,7 +62,7 @@ def fidelity_grid(records: pd.DataFrame, definition: str, title: str, columns: i
             axis = axes[2 * band + row][column]
             axis.set_visible(True)
             _fidelity_lines(axis, group, short, definition)
-            axis.set_title(f"{name}: {words}", fontsize=8.5)
+            axis.set_title(textwrap.fill(f"{name}: {words}", 46), fontsize=8.5)
             axis.set_xlabel("sparsity" if row else "", fontsize=8)
     labels = records.groupby("method", sort=False)["label"].first().str.replace(r" \d+$", "", regex=True)
     _legend(figure, labels)
@@ -105,7 +105,11 @@ def radars(tables: Sequence[tuple[str, pd.DataFrame, bool]], labels: pd.Series, 
         for row, (method, values) in enumerate(share.iterrows()):
             known = values.fillna(0).to_numpy()
             axis.plot(round_trip, np.append(known, known[:1]), **style(str(method), row))
-        axis.set_xticks(angles, [f"{column}\n{_number(table[column].max())}" for column in table.columns], fontsize=8)
+        axis.set_xticks(
+            angles,
+            [f"{textwrap.fill(str(column), 12)}\n{_number(table[column].max())}" for column in table.columns],
+            fontsize=8,
+        )
         axis.tick_params(axis="x", pad=12)
         axis.set_yticks([0.25, 0.5, 0.75, 1.0], [""] * 4)
         axis.set_ylim(0, 1.02)
