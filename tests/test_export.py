@@ -139,6 +139,18 @@ def a_run(tmp_path_factory):
     return folder
 
 
+def assert_same(one, other, close=1e-4):
+    """The same scores in the same order; only players whose scores are tied up to rounding may change places."""
+    one, other = (frame.sort_values(["target", "rank"], ignore_index=True) for frame in (one, other))
+    exact = ["target", "rank", "explained_class"]
+    pd.testing.assert_frame_equal(one[exact], other[exact])
+    pd.testing.assert_series_equal(one.score, other.score, atol=close, rtol=0)
+    gap = one.groupby("target").score.diff().abs()
+    tied = (gap < close) | (gap.shift(-1) < close) | (one["rank"] == one.groupby("target")["rank"].transform("max"))
+    moved = (one.player != other.player) | (one.hop != other.hop)
+    assert moved.mean() < 0.01 and not (moved & ~tied).any()
+
+
 @pytest.mark.parametrize(
     "way",
     [["--memory", "0.1MB"], ["--offload"], ["--offload", "--workers", "1"], []],
@@ -151,7 +163,7 @@ def test_every_way_gives_the_same_file(a_run, tmp_path, way):
     arguments = ["explain", "--run", str(a_run / "r"), "--all", "--top", "5", "--out", str(out), *way]
     result = CliRunner().invoke(main, arguments)
     assert result.exit_code == 0, result.output
-    pd.testing.assert_frame_equal(pd.read_parquet(out), pd.read_parquet(a_run / "usual.parquet"), atol=1e-4)
+    assert_same(pd.read_parquet(out), pd.read_parquet(a_run / "usual.parquet"))
 
 
 def test_all_players_with_little_memory_come_in_small_parts(a_run, tmp_path, monkeypatch):
@@ -165,7 +177,7 @@ def test_all_players_with_little_memory_come_in_small_parts(a_run, tmp_path, mon
         assert CliRunner().invoke(main, arguments).exit_code == 0
         sizes[memory], seen[:] = max(seen), []
     assert sizes["1MB"] < sizes["1GB"] == 700
-    pd.testing.assert_frame_equal(*(pd.read_parquet(tmp_path / f"{name}.parquet") for name in sizes), atol=1e-5)
+    assert_same(*(pd.read_parquet(tmp_path / f"{name}.parquet") for name in sizes), close=1e-5)
 
 
 @pytest.mark.parametrize("bad", ["4", "lots", "-1GB", "GB"])
