@@ -2,7 +2,7 @@
 
 VALUES = ("logit", "probability", "log-odds", "output")
 OBJECTIVES = ("least-squares", "running-mean", "mutual-information")
-GATES = ("none", "hop", "walk")
+GATES = ("none", "hop", "walk", "random-walk")
 EMBEDDINGS = ("dual", "single")
 ENCODERS = ("residual", "plain")
 INPUTS = ("features", "rich")

@@ -8,6 +8,7 @@ seen from i, which p_j alone cannot know:
     none   w = 1                                    (the paper)
     hop    w_d = 1 if j is d hops from i, else 0
     walk   w_d = (Â^d)_ij, the weight of all walks of d steps; exact for linear GNNs
+    random-walk  w_d = (P^d)_ij, P = D^-1 (A + I): how much of i's average over d steps is j; exact for averaging GNNs
 
 m_c lets one g explain every class: each logit of f is a game of its own and teaches g without extra model calls.
 A graph task needs no gate, its target embedding is the max-pool of t over the graph (Eq. 7).
@@ -42,6 +43,10 @@ class ExplainerConfig:
     embedding: str = "dual"
     encoder: str = "residual"  # plain: the paper's stack of GraphConv and ReLU
     all_classes: bool = True
+
+    @property
+    def walks(self) -> bool:
+        return self.gate in ("walk", "random-walk")
 
     @property
     def terms(self) -> int:
@@ -126,8 +131,15 @@ class Explainer(nn.Module):
     def forward(self, around: Surroundings, inputs: Tensor) -> tuple[Tensor, Tensor]:
         """p of every node and t of every target (node, or graph: Eq. 7, the max-pool), rows of terms * dim."""
         h = self.encoder(around, self.normalised(inputs))
-        p, t = self.source_head(h), self.target_head(h) * self.unit
+        p, t = self.embeddings(self.source_head(h), self.target_head(h), around.scale)
         return p, ops.segment_reduce(around.sizes, t, "max") if self.config.task == "graph" else t
+
+    def embeddings(self, source: Tensor, target: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
+        """p and t from what the heads say. P^d = diag(s) Â^d diag(1/s), s = scale: with the two ends' factors in p and
+        t, a random walk needs no weights of its own."""
+        if self.config.gate == "random-walk":
+            source, target = source / scale, target * scale
+        return source, target * self.unit.to(target.device)  # layer-wise passes have the rest in main memory
 
     def normalised(self, inputs: Tensor) -> Tensor:
         return (inputs - self.centre).div_(self.spread).clamp_(-self.clip, self.clip)

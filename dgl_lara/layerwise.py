@@ -91,7 +91,7 @@ def embed_layerwise(
                 after[own] = message.to(after.device)
             state = after
         heads.add(state, config.layers if encoder.residual else 0, size)
-    return Embeddings(heads.source, heads.target * explainer.unit.cpu())
+        return Embeddings(*explainer.embeddings(heads.source, heads.target, scale.cpu()))
 
 
 def held(rows: int, width: int, model_on: torch.device) -> Tensor:

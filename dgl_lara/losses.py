@@ -47,7 +47,7 @@ def predicted_differences(
 ) -> Tensor:
     """(num_masks, num_targets, num_classes): sum_j sigma_j phi_hat(j -> i, c)."""
     everything = len(nodes) == len(lesson.nodes) == game.graph.num_nodes()
-    if everything and explainer.config.gate == "walk" and game.task == "node":
+    if everything and explainer.config.walks and game.task == "node":
         return walked_differences(explainer, view, lesson, p, t)
     return paired_differences(explainer, game, lesson, p, t, nodes)
 

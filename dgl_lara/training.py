@@ -39,8 +39,6 @@ from dgl_lara.value import Game
 
 ALL = 0  # batch size: every target at once
 SOME_TARGETS, MANY_TARGETS = 1_500, 20_000
-# where the whole graph does not fit: targets a step, and targets to learn from (drawn at random)
-LARGE_BATCH, LARGE_SAMPLE = 256, 20_000
 
 
 @dataclass(frozen=True)
@@ -70,13 +68,18 @@ class TrainingConfig:
 
 def default(task: str, num_targets: int, seed: int = 0) -> TrainingConfig:
     """What measured best over the data sets. Graphs come in batches and want more steps; where thousands of targets
-    learn from every mask, fewer masks and steps are enough."""
+    learn from every mask, fewer masks and steps are enough, and steps can be longer."""
     config = TrainingConfig(seed=seed)
     if task == "graph":
         return replace(config, batch_size=128, steps=1200)
     if num_targets > MANY_TARGETS:
-        return replace(config, masks=1, steps=300)
+        return replace(config, masks=1, steps=300, gate="random-walk", hidden=128, lr=1e-2)
     return replace(config, masks=2, steps=500) if num_targets > SOME_TARGETS else config
+
+
+# Where the whole graph does not fit: targets a step, targets to learn from (drawn at random), and what small batches
+# and little memory ask for.
+MINI_BATCHES = {"batch_size": 256, "targets": 20_000, "hidden": TrainingConfig.hidden, "lr": TrainingConfig.lr}
 
 
 def full_graph_bytes(game: Game, config: TrainingConfig) -> int:

@@ -33,7 +33,7 @@ class Walks:
         self.indptr, self.sources = indptr.numpy(), sources.numpy().astype(np.int32)
         self.scale = walk_scale(game.graph).numpy()
         self.source = self.by_term(source)
-        self.gate = GATES.index(self.config.gate)
+        self.gate = WALK if self.config.walks else GATES.index(self.config.gate)
 
     def by_term(self, rows: Tensor) -> np.ndarray:
         """(terms, rows, dim): all nodes of one distance side by side, so that a dot product reads one cache line."""

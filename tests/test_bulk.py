@@ -31,7 +31,7 @@ def bulk(gate, directed, nodes=80):
 
 
 @pytest.mark.parametrize("directed", [False, True], ids=["undirected", "directed"])
-@pytest.mark.parametrize("gate", ["none", "hop", "walk"])
+@pytest.mark.parametrize("gate", ["none", "hop", "walk", "random-walk"])
 def test_compiled_kernel_equals_the_pair_path(gate, directed):
     one = bulk(gate, directed)
     assert one.compiled
@@ -45,7 +45,7 @@ def test_compiled_kernel_equals_the_pair_path(gate, directed):
 
 
 @pytest.mark.parametrize("directed", [False, True], ids=["undirected", "directed"])
-@pytest.mark.parametrize("gate", ["none", "hop", "walk"])
+@pytest.mark.parametrize("gate", ["none", "hop", "walk", "random-walk"])
 def test_compiled_scores_of_all_players_equal_the_pair_path(gate, directed):
     one = bulk(gate, directed)
     targets = torch.arange(MANY + 3) * 2

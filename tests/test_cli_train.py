@@ -169,5 +169,9 @@ def test_little_memory_means_mini_batches(target, here):
     assert "mini-batches of 256 from 60 targets" in result.output
     training = json.loads((here / "s" / "config.json").read_text())["training"]
     assert (training["batch_size"], training["targets"]) == (256, 60)
+    narrow = [word for word in words if word not in ("--hidden", "16")]
+    assert run(*narrow[:-1], "n", "--memory", "1MB", "--lr", 0.03).exit_code == 0
+    training = json.loads((here / "n" / "config.json").read_text())["training"]
+    assert (training["targets"], training["hidden"], training["lr"]) == (20_000, 64, 0.03)  # what was given stays
     result = run(*words[:-1], "w", "--memory", "1GB")
     assert result.exit_code == 0 and "mini-batches" not in result.output

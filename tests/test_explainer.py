@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import dgl
+import numpy as np
 import pytest
 import torch
 from games import PooledGCN, gcn_game, random_graph
@@ -29,14 +30,17 @@ def new(**changes):
     return Explainer(config(**changes)).eval()
 
 
-@pytest.mark.parametrize("gate", ["none", "hop", "walk"])
+@pytest.mark.parametrize("gate", ["none", "hop", "walk", "random-walk"])
 def test_scores_are_the_formula_at_the_top_of_the_file(gate):
     """Dense and pair by pair: sum_d w_d <p_j m_c, t_i>."""
     g = new(gate=gate)
-    embeddings = embed_all(g, GAME, "rich")
-    result = explain(g, GAME, embeddings, torch.arange(40))
+    result = explain(g, GAME, embed_all(g, GAME, "rich"), torch.arange(40))
     players = result.players
     walks = walk_weights(GAME.graph, players, 2)
+    looped = GAME.graph.adj_external(scipy_fmt="csr").T.toarray() + np.eye(40)
+    average = torch.from_numpy(looped / looped.sum(1, keepdims=True))  # P
+    averages = [torch.linalg.matrix_power(average, d) for d in range(3)]
+    embeddings = embed_all(new(gate=gate.removeprefix("random-")), GAME, "rich")  # before the ends' degrees go in
     p, t = (part.view(40, g.config.terms, 5) for part in (embeddings.source, embeddings.target))
     m = g.class_weight.detach().view(3, g.config.terms, 5)
     assert result.scores.std() > 1e-3
@@ -44,8 +48,8 @@ def test_scores_are_the_formula_at_the_top_of_the_file(gate):
         i, j, hop = int(players.row[pair]), int(players.player[pair]), int(players.hop[pair])
         expected = 0.0
         for d in range(g.config.terms):
-            w = {"none": 1.0, "hop": float(hop == d), "walk": float(walks[pair, d])}[gate]
-            expected += w * float((p[j, d] * m[GAME.explained_class[i], d] * t[i, d]).sum())
+            w = {"none": 1.0, "hop": float(hop == d), "walk": walks[pair, d], "random-walk": averages[d][i, j]}[gate]
+            expected += float(w) * float((p[j, d] * m[GAME.explained_class[i], d] * t[i, d]).sum())
         assert abs(float(result.scores[pair]) - expected) < 1e-4
 
 

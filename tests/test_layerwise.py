@@ -13,7 +13,9 @@ from dgl_lara.value import Game
 GAME = gcn_game(nodes=40, edges=50, seed=3)
 
 
-@pytest.mark.parametrize("changes", [{}, {"encoder": "plain"}, {"embedding": "single"}, {"layers": 0}])
+@pytest.mark.parametrize(
+    "changes", [{}, {"encoder": "plain"}, {"embedding": "single"}, {"layers": 0}, {"gate": "random-walk"}]
+)
 def test_layer_by_layer_equals_one_pass(changes):
     g = new(**changes)
     g.unit.fill_(3.0)

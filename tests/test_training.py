@@ -22,12 +22,13 @@ from dgl_lara.losses import (
     embed,
     least_squares_loss,
     paired_differences,
+    predicted_differences,
     running_mean_loss,
     walked_differences,
 )
 from dgl_lara.randomness import generator
 from dgl_lara.sampling import target_batches
-from dgl_lara.training import TrainingConfig, TrainingState, learning_rate, new_explainer, paper, train
+from dgl_lara.training import TrainingConfig, TrainingState, default, learning_rate, new_explainer, paper, train
 from dgl_lara.validation import ByCoalitions, ByPhi, make_judge
 from dgl_lara.value import Game
 
@@ -65,17 +66,19 @@ def test_a_linear_gnn_is_learned_to_its_closed_form():
     assert error < 1e-3
 
 
-def test_walks_without_pairs_equal_explicit_pairs():
+@pytest.mark.parametrize("gate", ["walk", "random-walk"])
+def test_walks_without_pairs_equal_explicit_pairs(gate, monkeypatch):
     game = gcn_game(nodes=40, edges=50, seed=3)
     inputs = explainer_inputs(game, "rich")
     view = View(Surroundings.of(game.graph), inputs)
     targets = torch.tensor([5, 1, 30])
-    g = new_explainer(game, SMALL, inputs, targets)
+    g = new_explainer(game, replace(SMALL, gate=gate), inputs, targets)
     lesson = teach(game, targets, 4, generator(0), everything=True)
     p, t, nodes = embed(g, game, view, targets, everything=True)
     pairs = paired_differences(g, game, lesson, p, t, nodes)
     assert pairs.std() > 1e-3
-    torch.testing.assert_close(walked_differences(g, view, lesson, p, t), pairs)
+    monkeypatch.setattr("dgl_lara.losses.paired_differences", None)  # the whole graph needs no list of pairs
+    torch.testing.assert_close(predicted_differences(g, game, view, lesson, p, t, nodes), pairs)
 
 
 def test_mini_batch_training_equals_full_graph_training_when_the_batch_is_everything():
@@ -373,6 +376,12 @@ def test_the_best_averaged_weights_on_the_validation_targets_are_kept(monkeypatc
     assert len(judged) == 6 and judged[-1][0] is state.average
     assert state.best == 0.9
     torch.testing.assert_close(state.best_weights, judged[1][1], rtol=0, atol=0)
+
+
+def test_large_graphs_get_the_random_walk_and_longer_steps():
+    small, large = default("node", 1000), default("node", 90_000)
+    assert (small.gate, small.hidden, small.lr) == ("walk", 64, 5e-3)
+    assert (large.gate, large.hidden, large.lr, large.masks) == ("random-walk", 128, 1e-2, 1)
 
 
 def test_paper_preset_has_the_papers_encoder_and_one_pair_a_step():

@@ -138,11 +138,10 @@ def train(
         game = Game(model, dataset.graph, dataset.features, dataset.task, hops, value)
         needed = training.full_graph_bytes(game, config)
         if config.batch_size == training.ALL and changes["batch_size"] is None and needed > memory:
-            some = changes["targets"] or training.LARGE_SAMPLE
-            config = replace(config, batch_size=training.LARGE_BATCH, targets=some)
+            config = replace(config, **{**training.MINI_BATCHES, **given})
             click.echo(
-                f"mini-batches of {config.batch_size} from {some:,} targets: the whole graph at once needs about "
-                f"{needed >> 30} GB; --memory or --batch-size say otherwise"
+                f"mini-batches of {config.batch_size} from {config.targets:,} targets: the whole graph at once needs "
+                f"about {needed >> 30} GB; --memory or --batch-size say otherwise"
             )
         run = create_run(
             out,
