@@ -51,7 +51,7 @@ ROUNDS, SECONDS_A_ROUND = 3, 2.0
 
 # What a quick comparison shortens; its tables say so. LARA's own training takes about a minute on small graphs and
 # stays whole.
-QUICK_STEPS_LARGE = 100  # of LARA, where each teaches more than MANY_TARGETS at once
+QUICK_STEPS_LARGE = 60  # of LARA, where each teaches more than MANY_TARGETS at once
 QUICK_LEARNERS = 200  # training targets of the rivals
 QUICK_ORPHICX_STEPS = 200
 QUICK_PAPER_STEPS = 600  # of LARA in the paper's form

@@ -121,7 +121,8 @@ def _score(indptr, sources, scale, p, t, targets, gate, hops, workers, first, pl
                 weight[node], distance[node], seen[count] = 0, hops, node
                 count += 1
             place = first[row]
-            for node in np.sort(seen[:count]):
+            seen[:count].sort()
+            for node in seen[:count]:
                 player[place], hop[place], score[place] = node, distance[node], total[node]
                 distance[node] = -1
                 place += 1

@@ -2,6 +2,7 @@
 
 import json
 import re
+import time
 from dataclasses import replace
 
 import pandas as pd
@@ -79,6 +80,20 @@ def test_stored_embeddings_give_the_same_explanations(own_folders, quick_runs):
     lara, _ = benchmark.fitted(contest, "lara", 0)
     first, again = lara.explain(contest.targets), lara.explain_again(contest.targets)
     assert torch.equal(first.scores, again.scores) and first.scores.std() > 0
+
+
+def test_speed_is_measured_on_a_draw_from_everything(own_folders, quick_runs, monkeypatch):
+    contest, asked = contest_on(quick_runs["ba-shapes"], 3), []
+    lara, rival = benchmark.quick_lara(contest, 0), benchmark.METHODS["random"](contest, 0)
+    monkeypatch.setattr(rival, "explain", lambda targets: asked.append(targets.tolist()))
+    figures = benchmark.in_turns(contest, rival, lara)
+    assert sorted(asked[-1]) == list(range(700)) and asked[-1][:50] != list(range(50))
+    assert figures["LARA is x times faster"] > 0 and figures["LARA, stored, is x times faster"] > 0
+
+    monkeypatch.setattr(rival, "explain", lambda targets: asked.append(targets.tolist()) or time.sleep(0.1))
+    monkeypatch.setattr(benchmark, "SECONDS_A_ROUND", 0.3)
+    benchmark.in_turns(contest, rival, lara)
+    assert 1 <= len(asked[-1]) <= 3  # a slow one gets as many as time allows
 
 
 def test_interrupted_then_resumed(own_folders, quick_runs, tmp_path, monkeypatch):

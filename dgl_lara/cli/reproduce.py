@@ -54,9 +54,9 @@ def script(what: str) -> ModuleType:
 
 @click.command(help=HELP)
 @click.argument("what", type=click.Choice([*WHAT, "all"]), metavar="WHAT")
-@click.option("--quick", is_flag=True, help="Short training, 1 seed, 40 targets: under an hour, and lower figures.")
+@click.option("--quick", is_flag=True, help="Short training, 1 seed, 100 targets: under an hour, and lower figures.")
 @click.option("--seeds", type=click.IntRange(min=1), help="How often everything is repeated. [5; quick: 1]")
-@click.option("--targets", type=click.IntRange(min=1), help="Test targets a data set, at most. [200; quick: 40]")
+@click.option("--targets", type=click.IntRange(min=1), help="Test targets a data set, at most. [200; quick: 100]")
 @click.option("--dataset", "names", type=DatasetName(), multiple=True, help="These instead of the paper's.")
 @click.option("--value", type=click.Choice(VALUES[:3]), default="logit", show_default=True,
               help="The number explained (the authors' code: log-odds).")  # fmt: skip
