@@ -16,8 +16,9 @@ from torch import Tensor
 
 from dgl_lara.explainer import Explainer
 from dgl_lara.inference import MEMORY, Embeddings, check_targets, chunks, explain
+from dgl_lara.listing import threads
 from dgl_lara.value import Game
-from dgl_lara.walks import NONE, WALK, Walks, dot, threads, walk
+from dgl_lara.walks import NONE, WALK, Walks, dot, walk
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,14 +13,13 @@ from dgl_lara.errors import InputError
 from dgl_lara.explainer import Explainer, Surroundings, pair_scores
 from dgl_lara.explanation import Explanations
 from dgl_lara.inputs import explainer_inputs
-from dgl_lara.neighborhood import Neighborhood, find, in_edges, walk_scale
+from dgl_lara.neighborhood import MANY, Neighborhood, find, in_edges, walk_scale
 from dgl_lara.removal import Model
 from dgl_lara.sampling import attribution_subgraph, explainer_nodes
 from dgl_lara.targets.training import evaluating
 from dgl_lara.value import Game, row_slices
 
 MEMORY = 2 * 2**30  # bytes that one chunk of targets may take, unless told otherwise
-MANY = 32  # targets; from here on the compiled walk is faster, its start included
 BYTES_A_WALK = 200  # measured: what `explain` holds at its peak for each walk that ends at a target
 
 

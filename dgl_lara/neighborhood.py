@@ -1,7 +1,8 @@
 """Who plays: the K-hop in-neighbourhood of a target (the target included), hop distances, walk weights.
 
 A batch of neighbourhoods is a ragged list of (target, player) pairs, ordered by target and then by player. It is
-grown hop by hop along incoming edges for all targets at once, so it works on any device and needs no dense matrix.
+grown hop by hop along incoming edges for all targets at once, so it works on any device and needs no dense matrix;
+for many targets on the CPU compiled code makes the same list (`listing.py`).
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ import torch
 from torch import Tensor
 
 from dgl_lara.errors import InputError
+
+MANY = 32  # targets; from here on compiled code is faster, its start included
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,6 +54,10 @@ class Neighborhood:
 def in_neighborhood(graph: dgl.DGLGraph, targets: Tensor, hops: int) -> Neighborhood:
     """All nodes from which a target can be reached in at most `hops` steps."""
     num_nodes = graph.num_nodes()
+    if len(targets) >= MANY and graph.device.type == "cpu":
+        from dgl_lara.listing import list_players  # not at the top: a few targets shall not wait for the compiler
+
+        return Neighborhood(targets, *list_players(graph, targets, hops), num_nodes)
     rows = torch.arange(len(targets), device=targets.device)
     seen = frontier = rows * num_nodes + targets  # sorted keys row * num_nodes + node
     hop = torch.zeros_like(seen)

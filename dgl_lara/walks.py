@@ -7,9 +7,6 @@ the two together.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 import numba
 import numpy as np
 import torch
@@ -17,6 +14,7 @@ from torch import Tensor
 
 from dgl_lara.choices import GATES
 from dgl_lara.explainer import Explainer
+from dgl_lara.listing import count, threads
 from dgl_lara.neighborhood import Neighborhood, walk_scale
 from dgl_lara.value import Game
 
@@ -44,7 +42,7 @@ class Walks:
         """The players of the targets and their scores. t: one row a target, already turned to its class."""
         counts = np.empty(len(targets), np.int64)
         with threads(len(targets)) as workers:
-            _count(self.indptr, self.sources, targets.numpy(), self.hops, workers, counts)
+            count(self.indptr, self.sources, targets.numpy(), self.hops, workers, counts)
             first = np.concatenate([np.zeros(1, np.int64), counts.cumsum()])
             player, hop = np.empty(first[-1], np.int64), np.empty(first[-1], np.int64)
             score = np.empty(first[-1], np.float32)
@@ -54,41 +52,6 @@ class Walks:
             )  # fmt: skip
         found = [torch.from_numpy(values) for values in (counts, player, hop)]
         return Neighborhood(targets, found[0], found[1], found[2], self.num_nodes), torch.from_numpy(score)
-
-
-@contextmanager
-def threads(num_targets: int) -> Iterator[int]:
-    """How many workers to use, as many as torch does."""
-    ours = torch.get_num_threads()
-    numba.set_num_threads(min(ours, numba.config.NUMBA_NUM_THREADS))
-    try:
-        yield min(numba.get_num_threads(), num_targets)
-    finally:
-        torch.set_num_threads(ours)  # numba's first call sets OpenMP to all cores, for everybody
-
-
-@numba.njit(parallel=True, cache=True, nogil=True)
-def _count(indptr, sources, targets, hops, workers, counts):  # type: ignore[no-untyped-def]
-    """How many players each target has. Each worker takes every `workers`-th target."""
-    for worker in numba.prange(workers):
-        nodes = len(indptr) - 1
-        seen_by, queue = np.full(nodes, -1, np.int64), np.empty(nodes, np.int32)
-        for row in range(worker, len(targets), workers):
-            queue[0] = targets[row]
-            seen_by[targets[row]] = row
-            begin, end = 0, 1
-            for _ in range(hops):
-                stop = end
-                for place in range(begin, stop):
-                    node = queue[place]
-                    for edge in range(indptr[node], indptr[node + 1]):
-                        other = sources[edge]
-                        if seen_by[other] != row:
-                            seen_by[other] = row
-                            queue[end] = other
-                            end += 1
-                begin = stop
-            counts[row] = end
 
 
 @numba.njit(parallel=True, cache=True, nogil=True)

@@ -13,8 +13,9 @@ from games import SmallGCN, random_graph
 
 from dgl_lara.bulk import BulkExplainer
 from dgl_lara.explainer import Explainer, ExplainerConfig
-from dgl_lara.inference import MANY, embed_all, explain
+from dgl_lara.inference import embed_all, explain
 from dgl_lara.inputs import explainer_inputs
+from dgl_lara.neighborhood import MANY
 from dgl_lara.value import Game
 
 

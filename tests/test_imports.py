@@ -11,7 +11,7 @@ PACKAGE = Path(__file__).parents[1] / "dgl_lara"
 ORDER = [
     "errors", "choices", "memory", "progress", "randomness", "reports.tables",
     "datasets", "targets",
-    "neighborhood", "removal", "blackbox", "adapters", "value", "attribution",
+    "listing", "neighborhood", "removal", "blackbox", "adapters", "value", "attribution",
     "reports.layout", "reports.scene", "reports.pictures", "reports.templates", "reports.interactive", "words",
     "explainer", "inputs", "sampling", "lessons", "losses", "validation", "training", "explanation",
     "walks", "inference", "layerwise", "bulk", "export", "own_model", "runs", "lara", "one_call",

@@ -6,8 +6,9 @@ import pytest
 import torch
 from games import SmallGCN, random_graph
 
+from dgl_lara import listing
 from dgl_lara.errors import InputError
-from dgl_lara.neighborhood import in_neighborhood, max_hop, nodes_of_graphs, walk_scale, walk_weights
+from dgl_lara.neighborhood import MANY, in_neighborhood, max_hop, nodes_of_graphs, walk_scale, walk_weights
 
 
 def directed_graph():
@@ -18,12 +19,16 @@ def directed_graph():
 
 @pytest.mark.parametrize("graph", [random_graph(30, 40, 0), directed_graph()], ids=["undirected", "directed"])
 @pytest.mark.parametrize("hops", [0, 1, 3])
-def test_players_are_those_who_reach_the_target(graph, hops):
+@pytest.mark.parametrize("copies", [1, MANY // 4], ids=["few", "many, compiled"])
+def test_players_are_those_who_reach_the_target(graph, hops, copies, monkeypatch):
+    listed = []
+    monkeypatch.setattr(listing, "list_players", lambda *a, whole=listing.list_players: listed.append(a) or whole(*a))
     reverse = nx.DiGraph()
     reverse.add_nodes_from(range(graph.num_nodes()))
     reverse.add_edges_from(zip(graph.edges()[1].tolist(), graph.edges()[0].tolist(), strict=True))
-    targets = torch.tensor([7, 0, 21, 7])
+    targets = torch.tensor([7, 0, 21, 7] * copies)
     found = in_neighborhood(graph, targets, hops)
+    assert bool(listed) == (copies > 1)
     for row, target in enumerate(targets.tolist()):
         expected = nx.single_source_shortest_path_length(reverse, target, cutoff=hops)
         mine = found.part(slice(row, row + 1))

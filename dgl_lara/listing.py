@@ -1,0 +1,88 @@
+"""The players of many targets on the CPU, listed by compiled code: the same lists as `neighborhood.in_neighborhood`.
+
+Breadth first from one target at a time, several targets at once; nothing is sorted but each target's own players.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import dgl
+import numba
+import numpy as np
+import torch
+from torch import Tensor
+
+
+def list_players(graph: dgl.DGLGraph, targets: Tensor, hops: int) -> tuple[Tensor, Tensor, Tensor]:
+    """(players of each target, their node ids in rising order, their distances)."""
+    indptr, sources, _ = graph.adj_tensors("csc")
+    indptr, sources, rows = indptr.numpy(), sources.numpy(), targets.numpy()
+    counts = np.empty(len(rows), np.int64)
+    with threads(len(rows)) as workers:
+        count(indptr, sources, rows, hops, workers, counts)
+        first = np.concatenate([np.zeros(1, np.int64), counts.cumsum()])
+        player, hop = np.empty(first[-1], np.int64), np.empty(first[-1], np.int64)
+        _list(indptr, sources, rows, hops, workers, first, player, hop)
+    return torch.from_numpy(counts), torch.from_numpy(player), torch.from_numpy(hop)
+
+
+@contextmanager
+def threads(num_targets: int) -> Iterator[int]:
+    """How many workers to use, as many as torch does."""
+    ours = torch.get_num_threads()
+    numba.set_num_threads(min(ours, numba.config.NUMBA_NUM_THREADS))
+    try:
+        yield min(numba.get_num_threads(), num_targets)
+    finally:
+        torch.set_num_threads(ours)  # numba's first call sets OpenMP to all cores, for everybody
+
+
+@numba.njit(parallel=True, cache=True, nogil=True)
+def count(indptr, sources, targets, hops, workers, counts):  # type: ignore[no-untyped-def]
+    """How many players each target has. Each worker takes every `workers`-th target."""
+    for worker in numba.prange(workers):
+        nodes = len(indptr) - 1
+        seen_by, queue = np.full(nodes, -1, np.int64), np.empty(nodes, np.int64)
+        for row in range(worker, len(targets), workers):
+            counts[row] = _reach(indptr, sources, targets[row], row, hops, seen_by, queue, None)
+
+
+@numba.njit(parallel=True, cache=True, nogil=True)
+def _list(indptr, sources, targets, hops, workers, first, player, hop):  # type: ignore[no-untyped-def]
+    """Players in rising order and their distance, from place first[row] on."""
+    for worker in numba.prange(workers):
+        nodes = len(indptr) - 1
+        seen_by, queue = np.full(nodes, -1, np.int64), np.empty(nodes, np.int64)
+        distance = np.empty(nodes, np.int64)
+        for row in range(worker, len(targets), workers):
+            found = _reach(indptr, sources, targets[row], row, hops, seen_by, queue, distance)
+            queue[:found].sort()
+            place = first[row]
+            for node in queue[:found]:
+                player[place], hop[place] = node, distance[node]
+                place += 1
+
+
+@numba.njit(cache=True, nogil=True)
+def _reach(indptr, sources, target, row, hops, seen_by, queue, distance):  # type: ignore[no-untyped-def]
+    """Puts the target and all that reach it into the queue, and their distances where they are wanted."""
+    queue[0], seen_by[target] = target, row
+    if distance is not None:
+        distance[target] = 0
+    begin, end = 0, 1
+    for step in range(1, hops + 1):
+        stop = end
+        for place in range(begin, stop):
+            node = queue[place]
+            for edge in range(indptr[node], indptr[node + 1]):
+                other = sources[edge]
+                if seen_by[other] != row:
+                    seen_by[other] = row
+                    if distance is not None:
+                        distance[other] = step
+                    queue[end] = other
+                    end += 1
+        begin = stop
+    return end
