@@ -1,8 +1,8 @@
 """A comparison: every method on the same game and the same targets, over several seeds, one table.
 
 A unit of work is one method with one seed: fit, explain, measure. Its figures are stored when it is done, so an
-interrupted comparison goes on where it was. Speed is measured in turns with LARA, so that the ratio of the two does
-not depend on what else the machine was doing.
+interrupted comparison goes on where it was. Speed is a unit of its own, measured in turns with LARA, so that the ratio
+of the two does not depend on what else the machine was doing; how long a method has learned makes no difference to it.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from dgl_lara.value import Game
 
 SAMPLED_PAIRS = {"node": 300, "graph": 100}
 REFERENCE_PAIRS = 2000
-ROUNDS, SECONDS_A_ROUND = 3, 2.0
+ROUNDS, SECONDS_A_ROUND = 3, 1.0
 
 # What a quick comparison shortens; its tables say so. LARA's own training takes about a minute on small graphs and
 # stays whole.
@@ -57,6 +57,18 @@ QUICK_ORPHICX_STEPS = 200
 QUICK_PAPER_STEPS = 600  # of LARA in the paper's form
 QUICK_SAMPLES_LARGE = 200  # of GraphSVX, on a graph of more than MANY_TARGETS
 QUICK_MINUTES = 3  # a method whose explanations would take longer is left out
+QUICK_PHI = 4  # by which the pairs of phi's estimate are divided
+QUICK = (
+    QUICK_STEPS_LARGE, QUICK_LEARNERS, QUICK_ORPHICX_STEPS, QUICK_PAPER_STEPS, QUICK_SAMPLES_LARGE, QUICK_MINUTES,
+    QUICK_PHI,
+)  # fmt: skip
+QUICK_WORDS = (
+    f"Quick: LARA trains as usual on small graphs and makes {QUICK_STEPS_LARGE} of 300 steps on large ones, in the "
+    f"paper's form {QUICK_PAPER_STEPS} of 3,000; rivals that learn see {QUICK_LEARNERS} targets, OrphicX makes "
+    f"{QUICK_ORPHICX_STEPS} steps in the place of its authors' 300 epochs, GraphSVX draws {QUICK_SAMPLES_LARGE} of 800 "
+    f"samples on large graphs; phi is estimated from {REFERENCE_PAIRS // QUICK_PHI} pairs; a method whose explanations "
+    f"would take more than {QUICK_MINUTES} minutes is left out."
+)
 
 Maker = Callable[["Contest", int], Method]
 
@@ -123,7 +135,7 @@ class Contest:
 
     @cached_property
     def phi(self) -> Reference:
-        return reference(self.game, self.targets, REFERENCE_PAIRS // (4 if self.quick else 1), 0)
+        return reference(self.game, self.targets, REFERENCE_PAIRS // (QUICK_PHI if self.quick else 1), 0)
 
     def lara_config(self) -> TrainingConfig:
         config = default(self.game.task, len(self.dataset.train))
@@ -144,9 +156,9 @@ def contest(dataset: Dataset, game: Game, most: int, quick: bool, steps: int | N
 def parts_folder(contest: Contest, metrics: Sequence[str], out: Path) -> Path:
     """Where the units of exactly this comparison are kept: another question gets another folder."""
     game = contest.game
-    model = weights_hash(game.f) if isinstance(game.f, torch.nn.Module) else "callable"
-    question = {"data": contest.dataset.key, "model": model, "value": game.value, "hops": game.hops}
-    question |= {"targets": contest.targets.tolist(), "quick": contest.quick, "metrics": sorted(metrics)}
+    question = {"data": contest.dataset.key, "model": weights_hash(game.f), "value": game.value, "hops": game.hops}
+    question |= {"targets": contest.targets.tolist(), "quick": QUICK if contest.quick else None}
+    question |= {"metrics": sorted(set(metrics) - {"throughput"}), "device": contest.targets.device.type}
     question |= {"steps": contest.steps} if contest.steps else {}
     return out / "parts" / short_hash({**question, "version": __version__})
 
@@ -224,26 +236,47 @@ def compare(
     folder.mkdir(parents=True, exist_ok=True)
     wanted = [(seed, name) for seed in range(seeds) for name in methods]
     records = []
-    yardsticks: dict[int, Lara] = {}
     for seed, name in Progress(wanted, "comparing", unit="method"):
         path = folder / f"{name}-{seed}.json"
-        if not path.exists():
-            record, method = unit(contest, name, metrics, seed, yardsticks, makers)
+        record = _stored(path, settings_of(contest, name, seed, makers))
+        if record is None:
+            record, method = unit(contest, name, metrics, seed, makers)
             if isinstance(method, Lara):
                 method.save(path.with_suffix(".pt"))
-            with written_whole(path) as temporary:
-                temporary.write_text(json.dumps(record, indent=1))
-        records.append(json.loads(path.read_text()))
-    return pd.DataFrame(records)
+            _store(path, record)
+        records.append(record)
+    if "throughput" in metrics:
+        able = [(record["seed"], record["method"]) for record in records if "left out" not in record]
+        yardsticks: dict[int, Lara] = {}
+        for seed, name in Progress(able, "timing", unit="method"):
+            path = folder / f"{name}-{seed}-speed.json"
+            if not path.exists():
+                _store(path, timed(contest, name, seed, folder, yardsticks, makers))
+            records[wanted.index((seed, name))].update(json.loads(path.read_text()))
+    return pd.DataFrame(records).drop(columns="settings", errors="ignore")
+
+
+def _store(path: Path, record: dict) -> None:
+    with written_whole(path) as temporary:
+        temporary.write_text(json.dumps(record, indent=1))
+
+
+def _stored(path: Path, settings: dict | None) -> dict | None:
+    """The figures kept there, if they were made with these settings of LARA (None: another method)."""
+    record = json.loads(path.read_text()) if path.exists() else None
+    return record if record is not None and record.get("settings") == settings else None
+
+
+def settings_of(contest: Contest, name: str, seed: int, makers: Mapping[str, Maker]) -> dict | None:
+    try:
+        method = makers[name](contest, seed)
+    except LaraError:  # its row will say why
+        return None
+    return asdict(method.config) if isinstance(method, Lara) else None
 
 
 def unit(
-    contest: Contest,
-    name: str,
-    metrics: Sequence[str],
-    seed: int,
-    yardsticks: dict[int, Lara],
-    makers: Mapping[str, Maker] = METHODS,
+    contest: Contest, name: str, metrics: Sequence[str], seed: int, makers: Mapping[str, Maker] = METHODS
 ) -> tuple[dict, Method | None]:
     """Fit, explain and measure one method. A method that cannot do this task says why, in its row."""
     record: dict[str, object] = {"method": name, "label": name, "seed": seed}
@@ -256,9 +289,7 @@ def unit(
     except LaraError as reason:
         say(f"{name} is left out: {reason}")
         return {**record, "left out": str(reason)}, None
-    if name == "lara" and isinstance(method, Lara):
-        yardsticks[seed] = method
-    record["label"] = method.label
+    record |= {"label": method.label, "settings": asdict(method.config) if isinstance(method, Lara) else None}
     if "fidelity" in metrics:
         record.update(_fidelity(contest.game, explanations))
     if "agreement" in metrics:
@@ -267,24 +298,23 @@ def unit(
         record["rank correlation"] = figures["rank correlation"]
     if "auc" in metrics and contest.dataset.motif is not None:
         record["AUC"] = auc(explanations, contest.dataset.motif)["signed, pooled"]
-    if "throughput" in metrics:
-        if seed not in yardsticks:
-            yardsticks[seed] = quick_lara(contest, seed)
-        record.update(in_turns(contest, method, yardsticks[seed]))
     return record, method
 
 
 def check_patience(contest: Contest, method: Method) -> None:
     """A quick comparison does not wait for a method that is slow beyond measure; two targets tell.
 
-    Processor time, so that what else the machine does leaves nobody out.
+    The processors' time where that is less, so that what else the machine does leaves nobody out.
     """
     if not contest.quick or isinstance(method, Lara):
         return
-    start = time.process_time()
+    device = contest.targets.device
+    method.explain(contest.targets[:1])  # what the first call has to prepare does not count
+    started, busy = clock(device), time.process_time()
     some = contest.targets[:2]
     method.explain(some)
-    minutes = (time.process_time() - start) / len(some) * len(contest.targets) / 60
+    spent = min(clock(device) - started, (time.process_time() - busy) / torch.get_num_threads())
+    minutes = spent / len(some) * len(contest.targets) / 60
     if minutes > QUICK_MINUTES:
         raise LaraError(
             f"its {len(contest.targets)} explanations would take about {minutes:.0f} minutes, and a quick comparison "
@@ -305,11 +335,33 @@ def fitted(contest: Contest, name: str, seed: int, makers: Mapping[str, Maker] =
     return method, time.perf_counter() - start
 
 
-def quick_lara(contest: Contest, seed: int) -> Lara:
-    """To measure speed against: how long g was trained makes no difference to that."""
-    method = Lara(contest.game, seed, replace(contest.lara_config(), steps=2), contest.dataset.val)
-    method.fit(contest.dataset.train)
+def taught_a_little(contest: Contest, name: str, seed: int, makers: Mapping[str, Maker] = METHODS) -> Method:
+    """Ready to explain, for measuring its speed."""
+    method = makers[name](contest, seed)
+    if isinstance(method, Lara | orphicx.OrphicX):
+        method.config = replace(method.config, steps=2)
+    elif isinstance(method, pg_explainer.PGExplainer):
+        method.settings = replace(method.settings, epochs=1)
+    elif isinstance(method, FastDnX):
+        method.iterations = 2
+    if method.learns:
+        method.fit(contest.targets)
     return method
+
+
+def timed(
+    contest: Contest, name: str, seed: int, folder: Path, yardsticks: dict[int, Lara], makers: Mapping[str, Maker]
+) -> dict[str, float]:
+    """The speed of one method. LARA is taken as it was trained, where it is kept."""
+    if seed not in yardsticks:
+        yardsticks[seed] = taught_a_little(contest, "lara", seed)  # type: ignore[assignment]
+    weights = folder / f"{name}-{seed}.pt"
+    if weights.exists():
+        method = makers[name](contest, seed)
+        method.load(weights)  # type: ignore[attr-defined]
+    else:
+        method = taught_a_little(contest, name, seed, makers)
+    return in_turns(contest, method, yardsticks[seed])
 
 
 def _fidelity(game: Game, explanations: Explanations) -> dict[str, float]:
@@ -329,7 +381,8 @@ def in_turns(contest: Contest, method: Method, lara: Lara) -> dict[str, float]:
     everyone = torch.arange(count, device=device)
     drawn = everyone[torch.randperm(count, generator=generator(0)).to(device)]
     some = everyone if isinstance(method, Lara) else drawn[: affordable(method, drawn)]
-    calls = [(method.explain, some), (lara.explain, everyone), (lara.explain_again, everyone)]
+    again = method.explain_again if isinstance(method, Lara) else lara.explain_again
+    calls = [(method.explain, some), (lara.explain, everyone), (again, everyone)]
     rounds = [[rate(call, targets, device) for call, targets in calls] for _ in range(ROUNDS)]
     theirs, scratch, stored = zip(*rounds, strict=True)
     figures = {
@@ -337,11 +390,11 @@ def in_turns(contest: Contest, method: Method, lara: Lara) -> dict[str, float]:
         "LARA is x times faster": median(ours / rate for ours, rate in zip(scratch, theirs, strict=True)),
         "LARA, stored, is x times faster": median(ours / rate for ours, rate in zip(stored, theirs, strict=True)),
     }
-    return figures | ({"targets/s, stored": median(stored)} if method is lara else {})
+    return figures | ({"targets/s, stored": median(stored)} if isinstance(method, Lara) else {})
 
 
 def affordable(method: Method, targets: Tensor) -> int:
-    """How many of the targets to explain in one round: more and more, until a round takes about two seconds."""
+    """How many of the targets to explain in one round: more and more, until a round takes about a second."""
     count = 1
     while count < len(targets):
         start = clock(targets.device)

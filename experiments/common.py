@@ -24,14 +24,9 @@ AUTHORS = ("ba-shapes", "ba-community", "tree-cycles", "ba-2motifs")  # whose ta
 SIX = ("ba-shapes", "ba-community", "tree-cycles", "ogbn-arxiv", "ba-2motifs", "mutag")  # the paper's, in its order
 LONGEST_FIRST = ("ogbn-arxiv", "ba-community", "mutag", "ba-shapes", "ba-2motifs", "tree-cycles")
 STAND_IN_NODES = 10_000  # of `citation`, where ogbn-arxiv is not at hand
-MEASURES = ("fidelity", "agreement", "auc", "throughput")
+MEASURES = ("fidelity", "agreement", "auc")
 QUICK_SEEDS, QUICK_TARGETS = 1, 100
 FULL_SEEDS, FULL_TARGETS = 5, 200
-QUICK_WORDS = (
-    f"Quick: LARA trains as usual (on ogbn-arxiv {benchmark.QUICK_STEPS_LARGE} of 300 steps), in the paper's form "
-    f"{benchmark.QUICK_PAPER_STEPS} of 3,000 steps; rivals that learn see {benchmark.QUICK_LEARNERS} targets, OrphicX "
-    f"makes {benchmark.QUICK_ORPHICX_STEPS} of 600 steps."
-)
 
 
 @dataclass(frozen=True)
@@ -46,7 +41,7 @@ class Settings:
     device: str = "auto"
     value: str = "logit"
     datasets: tuple[str, ...] = ()  # in the place of those a script would take
-    only: str | None = None  # of those a script would take, this one
+    only: str | None = None  # of those a script would take, this one; its speed is measured later, with nothing beside
     steps: int | None = None  # of LARA; None: the usual ones
 
     @property
@@ -60,6 +55,11 @@ class Settings:
     def names(self, usual):
         """The data sets of a script that has these by itself."""
         return self.datasets or tuple(name for name in usual if self.only in (None, name))
+
+    @property
+    def tables(self):
+        """Where tables and pictures go. Those of a single data set are only made on the way to the whole ones."""
+        return self.out / "parts" / self.only if self.only else self.out
 
     @property
     def words(self):
@@ -124,7 +124,8 @@ def compared(name, methods, settings, variants=None):
     contest = contest_on(name, settings)
     makers = {**METHODS, **(variants or {})}
     folder = parts_of(contest, settings)
-    records = benchmark.compare(contest, methods, MEASURES, settings.num_seeds, folder, makers)
+    measures = MEASURES if settings.only else (*MEASURES, "throughput")
+    records = benchmark.compare(contest, methods, measures, settings.num_seeds, folder, makers)
     records.insert(0, "data", name)
     records.insert(1, "source", source_of(name, contest.dataset))
     return records
@@ -243,19 +244,19 @@ def left_out(records):
 
 def write_table(settings, stem, title, tables, frame, notes=()):
     """<stem>.md for reading, a table for each (header, rows), and <stem>.csv with every figure."""
-    lines = [f"# {title}", "", f"Ours: {settings.words}.", *([QUICK_WORDS] if settings.quick else []), ""]
+    lines = [f"# {title}", "", f"Ours: {settings.words}.", *([benchmark.QUICK_WORDS] if settings.quick else []), ""]
     for header, rows in tables:
         lines += [markdown_table(header, [list(map(str, row)) for row in rows]), ""]
     lines += [line for note in notes for line in (note, "")]
-    with written_whole(settings.out / f"{stem}.md") as temporary:
+    with written_whole(settings.tables / f"{stem}.md") as temporary:
         temporary.write_text("\n".join(lines).rstrip() + "\n")
-    with written_whole(settings.out / f"{stem}.csv") as temporary:
+    with written_whole(settings.tables / f"{stem}.csv") as temporary:
         frame.to_csv(temporary, index=False, float_format="%.5g")
-    return [settings.out / f"{stem}.md", settings.out / f"{stem}.csv"]
+    return [settings.tables / f"{stem}.md", settings.tables / f"{stem}.csv"]
 
 
 def write_picture(settings, stem, drawn):
-    path = settings.out / f"{stem}.png"
+    path = settings.tables / f"{stem}.png"
     with written_whole(path) as temporary:
         drawn.savefig(temporary, format="png", dpi=110, facecolor="white")
     return path

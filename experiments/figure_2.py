@@ -29,7 +29,7 @@ def run(settings):
             if keep_target and game.task == "graph":
                 continue
             make = partial(_sets, game, targets, PAIRS[settings.quick], keep_target)
-            found = pd.DataFrame(common.kept(settings, contest, f"correlation-{seen}", make))
+            found = pd.DataFrame(common.kept(settings, contest, f"correlation-{seen}-{len(targets)}", make))
             sets.append(found.assign(data=name, definition=seen))
             table = correlations(found)
             best = table["pearson"].abs().idxmax()
@@ -46,8 +46,9 @@ def run(settings):
               "the paper"]  # fmt: skip
     notes = [
         ONLY_PLOTTED["figure-2"],
-        f"Here: at most {SETS} random sets J, one a test target with at least three players. MI value and 'one node at "
-        "a time' as the appendix writes them; 'phi, Eq. 5' is the attribution that LARA learns, averaged over J.",
+        f"Here: at most {settings.targets or SETS} random sets J, one a test target with at least three players. MI "
+        "value and 'one node at a time' as the appendix writes them; 'phi, Eq. 5' is the attribution that LARA learns, "
+        "averaged over J.",
         "Data: " + "; ".join(note) + ".",
     ]
     return written + common.write_table(

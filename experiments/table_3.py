@@ -1,6 +1,5 @@
 """Table 3: seconds to explain 10^2 ... 10^5 nodes of ogbn-arxiv."""
 
-from dataclasses import replace
 from functools import partial
 
 import common
@@ -8,7 +7,7 @@ import pandas as pd
 import torch
 from paper_figures import TABLE_3
 
-from dgl_lara.benchmark import METHODS
+from dgl_lara.benchmark import taught_a_little
 from dgl_lara.evaluation import Subject, evaluate
 from dgl_lara.metrics.speed import clock
 from dgl_lara.randomness import generator
@@ -56,7 +55,7 @@ def _lara(subject, counts):
 
 def _rival(contest, rival, targets, counts, patience):
     """Measured as long as patience lasts, then extrapolated in proportion."""
-    method = _taught_a_little(contest, rival)
+    method = taught_a_little(contest, rival, 0)
     rows, most, spent = [], 1, 0.0
     for count in (min(20, len(targets)), *counts):  # the first warms up
         expected = spent / most * count
@@ -68,15 +67,6 @@ def _rival(contest, rival, targets, counts, patience):
         row = {"method": method.label, "targets": count, "latency (s)": expected, "extrapolated": most != count}
         rows.append(row)
     return [row for row in rows if row["targets"] in counts]
-
-
-def _taught_a_little(contest, rival):
-    """How long a rival has learned makes no difference to its speed."""
-    method = METHODS[rival](contest, 0)
-    if rival == "orphicx":
-        method.config = replace(method.config, steps=method.config.check_every)
-    method.fit(contest.targets)
-    return method
 
 
 def _row(method, mine, counts, printed):

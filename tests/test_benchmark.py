@@ -16,6 +16,7 @@ from dgl_lara.cli import main
 from dgl_lara.reports.comparison import summary
 from dgl_lara.runs import open_run
 from dgl_lara.training import default
+from dgl_lara.value import Game
 
 MEASURES = ("fidelity", "agreement", "auc", "throughput")
 
@@ -48,7 +49,11 @@ def test_one_table(own_folders, quick_runs, tmp_path, monkeypatch):
     assert table.loc["random", "F+ paper, average std"] > 0  # two seeds, two draws
     assert table.loc["abs-gradient", "F+ paper, average std"] == 0
     assert (table["LARA is x times faster"] > 0).all() and (table["LARA, stored, is x times faster"] > 0).all()
-    assert {"F- kept, average", "Delta kept, average", "R2", "AUC", "targets/s"} <= set(table.columns)
+    assert {"F- kept, average", "Delta kept, average", "R2", "rank correlation", "AUC", "targets/s"} <= set(
+        table.columns
+    )
+    page = (tmp_path / "out" / "benchmark.md").read_text()
+    assert ", quick\n" in page and benchmark.QUICK_WORDS in page
     best = table["Delta kept, average"].idxmax()
     rows = [line for line in (tmp_path / "out" / "benchmark.md").read_text().splitlines() if line.startswith("| ")]
     header, *body = [[cell.strip() for cell in re.split(r"(?<!\\)\|", row)[1:-1]] for row in rows]
@@ -71,7 +76,7 @@ def test_lara_on_all_nodes_learns_from_all_nodes(own_folders, quick_runs, monkey
     for name, count in (("lara", len(contest.dataset.train)), ("lara-all", 700)):
         benchmark.fitted(contest, name, 0)
         assert len(learned[-1]) == count
-    record, _ = benchmark.unit(contest_on(quick_runs["molecules"], 3), "lara-all", ["fidelity"], 0, {})
+    record, _ = benchmark.unit(contest_on(quick_runs["molecules"], 3), "lara-all", ["fidelity"], 0)
     assert "new ones" in record["left out"]
 
 
@@ -84,7 +89,7 @@ def test_stored_embeddings_give_the_same_explanations(own_folders, quick_runs):
 
 def test_speed_is_measured_on_a_draw_from_everything(own_folders, quick_runs, monkeypatch):
     contest, asked = contest_on(quick_runs["ba-shapes"], 3), []
-    lara, rival = benchmark.quick_lara(contest, 0), benchmark.METHODS["random"](contest, 0)
+    lara, rival = benchmark.taught_a_little(contest, "lara", 0), benchmark.METHODS["random"](contest, 0)
     monkeypatch.setattr(rival, "explain", lambda targets: asked.append(targets.tolist()))
     figures = benchmark.in_turns(contest, rival, lara)
     assert sorted(asked[-1]) == list(range(700)) and asked[-1][:50] != list(range(50))
@@ -94,6 +99,35 @@ def test_speed_is_measured_on_a_draw_from_everything(own_folders, quick_runs, mo
     monkeypatch.setattr(benchmark, "SECONDS_A_ROUND", 0.3)
     benchmark.in_turns(contest, rival, lara)
     assert 1 <= len(asked[-1]) <= 3  # a slow one gets as many as time allows
+
+
+def test_other_settings_of_lara_are_measured_anew(own_folders, quick_runs, tmp_path):
+    contest = contest_on(quick_runs["ba-shapes"], 3)
+
+    def measured(dim):
+        benchmark.compare(contest, ["x"], ["fidelity"], 1, tmp_path, {"x": benchmark.lara_with("x", dim=dim)})
+        return (tmp_path / "x-0.json").stat().st_mtime_ns
+
+    first = measured(5)
+    assert measured(5) == first and measured(6) != first
+
+
+def test_another_model_or_quick_setting_is_another_question(own_folders, quick_runs, tmp_path, monkeypatch):
+    contest = contest_on(quick_runs["ba-shapes"], 3)
+    folders = {benchmark.parts_folder(contest, ["fidelity"], tmp_path)}
+    assert (
+        benchmark.parts_folder(contest, ["fidelity", "throughput"], tmp_path) in folders
+    )  # speed has files of its own
+    folders.add(benchmark.parts_folder(replace(contest, quick=False), ["fidelity"], tmp_path))
+    other = Game(contest_function, contest.game.graph, contest.game.features, "node", contest.game.hops)
+    folders.add(benchmark.parts_folder(replace(contest, game=other), ["fidelity"], tmp_path))
+    monkeypatch.setattr(benchmark, "QUICK", (1,))
+    folders.add(benchmark.parts_folder(contest, ["fidelity"], tmp_path))
+    assert len(folders) == 4
+
+
+def contest_function(graph, features):
+    return features[:, :3] * 2
 
 
 def test_interrupted_then_resumed(own_folders, quick_runs, tmp_path, monkeypatch):

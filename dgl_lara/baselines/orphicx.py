@@ -15,7 +15,8 @@ D1. Only edges are decoded; the reconstruction loss meets as many random non-edg
 D2. Memory is bounded: the information flow is estimated with the authors' 25 x 100 draws where the ego graph is small,
     and with fewer, of beta first, where they would decode more than `EDGES_A_FLOW` edges (never fewer than 2 x 2);
     a batch is cut short where its ego graphs have more than `EDGES_A_STEP` edges (never to less than one target).
-D3. Training is counted in steps, not in epochs; a tenth of the targets is held out, and the best weights are kept.
+D3. A tenth of the targets is held out; the weights that do best there are kept, and training ends when none have done
+    better for as many epochs as the authors wait (100 of 300).
 D4. The encoder of graph tasks normalises the adjacency, like that of node tasks (the authors' uses it raw).
 D5. The labels that tell the nodes of a graph apart come from colour refinement with hashes instead of sorted strings.
 """
@@ -66,8 +67,10 @@ class OrphicXConfig:
     weight_size: float = 0.1
     batch_size: int = 32
     lr: float = 0.003
-    steps: int = 600
-    check_every: int = 25
+    epochs: int = 300
+    patience: int = 100  # epochs
+    steps: int | None = None  # in the place of the epochs
+    check_every: int = 25  # steps
     most_targets: int = 2000  # a large graph is learned from a sample of its targets
 
 
@@ -128,7 +131,10 @@ class OrphicX(Method):
         optimiser = torch.optim.Adam(model.parameters(), lr=config.lr)
         best, best_weights = float("inf"), copy.deepcopy(model.state_dict())
         order = training[:0]
-        steps = Progress(range(config.steps), self.name)
+        an_epoch = -(-len(training) // config.batch_size)
+        total = config.steps or config.epochs * an_epoch
+        best_step = 0
+        steps = Progress(range(total), self.name)
         with evaluating(self.game.f):
             for step in steps:
                 if not len(order):
@@ -141,10 +147,12 @@ class OrphicX(Method):
                     parameter.grad = gradient
                 nn.utils.clip_grad_norm_(model.parameters(), 1)
                 optimiser.step()
-                if (step + 1) % config.check_every == 0 or step + 1 == config.steps:
+                if (step + 1) % config.check_every == 0 or step + 1 == total:
                     reached = self._loss(model, validation, generator(self.seed + 1), noise=False).item()
                     if reached < best:
-                        best, best_weights = reached, copy.deepcopy(model.state_dict())
+                        best, best_step, best_weights = reached, step, copy.deepcopy(model.state_dict())
+                    if step - best_step >= config.patience * an_epoch:
+                        break
                     steps.note(loss=loss.item(), validation=best)
         model.load_state_dict(best_weights)
         self.model_ = model.eval().requires_grad_(False)

@@ -38,7 +38,7 @@ class Several(click.ParamType):
 @click.option("--targets", type=click.IntRange(min=1), default=200, show_default=True, help="Test targets, at most.")
 @click.option("--seeds", type=click.IntRange(min=1), default=5, show_default=True, help="How often each is repeated.")
 @click.option("--value", type=click.Choice(VALUES), default="logit", show_default=True, help="The number explained.")
-@click.option("--quick", is_flag=True, help="Short training: minutes instead of hours, and lower figures.")
+@click.option("--quick", is_flag=True, help="Shorter training, mostly of the rivals: minutes instead of hours.")
 @click.option("--out", type=FOLDER, help="Folder of the results. Default: runs/benchmark-<dataset>.")
 @device_option
 def benchmark(
@@ -78,10 +78,12 @@ def benchmark(
     records = benchmark.compare(contest, methods, metrics, seeds, benchmark.parts_folder(contest, metrics, out))
     table = summary(records)
     title = f"{dataset.name} ({dataset.source}), {len(contest.targets)} test targets, value: {game.value}"
-    click.echo(title + (", quick" if quick else ""))
+    title += ", quick" if quick else ""
+    click.echo(title)
     click.echo(text_table(*shown(table, lambda text: f"*{text}")))
     click.echo("* best of the column")
+    note = benchmark.QUICK_WORDS if quick else ""
     for _, row in table.iterrows():
         if isinstance(row.get("left out"), str):
             click.echo(f"left out: {row['name']} ({row['left out']})")
-    click.echo("written: " + ", ".join(map(str, write_comparison(records, table, title, out))))
+    click.echo("written: " + ", ".join(map(str, write_comparison(records, table, title, out, note))))

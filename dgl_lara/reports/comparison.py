@@ -18,7 +18,8 @@ COLUMNS = {  # figure -> +1 where high is good, -1 where low is good, 0 where ne
     "F+ kept, average": 1,
     "F- kept, average": -1,
     "Delta kept, average": 1,
-    "R2": 1,
+    "rank correlation": 1,
+    "R2": 0,  # only of methods whose scores are on phi's scale, which most are not
     "AUC": 1,
     "targets/s": 1,
     "LARA is x times faster": 0,
@@ -63,11 +64,13 @@ def _number(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"
 
 
-def write_comparison(records: pd.DataFrame, table: pd.DataFrame, title: str, folder: Path) -> list[Path]:
+def write_comparison(
+    records: pd.DataFrame, table: pd.DataFrame, title: str, folder: Path, note: str = ""
+) -> list[Path]:
     texts = {
         "benchmark.csv": table.to_csv(index=False),
         "benchmark.json": json.dumps({"what": title, "records": json.loads(records.to_json(orient="records"))}),
-        "benchmark.md": comparison_markdown(table, title),
+        "benchmark.md": comparison_markdown(table, title, note),
     }
     for name, text in texts.items():
         with written_whole(folder / name) as temporary:
@@ -75,12 +78,13 @@ def write_comparison(records: pd.DataFrame, table: pd.DataFrame, title: str, fol
     return [folder / name for name in texts]
 
 
-def comparison_markdown(table: pd.DataFrame, title: str) -> str:
+def comparison_markdown(table: pd.DataFrame, title: str, note: str = "") -> str:
     lines = [f"# {title}", "", markdown_table(*shown(table, lambda text: f"**{text}**")), ""]
     lines += [
         "Mean ± standard deviation over seeds; best in bold. F+, F-: average over sparsity 0.3 ... 0.7, as the paper",
-        "defines them and with the target kept. Speed: this method and LARA in turns, in one process; 'stored':",
-        "without the pass of g over everything, whose embeddings LARA has from before.",
+        "defines them and with the target kept. Rank correlation, R2: with phi. Speed: this method and LARA in turns,",
+        "in one process; 'stored': without the pass of g over everything, whose embeddings LARA has from before.",
+        *([note] if note else []),
     ]
     if "left out" in table:
         lines += [
