@@ -9,7 +9,7 @@ from dgl_lara.progress import say
 
 NAMES = common.SIX
 EACH = 2
-MOST = 30  # players in a picture
+FEWEST, MOST = 5, 30  # players: of a target that is shown, in a picture
 
 
 def run(settings):
@@ -35,10 +35,10 @@ def run(settings):
 
 
 def _shown(contest):
-    """The first test targets of different predicted classes that have a motif and are predicted right."""
+    """The first test targets of different predicted classes, predicted right, with a motif and not just few players."""
     dataset, game, targets = contest.dataset, contest.game, contest.targets
     predicted = game.explained_class[targets]
-    fit = predicted == dataset.labels[targets]
+    fit = (predicted == dataset.labels[targets]) & (game.players(targets).counts >= FEWEST)
     if dataset.motif is not None:
         holders = (dataset.motif >= 0).nonzero().flatten()
         holders = holders if dataset.task == "node" else dataset.graph_of_node[holders]

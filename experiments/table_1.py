@@ -34,9 +34,9 @@ def run(settings):
         "Targets a second, best of the column in bold; in brackets the paper's (one RTX 2080 Ti; ours: this machine's "
         f"{common.choose_device(settings.device).type}). The paper's LARA stands beside LARA in the paper's form too.",
         "Second table: how many times faster LARA is than each, both measured in turns in one process; in brackets the "
-        "same ratio of the paper's figures. Rivals explain as many targets as about two seconds allow, drawn from all "
-        "there are, LARA all of them, its pass of g over all nodes included. Third table: the same without that pass, "
-        "from embeddings that LARA has stored, as PGExplainer has stored f's and FastDnX its surrogate's terms.",
+        "same ratio of the paper's figures. Rivals explain as many targets at once, drawn from all there are, as make "
+        "them fastest, LARA all of them, its pass of g over all nodes included. Third table: the same without that "
+        "pass, from embeddings that LARA has stored, as PGExplainer has stored f's and FastDnX its surrogate's terms.",
         common.sources(records),
         *common.left_out(records),
     ]

@@ -95,10 +95,15 @@ def test_speed_is_measured_on_a_draw_from_everything(own_folders, quick_runs, mo
     assert sorted(asked[-1]) == list(range(700)) and asked[-1][:50] != list(range(50))
     assert figures["LARA is x times faster"] > 0 and figures["LARA, stored, is x times faster"] > 0
 
-    monkeypatch.setattr(rival, "explain", lambda targets: asked.append(targets.tolist()) or time.sleep(0.1))
-    monkeypatch.setattr(benchmark, "SECONDS_A_ROUND", 0.3)
-    benchmark.in_turns(contest, rival, lara)
-    assert 1 <= len(asked[-1]) <= 3  # a slow one gets as many as time allows
+    def slow(targets):  # the same time for each target, then almost none for more of them
+        asked.append(targets.tolist())
+        time.sleep(0.02 * len(targets) if each else 0.02)
+
+    monkeypatch.setattr(rival, "explain", slow)
+    monkeypatch.setattr(benchmark, "SECONDS_A_ROUND", 0.01)
+    for each in (True, False):
+        benchmark.in_turns(contest, rival, lara)
+        assert len(asked[-1]) < 100 if each else len(asked[-1]) == 700
 
 
 def test_other_settings_of_lara_are_measured_anew(own_folders, quick_runs, tmp_path):
