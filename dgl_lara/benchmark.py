@@ -240,6 +240,7 @@ def compare(
         path = folder / f"{name}-{seed}.json"
         record = _stored(path, settings_of(contest, name, seed, makers))
         if record is None:
+            _speed_file(path).unlink(missing_ok=True)  # it belonged to other settings
             record, method = unit(contest, name, metrics, seed, makers)
             if isinstance(method, Lara):
                 method.save(path.with_suffix(".pt"))
@@ -249,11 +250,15 @@ def compare(
         able = [(record["seed"], record["method"]) for record in records if "left out" not in record]
         yardsticks: dict[int, Lara] = {}
         for seed, name in Progress(able, "timing", unit="method"):
-            path = folder / f"{name}-{seed}-speed.json"
+            path = _speed_file(folder / f"{name}-{seed}.json")
             if not path.exists():
                 _store(path, timed(contest, name, seed, folder, yardsticks, makers))
             records[wanted.index((seed, name))].update(json.loads(path.read_text()))
     return pd.DataFrame(records).drop(columns="settings", errors="ignore")
+
+
+def _speed_file(path: Path) -> Path:
+    return path.with_name(f"{path.stem}-speed.json")
 
 
 def _store(path: Path, record: dict) -> None:

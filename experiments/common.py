@@ -209,12 +209,6 @@ def grouped(records, columns, beside=lambda data, method: []):
     return rows
 
 
-def labels_of(records):
-    """{method: label} for data sets side by side: without the number of samples, which differs."""
-    labels = records.groupby("method", sort=False)["label"].first()
-    return labels.str.replace(r" \d+$", "", regex=True)
-
-
 def shown_as(name, source):
     """The name that a picture gives to a data set: with what it is not, where it is not the published one."""
     kind = (

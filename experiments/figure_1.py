@@ -5,7 +5,7 @@ import pandas as pd
 from paper_figures import LARA_FIDELITY, ONLY_PLOTTED, TABLE_1
 
 from dgl_lara.choices import METHODS
-from dgl_lara.reports.figures import radars
+from dgl_lara.reports.figures import labels_of, radars
 
 NAMES = common.SIX
 COMPARED = ("gnn-explainer", "pg-explainer", "graphsvx", "orphicx", "lara-paper", "lara")  # as the paper's, and ours
@@ -20,7 +20,7 @@ def run(settings):
         )
         for column in ("F+ paper, average", "targets/s")
     )
-    labels = common.labels_of(records)
+    labels = labels_of(records)
     where = dict(zip(records["data"], records["source"], strict=True))
     called = {name: common.shown_as(name, where[name]) for name in plus.columns}
     panels = [

@@ -5,6 +5,7 @@ import pandas as pd
 from paper_figures import TABLE_1
 
 from dgl_lara.choices import METHODS
+from dgl_lara.reports.figures import labels_of
 
 NAMES = common.SIX
 
@@ -16,7 +17,7 @@ def run(settings):
     rates = {name: common.measured(by_set[name], "targets/s", 1) for name in names}
     scratch = {name: common.measured(by_set[name], "LARA is x times faster") for name in names}
     stored = {name: common.measured(by_set[name], "LARA, stored, is x times faster") for name in names}
-    labels = common.labels_of(records)
+    labels = labels_of(records)
 
     def printed(method, name):
         return TABLE_1.get(method.replace("lara-paper", "lara"), {}).get(name)

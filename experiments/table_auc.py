@@ -13,6 +13,7 @@ from dgl_lara.choices import METHODS
 from dgl_lara.errors import LaraError
 from dgl_lara.metrics.auc import edge_auc, studied_targets
 from dgl_lara.progress import say
+from dgl_lara.reports.figures import labels_of
 from dgl_lara.sampling import some_targets
 from dgl_lara.targets import recipe_for
 from dgl_lara.targets.models import masking_messages_only
@@ -37,7 +38,7 @@ def run(settings):
                                  for name in names)]
         for model in MODELS for masks in MASKS for method in EDGE_METHODS
     ]  # fmt: skip
-    labels = common.labels_of(nodes)
+    labels = labels_of(nodes)
     by_set = {name: common.measured(part, "AUC", 1) for name, part in nodes.groupby("data", sort=False)}
     node_rows = [
         [label, *(_beside(by_set[name][method], TABLE_AUC.get(method.removesuffix("-paper"), {}).get(name))

@@ -110,11 +110,13 @@ def test_other_settings_of_lara_are_measured_anew(own_folders, quick_runs, tmp_p
     contest = contest_on(quick_runs["ba-shapes"], 3)
 
     def measured(dim):
-        benchmark.compare(contest, ["x"], ["fidelity"], 1, tmp_path, {"x": benchmark.lara_with("x", dim=dim)})
-        return (tmp_path / "x-0.json").stat().st_mtime_ns
+        makers = {"x": benchmark.lara_with("x", dim=dim)}
+        benchmark.compare(contest, ["x"], ["fidelity", "throughput"], 1, tmp_path, makers)
+        return [(tmp_path / name).stat().st_mtime_ns for name in ("x-0.json", "x-0-speed.json")]
 
     first = measured(5)
-    assert measured(5) == first and measured(6) != first
+    assert measured(5) == first
+    assert all(new != old for new, old in zip(measured(6), first, strict=True))
 
 
 def test_another_model_or_quick_setting_is_another_question(own_folders, quick_runs, tmp_path, monkeypatch):

@@ -64,8 +64,7 @@ def fidelity_grid(records: pd.DataFrame, definition: str, title: str, columns: i
             _fidelity_lines(axis, group, short, definition)
             axis.set_title(textwrap.fill(f"{name}: {words}", 46), fontsize=8.5)
             axis.set_xlabel("sparsity" if row else "", fontsize=8)
-    labels = records.groupby("method", sort=False)["label"].first().str.replace(r" \d+$", "", regex=True)
-    _legend(figure, labels)
+    _legend(figure, labels_of(records))
     figure.suptitle(textwrap.fill(title, int(13 * figure.get_figwidth())), fontsize=9.5)
     figure.tight_layout(rect=(0, 0.75 / figure.get_figheight(), 1, 1))
     return figure
@@ -79,6 +78,11 @@ def _fidelity_lines(axis: Axes, group: pd.DataFrame, short: str, definition: str
     axis.set_xticks(SPARSITIES)
     axis.spines[["top", "right"]].set_visible(False)
     axis.tick_params(labelsize=7.5)
+
+
+def labels_of(records: pd.DataFrame) -> pd.Series:
+    """{method: label} for data sets side by side: without the number of samples, which differs."""
+    return records.groupby("method", sort=False)["label"].first().str.replace(r" \d+$", "", regex=True)
 
 
 def _legend(figure: Figure, labels: pd.Series) -> None:
