@@ -367,6 +367,23 @@ def open_game(task="node"):
     return Game(model, old.graph, old.features, task, hops=2)
 
 
+def test_orphicx_learns_for_its_epochs_unless_nothing_gets_better(monkeypatch):
+    game, learned, whole = open_game(), [], OrphicX._loss
+
+    def loss(self, model, targets, random, noise):
+        learned.extend([len(targets)] if noise else [])
+        return whole(self, model, targets, random, noise) if noise else torch.tensor(float(next(reached)))
+
+    monkeypatch.setattr(OrphicX, "_loss", loss)
+    config = OrphicXConfig(epochs=6, patience=2, draws_alpha=2, draws_beta=2, batch_size=9, check_every=3)
+    # 30 targets, 3 held out, 3 batches an epoch; better every time, then never again after the second epoch
+    for losses, steps in ((range(9, 0, -1), 18), ([5, 4, 4, 4, 4, 4], 12)):
+        reached = iter(losses)
+        learned.clear()
+        OrphicX(game, config=config).fit(torch.arange(30))
+        assert len(learned) == steps and set(learned) == {9}
+
+
 @pytest.mark.parametrize("method", METHODS)
 def test_a_batch_gives_what_single_targets_give(method):
     game = open_game()
