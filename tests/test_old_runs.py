@@ -1,0 +1,56 @@
+"""Run folders written by 0.1.0 open, explain, evaluate and go on; the numbers are those that 0.1.0 gave."""
+
+import shutil
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+
+from dgl_lara.cli import main
+
+STORED = Path(__file__).parent / "runs_of_0.1.0"
+NAMES = ("ba-shapes", "molecules")  # the first with stored embeddings, the second without
+
+
+def call(*words):
+    result = CliRunner().invoke(main, list(map(str, words)))
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+@pytest.fixture(params=NAMES)
+def run(request, tmp_path, own_folders):
+    return Path(shutil.copytree(STORED / request.param, tmp_path / request.param))
+
+
+def check(run, stored):
+    """Every stored row is among the rows now: on the same rank the same score, and (but for ties) the same player."""
+    out = run / "explanations.csv"
+    call("explain", "--run", run, "--all", "--top", "3", "--out", out)
+    wanted = pd.read_csv(STORED / stored)
+    found = pd.read_csv(out).merge(wanted, on=["target", "rank"], suffixes=("", " then"))
+    assert len(found) == len(wanted) > 150 and wanted.score.std() > 1e-5
+    assert (found["explained_class"] == found["explained_class then"]).all()
+    assert (found["player"] == found["player then"]).mean() > 0.95
+    assert (found.score - found["score then"]).abs().max() < 1e-6
+
+
+def test_explains_as_it_did(run):
+    check(run, f"{run.name}.csv")
+
+
+def test_goes_on_from_its_checkpoint(run):
+    config = run / "config.json"
+    config.write_text(config.read_text().replace('"epochs": 3', '"epochs": 5'))
+    call("train", "--resume", run)
+    history = pd.read_csv(run / "metrics.csv")
+    assert history.epoch.max() == 5
+    check(run, f"{run.name}-resumed.csv")
+
+
+def test_is_evaluated_and_asked_about_one_target(run):
+    output = call("eval", "--run", run, "--targets", "5", "--pairs", "10")
+    assert "lara" in output and "fidelity+" in output
+    what = "--node" if run.name == "ba-shapes" else "--graph"
+    assert "is class" in call("explain", "--run", run, what, "3")
