@@ -37,7 +37,7 @@ setup(
     long_description_content_type="text/markdown",
     license="MIT",
     packages=find_packages(include=["dgl_lara", "dgl_lara.*"]),
-    package_data={"dgl_lara.reports": ["*.html"]},
+    package_data={"dgl_lara.drawing": ["*.html"], "dgl_lara.reports": ["*.html"]},
     python_requires=">=3.10,<3.12",
     install_requires=RUNTIME,
     extras_require={"molecules": ["rdkit"], "pyg": PYG, "test": TEST},

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from dgl_lara.explanation import Explanation, Explanations
     from dgl_lara.lara import LARA
     from dgl_lara.one_call import explain
-    from dgl_lara.training import TrainingConfig
+    from dgl_lara.training.loop import TrainingConfig
 
 __version__ = "0.1.0"
 __all__ = ["LARA", "Explanation", "Explanations", "TrainingConfig", "__version__", "explain"]
@@ -23,7 +23,7 @@ _HOMES = {
     "explain": "one_call",
     "Explanation": "explanation",
     "Explanations": "explanation",
-    "TrainingConfig": "training",
+    "TrainingConfig": "training.loop",
 }
 
 

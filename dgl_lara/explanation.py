@@ -17,12 +17,12 @@ import torch
 from torch import Tensor
 
 from dgl_lara.choices import PICTURES, TABLES
-from dgl_lara.datasets.storage import written_whole
+from dgl_lara.drawing.scene import Scene, compose, is_molecule
+from dgl_lara.drawing.words import Facts, sentence
 from dgl_lara.errors import InputError
-from dgl_lara.neighborhood import Neighborhood
-from dgl_lara.reports.scene import Scene, compose, is_molecule
-from dgl_lara.value import Game
-from dgl_lara.words import Facts, sentence
+from dgl_lara.game.game import Game
+from dgl_lara.game.players import Neighborhood
+from dgl_lara.utils.files import written_whole
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -322,13 +322,13 @@ class Explanation:
 
     def plot(self, most: int = 40) -> Figure:
         """A matplotlib figure: the `most` important players around the target, coloured by score."""
-        from dgl_lara.reports.pictures import draw
+        from dgl_lara.drawing.pictures import draw
 
         return draw(self.scene(most), self.in_words(), self.explained_class, self.game.value)
 
     def to_html(self, most: int = 120) -> str:
         """A page of its own to explore: pan, zoom, hover, and a slider that removes players."""
-        from dgl_lara.reports.interactive import Story, page
+        from dgl_lara.drawing.interactive import Story, page
 
         scene, game, rank = self.scene(most), self.game, self.batch.rank()
         removable = len(self) - int(self.batch.is_target.sum())
@@ -378,6 +378,6 @@ class Explanation:
             elif path.suffix == ".html":
                 temporary.write_text(self.to_html())
             else:
-                from dgl_lara.reports.pictures import write
+                from dgl_lara.drawing.pictures import write
 
                 write(self.plot(), temporary, path.suffix)

@@ -13,17 +13,18 @@ import dgl
 import torch
 from torch import Tensor
 
-from dgl_lara import blackbox
 from dgl_lara.errors import InputError, LaraError
-from dgl_lara.explainer import Explainer
+from dgl_lara.explainer.network import Explainer
 from dgl_lara.explanation import Explanations
-from dgl_lara.inference import Embeddings, check_targets, embed_all, explain
-from dgl_lara.neighborhood import max_hop
-from dgl_lara.randomness import generator
-from dgl_lara.removal import Model, bare
-from dgl_lara.targets.training import evaluating
-from dgl_lara.training import TrainingConfig, TrainingState, default, train
-from dgl_lara.value import Game
+from dgl_lara.game.game import Game
+from dgl_lara.game.players import max_hop
+from dgl_lara.game.removal import bare
+from dgl_lara.inference.scores import Embeddings, check_targets, embed_all, explain
+from dgl_lara.model import blackbox
+from dgl_lara.model.blackbox import Model
+from dgl_lara.model.evaluating import evaluating
+from dgl_lara.training.loop import TrainingConfig, TrainingState, default, train
+from dgl_lara.utils.randomness import generator
 
 
 def choose_hops(model: Model, graph: dgl.DGLGraph, features: Tensor, task: str, hops: int | str) -> int:

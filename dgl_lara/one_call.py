@@ -14,7 +14,7 @@ from torch import Tensor
 
 from dgl_lara.explanation import Explanations
 from dgl_lara.lara import LARA
-from dgl_lara.removal import Model
+from dgl_lara.model.blackbox import Model
 
 
 def explain(

@@ -11,15 +11,12 @@ embeddings.pt     p and t of everything and f's logits: the second explanation c
 
 from __future__ import annotations
 
-import hashlib
-import inspect
 import json
 import pickle
 import platform
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -29,23 +26,23 @@ import torch
 from torch import Tensor
 
 from dgl_lara import __version__, datasets
-from dgl_lara.adapters import bare
 from dgl_lara.datasets import Options
 from dgl_lara.datasets.dataset import Dataset
-from dgl_lara.datasets.storage import written_whole
 from dgl_lara.errors import InputError, LaraError
-from dgl_lara.explainer import Explainer, ExplainerConfig
+from dgl_lara.explainer.network import Explainer, ExplainerConfig
 from dgl_lara.explanation import Explanations
-from dgl_lara.inference import Embeddings, check_range, embed_all, explain, explain_apart
-from dgl_lara.layerwise import Elsewhere, embed_layerwise, full_pass_bytes, predict_in_batches
-from dgl_lara.memory import most_of_what_is_free
-from dgl_lara.own_model import OwnModel, open_model, weights_of
-from dgl_lara.progress import say
-from dgl_lara.removal import Model
+from dgl_lara.game.game import Game
+from dgl_lara.inference.layerwise import Elsewhere, embed_layerwise, full_pass_bytes, predict_in_batches
+from dgl_lara.inference.scores import Embeddings, check_range, embed_all, explain, explain_apart
+from dgl_lara.model.blackbox import Model
+from dgl_lara.model.own_model import OwnModel, open_model
+from dgl_lara.model.weights import weights_hash, weights_of
 from dgl_lara.targets.checkpoint import load_target, save_target
 from dgl_lara.targets.models import TargetModel
-from dgl_lara.training import TrainingConfig, TrainingState
-from dgl_lara.value import Game
+from dgl_lara.training.loop import TrainingConfig, TrainingState
+from dgl_lara.utils.files import written_whole
+from dgl_lara.utils.memory import most_of_what_is_free
+from dgl_lara.utils.progress import say
 
 RUNS = Path("runs")
 
@@ -234,18 +231,6 @@ def newest_run(dataset: str | None = None) -> Path:
             f"there is no run{of} in {RUNS}/; train one with: dgl-lara train --dataset {dataset or 'NAME'}"
         )
     return max(found)[1]
-
-
-def weights_hash(model: Callable) -> str:
-    """Tells models apart by their numbers; models of the user's own also by the file of their code."""
-    digest = hashlib.sha256()
-    for name, tensor in sorted(weights_of(model).items()):
-        digest.update(name.encode())
-        digest.update(tensor.cpu().contiguous().numpy().tobytes())
-    if not isinstance(model, TargetModel | Explainer):
-        inner = bare(model)
-        digest.update(Path(inspect.getfile(inner if inspect.isroutine(inner) else type(inner))).read_bytes())
-    return digest.hexdigest()[:16]
 
 
 def environment() -> dict:

@@ -11,11 +11,11 @@ from pathlib import Path
 import click
 from common import setting
 
-from dgl_lara.inference import embed_all, explain
-from dgl_lara.memory import reuse_freed_memory
+from dgl_lara.inference.scores import embed_all, explain
 from dgl_lara.metrics.agreement import agreement, reference
-from dgl_lara.sampling import some_targets
-from dgl_lara.training import default, train
+from dgl_lara.training.loop import default, train
+from dgl_lara.training.subgraphs import some_targets
+from dgl_lara.utils.memory import reuse_freed_memory
 
 NAMES = ("ba-community", "mutag")
 VARIANTS = {

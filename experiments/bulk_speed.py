@@ -19,11 +19,11 @@ import numpy as np
 import torch
 
 from dgl_lara import bulk as kernel
-from dgl_lara.bulk import BulkExplainer
-from dgl_lara.export import top_frame
-from dgl_lara.inference import explain, explain_nearby
-from dgl_lara.reports.tables import markdown_table
+from dgl_lara.inference.export import top_frame
+from dgl_lara.inference.scores import explain, explain_nearby
+from dgl_lara.inference.top_players import BulkExplainer
 from dgl_lara.runs import open_run
+from dgl_lara.utils.tables import markdown_table
 
 RESULTS = Path(__file__).parent / "results"
 TOP = 20

@@ -7,17 +7,18 @@ from pathlib import Path
 
 import pandas as pd
 
-from dgl_lara import benchmark
-from dgl_lara.benchmark import METHODS, Contest
 from dgl_lara.cli.options import choose_device
 from dgl_lara.datasets import DATASETS, Options, load
-from dgl_lara.datasets.storage import find_files, written_whole
-from dgl_lara.progress import say
-from dgl_lara.reports.tables import markdown_table
+from dgl_lara.datasets.storage import find_files
+from dgl_lara.evaluation import comparison as benchmark
+from dgl_lara.evaluation.comparison import METHODS, Contest
+from dgl_lara.game.game import Game
 from dgl_lara.targets import recipe_for
 from dgl_lara.targets.checkpoint import load_target
-from dgl_lara.targets.training import get_target
-from dgl_lara.value import Game
+from dgl_lara.targets.fitting import get_target
+from dgl_lara.utils.files import written_whole
+from dgl_lara.utils.progress import say
+from dgl_lara.utils.tables import markdown_table
 
 RESULTS = Path(__file__).parent / "results"
 AUTHORS = ("ba-shapes", "ba-community", "tree-cycles", "ba-2motifs")  # whose target models can be had

@@ -6,9 +6,9 @@ import common
 import pandas as pd
 from paper_figures import ONLY_PLOTTED
 
-from dgl_lara.metrics.correlation import FEWEST_PLAYERS, correlations, random_sets
+from dgl_lara.evaluation.correlation import FEWEST_PLAYERS, correlations, random_sets
 from dgl_lara.reports.figures import scatters
-from dgl_lara.sampling import some_targets
+from dgl_lara.training.subgraphs import some_targets
 
 NAMES = ("ba-community", "ogbn-arxiv")
 SETS = 100  # pairs (J, target), as in the appendix

@@ -4,9 +4,9 @@ import common
 import pandas as pd
 from paper_figures import ONLY_PLOTTED, TABLE_2
 
-from dgl_lara.benchmark import lara_with
+from dgl_lara.evaluation.comparison import lara_with
 from dgl_lara.reports.figures import fidelity_grid
-from dgl_lara.training import MINI_BATCHES
+from dgl_lara.training.loop import MINI_BATCHES
 
 NAMES = ("ogbn-arxiv",)
 STEPS = {True: 150, False: 3000}  # quick, full

@@ -15,12 +15,12 @@ from common import RESULTS, setting
 
 from dgl_lara.baselines.random import Random
 from dgl_lara.baselines.sampled import Sampled
-from dgl_lara.inference import embed_all, explain
-from dgl_lara.memory import reuse_freed_memory
+from dgl_lara.inference.scores import embed_all, explain
 from dgl_lara.metrics.agreement import agreement, reference
 from dgl_lara.metrics.fidelity import fidelity
-from dgl_lara.sampling import some_targets
-from dgl_lara.training import default, paper, train
+from dgl_lara.training.loop import default, paper, train
+from dgl_lara.training.subgraphs import some_targets
+from dgl_lara.utils.memory import reuse_freed_memory
 
 NAMES = ("ba-shapes", "ba-community", "tree-cycles", "ba-2motifs", "mutag")
 REFERENCE_PAIRS = 4000

@@ -19,14 +19,14 @@ from dgl.nn.pytorch import GATConv, GINConv, SAGEConv
 from torch import nn
 
 from dgl_lara import LARA
-from dgl_lara.attribution.sampled import Estimate, shared_least_squares
+from dgl_lara.attribution.monte_carlo import Estimate, shared_least_squares
 from dgl_lara.baselines.random import Random
 from dgl_lara.datasets import Options, load
-from dgl_lara.memory import reuse_freed_memory
 from dgl_lara.metrics.agreement import Reference, agreement
 from dgl_lara.metrics.fidelity import fidelity_per_target
-from dgl_lara.randomness import generator, seeded
-from dgl_lara.sampling import some_targets
+from dgl_lara.training.subgraphs import some_targets
+from dgl_lara.utils.memory import reuse_freed_memory
+from dgl_lara.utils.randomness import generator, seeded
 
 NAMES, MODELS = ("cora", "citeseer", "pubmed"), ("gat", "gin", "sage")
 RESULTS = Path(__file__).parent / "results"

@@ -5,7 +5,7 @@ import pandas as pd
 import torch
 from paper_figures import ONLY_PLOTTED
 
-from dgl_lara.progress import say
+from dgl_lara.utils.progress import say
 
 NAMES = common.SIX
 EACH = 2

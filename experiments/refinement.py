@@ -14,14 +14,14 @@ import pandas as pd
 from common import RESULTS, setting
 from lara_figures import NAMES
 
-from dgl_lara.attribution.agreement import corrected_r_squared
-from dgl_lara.attribution.sampled import Estimate, least_squares
-from dgl_lara.inference import embed_all, explain
-from dgl_lara.memory import reuse_freed_memory
-from dgl_lara.randomness import generator
-from dgl_lara.sampling import some_targets
-from dgl_lara.training import default, train
-from dgl_lara.trust import refine
+from dgl_lara.attribution.monte_carlo import Estimate, least_squares
+from dgl_lara.attribution.r_squared import corrected_r_squared
+from dgl_lara.inference.refinement import refine
+from dgl_lara.inference.scores import embed_all, explain
+from dgl_lara.training.loop import default, train
+from dgl_lara.training.subgraphs import some_targets
+from dgl_lara.utils.memory import reuse_freed_memory
+from dgl_lara.utils.randomness import generator
 
 
 @click.command()

@@ -42,13 +42,13 @@ def one(nodes, directed, kept, hops, dim, batch, repeats):
     """Seconds of each part and the peak memory of one setting."""
     import dgl
 
-    from dgl_lara.bulk import BulkExplainer
     from dgl_lara.datasets import Options, load
-    from dgl_lara.explainer import Explainer, ExplainerConfig
-    from dgl_lara.export import explain_to_file
-    from dgl_lara.inference import embed_all
-    from dgl_lara.inputs import explainer_inputs
-    from dgl_lara.value import Game
+    from dgl_lara.explainer.inputs import explainer_inputs
+    from dgl_lara.explainer.network import Explainer, ExplainerConfig
+    from dgl_lara.game.game import Game
+    from dgl_lara.inference.export import explain_to_file
+    from dgl_lara.inference.scores import embed_all
+    from dgl_lara.inference.top_players import BulkExplainer
 
     nodes = directed or nodes
     data = load("citation", Options(nodes=nodes))

@@ -7,10 +7,10 @@ import pandas as pd
 import torch
 from paper_figures import TABLE_3
 
-from dgl_lara.benchmark import taught_a_little
-from dgl_lara.evaluation import Subject, evaluate
+from dgl_lara.evaluation.comparison import taught_a_little
+from dgl_lara.evaluation.run_evaluation import Subject, evaluate
 from dgl_lara.metrics.speed import clock
-from dgl_lara.randomness import generator
+from dgl_lara.utils.randomness import generator
 
 NAMES = ("ogbn-arxiv",)
 COUNTS = (100, 1_000, 10_000, 100_000)

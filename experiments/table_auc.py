@@ -8,17 +8,17 @@ import pandas as pd
 from paper_figures import EDGE_AUC, TABLE_AUC
 
 from dgl_lara.baselines.occlusion import EdgeOcclusion
-from dgl_lara.benchmark import METHODS as MAKERS
 from dgl_lara.choices import METHODS
 from dgl_lara.errors import LaraError
+from dgl_lara.evaluation.comparison import METHODS as MAKERS
+from dgl_lara.game.game import Game
 from dgl_lara.metrics.auc import edge_auc, studied_targets
-from dgl_lara.progress import say
 from dgl_lara.reports.figures import labels_of
-from dgl_lara.sampling import some_targets
 from dgl_lara.targets import recipe_for
+from dgl_lara.targets.fitting import get_target
 from dgl_lara.targets.models import masking_messages_only
-from dgl_lara.targets.training import get_target
-from dgl_lara.value import Game
+from dgl_lara.training.subgraphs import some_targets
+from dgl_lara.utils.progress import say
 
 NAMES = ("ba-shapes", "ba-community", "tree-cycles", "ba-2motifs", "mutag")
 EDGE_METHODS = {"gnn-explainer": MAKERS["gnn-explainer"], "pg-explainer": MAKERS["pg-explainer"],

@@ -10,7 +10,7 @@ import numpy as np
 
 from dgl_lara.datasets import Options, load
 from dgl_lara.targets import PAPER_ACCURACY, recipe_for
-from dgl_lara.targets.training import accuracy, get_target
+from dgl_lara.targets.fitting import accuracy, get_target
 
 
 def reached(dataset, seeds):

@@ -69,7 +69,7 @@ def opened(own_folders, quick_runs):
     """opened(name): the run, with every target that is asked for explained."""
     import torch
 
-    from dgl_lara.inference import explain
+    from dgl_lara.inference.scores import explain
     from dgl_lara.runs import open_run
 
     def explained(name, *targets):

@@ -3,7 +3,7 @@
 import dgl
 import torch
 
-from dgl_lara.value import Game
+from dgl_lara.game.game import Game
 
 
 def star_model(graph, features):

@@ -6,11 +6,11 @@ import torch
 from games import PooledGCN, SmallGCN, random_graph
 
 from dgl_lara import LARA
-from dgl_lara.adapters import bare, element, features_in_graph, from_pyg, head, keywords
 from dgl_lara.attribution.exact import exact
 from dgl_lara.errors import InputError, ModelError
-from dgl_lara.training import TrainingConfig
-from dgl_lara.value import Game
+from dgl_lara.game.game import Game
+from dgl_lara.model.adapters import element, features_in_graph, from_pyg, head, keywords, unwrapped
+from dgl_lara.training.loop import TrainingConfig
 
 GRAPH = random_graph(40, 46, 0)
 FEATURES = torch.randn(40, 3, generator=torch.Generator().manual_seed(1))
@@ -73,7 +73,7 @@ def test_adapters_nest_keep_eval_mode_and_tell_hops():
     lara = LARA(element(features_in_graph(model), 0), GRAPH, FEATURES, config=QUICK).fit(range(40))
     torch.testing.assert_close(lara.game_.logits, Game(PLAIN, GRAPH, FEATURES).logits)
     assert model.training and lara.game_.hops == 2
-    assert bare(lara.model) is model
+    assert unwrapped(lara.model) is model
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_adapters_nest_keep_eval_mode_and_tell_hops():
     [
         (Tuple(), r"got a tuple of 2 elements\); choose .*adapters.element"),
         (Dict(), r"got a dict of 'logits', 'hidden'\)"),
-        (Heads(), r"\(40, 3, 3\)\); choose one of its heads with dgl_lara.adapters.head"),
+        (Heads(), r"\(40, 3, 3\)\); choose one of its heads with dgl_lara.model.adapters.head"),
         (element(Dict(), "output"), r"no element 'output' \(it has \['logits', 'hidden'\]\)"),
         (head(Heads(), 3), r"has 3 heads, numbered from 0 \(asked for 3\)"),
         (head(PLAIN, 0), r"\(rows, heads, classes\) \(got \(40, 3\)\)"),

@@ -11,22 +11,25 @@ import torch
 from click.testing import CliRunner
 from games import gcn_game
 
-from dgl_lara import benchmark, choices
+from dgl_lara import choices
 from dgl_lara.cli import main
-from dgl_lara.reports.comparison import summary
+from dgl_lara.evaluation import comparison as benchmark
+from dgl_lara.game.game import Game
+from dgl_lara.reports.benchmark_table import summary
 from dgl_lara.runs import open_run
-from dgl_lara.training import default
-from dgl_lara.value import Game
+from dgl_lara.training.loop import default
 
 MEASURES = ("fidelity", "agreement", "auc", "throughput")
 
 
 @pytest.fixture(autouse=True)
 def short(monkeypatch):
-    monkeypatch.setattr("dgl_lara.benchmark.default", lambda task, count: replace(default(task, count), steps=4))
-    monkeypatch.setattr("dgl_lara.benchmark.REFERENCE_PAIRS", 200)
-    monkeypatch.setattr("dgl_lara.validation.PAIRS", 32)
-    monkeypatch.setattr("dgl_lara.validation.TARGETS", 8)
+    monkeypatch.setattr(
+        "dgl_lara.evaluation.comparison.default", lambda task, count: replace(default(task, count), steps=4)
+    )
+    monkeypatch.setattr("dgl_lara.evaluation.comparison.REFERENCE_PAIRS", 200)
+    monkeypatch.setattr("dgl_lara.training.validation.PAIRS", 32)
+    monkeypatch.setattr("dgl_lara.training.validation.TARGETS", 8)
 
 
 def compare(folder, *more):
@@ -147,10 +150,10 @@ def test_interrupted_then_resumed(own_folders, quick_runs, tmp_path, monkeypatch
         done.append(name)
         return whole(contest, name, *rest)
 
-    monkeypatch.setattr("dgl_lara.benchmark.unit", unit)
+    monkeypatch.setattr("dgl_lara.evaluation.comparison.unit", unit)
     words = [quick_runs["ba-shapes"], "--methods", "random,abs-gradient", "--metric", "fidelity"]
     assert compare(*words).exit_code == 130
-    monkeypatch.setattr("dgl_lara.benchmark.unit", lambda *a: done.append(a[1]) or whole(*a))
+    monkeypatch.setattr("dgl_lara.evaluation.comparison.unit", lambda *a: done.append(a[1]) or whole(*a))
     assert compare(*words).exit_code == 0
     assert done == ["random", "abs-gradient", "random", "abs-gradient"]  # two seeds, nothing twice
     assert compare(*words).exit_code == 0 and len(done) == 4

@@ -11,12 +11,12 @@ import pytest
 import torch
 from games import SmallGCN, random_graph
 
-from dgl_lara.bulk import BulkExplainer
-from dgl_lara.explainer import Explainer, ExplainerConfig
-from dgl_lara.inference import embed_all, explain
-from dgl_lara.inputs import explainer_inputs
-from dgl_lara.neighborhood import MANY
-from dgl_lara.value import Game
+from dgl_lara.explainer.inputs import explainer_inputs
+from dgl_lara.explainer.network import Explainer, ExplainerConfig
+from dgl_lara.game.game import Game
+from dgl_lara.game.players import MANY
+from dgl_lara.inference.scores import embed_all, explain
+from dgl_lara.inference.top_players import BulkExplainer
 
 
 def bulk(gate, directed, nodes=80):

@@ -15,10 +15,10 @@ from dgl_lara.baselines.occlusion import EdgeOcclusion
 from dgl_lara.baselines.pg_explainer import SETTINGS, PGExplainer, Settings, for_dataset
 from dgl_lara.datasets import Options, load
 from dgl_lara.errors import InputError, LaraError
+from dgl_lara.game.game import Game
 from dgl_lara.metrics.auc import edge_auc, studied_targets
 from dgl_lara.metrics.fidelity import fidelity
 from dgl_lara.targets.models import ModelConfig, TargetModel
-from dgl_lara.value import Game
 
 LEGS, SPIDERS = 5, 12
 SPIDER = 1 + 2 * LEGS  # a body, its knees 1..5 and the feet 6..10 behind them

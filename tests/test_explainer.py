@@ -8,13 +8,13 @@ import pytest
 import torch
 from games import PooledGCN, gcn_game, random_graph
 
-from dgl_lara.explainer import Explainer, ExplainerConfig, Surroundings, pair_scores
-from dgl_lara.inference import MEMORY, Embeddings, embed_all, explain
-from dgl_lara.inputs import explainer_inputs, fit_normalisation
-from dgl_lara.neighborhood import find, walk_weights
-from dgl_lara.removal import alone
-from dgl_lara.sampling import explainer_nodes
-from dgl_lara.value import Game
+from dgl_lara.explainer.inputs import explainer_inputs, fit_normalisation
+from dgl_lara.explainer.network import Explainer, ExplainerConfig, Surroundings, pair_scores
+from dgl_lara.game.game import Game
+from dgl_lara.game.players import find, walk_weights
+from dgl_lara.game.removal import alone
+from dgl_lara.inference.scores import MEMORY, Embeddings, embed_all, explain
+from dgl_lara.training.subgraphs import explainer_nodes
 
 GAME = gcn_game(nodes=40, edges=50, seed=3)
 INPUTS = explainer_inputs(GAME, "rich")
@@ -140,7 +140,7 @@ def test_many_targets_equal_one_at_a_time(monkeypatch):
     together = explain(g, GAME, embeddings, torch.arange(40))
     alone = torch.cat([explain(g, GAME, embeddings, torch.tensor([i])).scores for i in range(40)])
     torch.testing.assert_close(together.scores, alone)
-    monkeypatch.setattr("dgl_lara.inference.BYTES_A_WALK", MEMORY // 60)
+    monkeypatch.setattr("dgl_lara.inference.scores.BYTES_A_WALK", MEMORY // 60)
     torch.testing.assert_close(explain(g, GAME, embeddings, torch.arange(40)).scores, alone)
 
 

@@ -15,10 +15,10 @@ import dgl_lara
 from dgl_lara import LARA, Explanation, Explanations, explain
 from dgl_lara.attribution.exact import exact
 from dgl_lara.cli import main
+from dgl_lara.drawing.words import Facts, number, sentence
 from dgl_lara.errors import InputError
-from dgl_lara.training import TrainingConfig
-from dgl_lara.value import Game
-from dgl_lara.words import Facts, number, sentence
+from dgl_lara.game.game import Game
+from dgl_lara.training.loop import TrainingConfig
 
 QUICK = TrainingConfig(hidden=16, dim=5, masks=4, steps=20)
 

@@ -10,10 +10,10 @@ import torch
 from click.testing import CliRunner
 from test_bulk import bulk
 
-from dgl_lara import export
 from dgl_lara.cli import main
 from dgl_lara.errors import InputError
-from dgl_lara.inference import explain
+from dgl_lara.inference import export
+from dgl_lara.inference.scores import explain
 from dgl_lara.runs import open_run
 
 ABOUT = {"run": "a", "seed": 0}
@@ -21,7 +21,7 @@ ABOUT = {"run": "a", "seed": 0}
 
 @pytest.fixture(autouse=True)
 def small_parts(monkeypatch):
-    monkeypatch.setattr("dgl_lara.export.TARGETS_A_PART", 30)
+    monkeypatch.setattr("dgl_lara.inference.export.TARGETS_A_PART", 30)
 
 
 def test_every_format_holds_the_same_rows(tmp_path):
@@ -65,11 +65,11 @@ def test_killed_then_resumed(tmp_path, monkeypatch):
         made.append(len(targets))
         return whole(bulk, targets, top)
 
-    monkeypatch.setattr("dgl_lara.export.rows", rows)
+    monkeypatch.setattr("dgl_lara.inference.export.rows", rows)
     with pytest.raises(Killed):
         export.explain_to_file(one, torch.arange(80), 4, out, ABOUT)
     assert not out.exists() and made == [30, 30]
-    monkeypatch.setattr("dgl_lara.export.rows", lambda *a: made.append("again") or whole(*a))
+    monkeypatch.setattr("dgl_lara.inference.export.rows", lambda *a: made.append("again") or whole(*a))
     export.explain_to_file(one, torch.arange(80), 4, out, ABOUT)
     assert made == [30, 30, "again"]  # only what was missing
     export.explain_to_file(one, torch.arange(80), 4, tmp_path / "unbroken.parquet", ABOUT)
@@ -79,13 +79,13 @@ def test_killed_then_resumed(tmp_path, monkeypatch):
 def test_parts_of_another_question_are_not_taken(tmp_path, monkeypatch):
     one, out = bulk("walk", False), tmp_path / "e.parquet"
     whole = export.rows
-    monkeypatch.setattr("dgl_lara.export.TARGETS_A_PART", 100)
+    monkeypatch.setattr("dgl_lara.inference.export.TARGETS_A_PART", 100)
     with monkeypatch.context() as patch:
         patch.setitem(export.WRITERS, ".parquet", lambda *a: (_ for _ in ()).throw(Killed()))
         with pytest.raises(Killed):
             export.explain_to_file(one, torch.arange(80), 4, out, ABOUT)
     asked = []
-    monkeypatch.setattr("dgl_lara.export.rows", lambda *a: asked.append(a[2]) or whole(*a))
+    monkeypatch.setattr("dgl_lara.inference.export.rows", lambda *a: asked.append(a[2]) or whole(*a))
     export.explain_to_file(one, torch.arange(80), 3, out, ABOUT)
     assert asked == [3]
 
@@ -168,8 +168,8 @@ def test_every_way_gives_the_same_file(a_run, tmp_path, way):
 
 def test_all_players_with_little_memory_come_in_small_parts(a_run, tmp_path, monkeypatch):
     seen, whole = [], export.rows
-    monkeypatch.setattr("dgl_lara.export.TARGETS_A_PART", 700)
-    monkeypatch.setattr("dgl_lara.export.rows", lambda *a: seen.append(len(a[1])) or whole(*a))
+    monkeypatch.setattr("dgl_lara.inference.export.TARGETS_A_PART", 700)
+    monkeypatch.setattr("dgl_lara.inference.export.rows", lambda *a: seen.append(len(a[1])) or whole(*a))
     sizes = {}
     for memory in ("1MB", "1GB"):
         out = str(tmp_path / f"{memory}.parquet")

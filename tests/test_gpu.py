@@ -7,7 +7,7 @@ from games import SmallGCN, random_graph
 from dgl_lara import LARA, TrainingConfig
 from dgl_lara.datasets import load
 from dgl_lara.targets import Recipe
-from dgl_lara.targets.training import accuracy, train_target
+from dgl_lara.targets.fitting import accuracy, train_target
 
 
 @pytest.mark.gpu

@@ -7,7 +7,7 @@ from games import SmallGCN, random_graph
 from dgl_lara import LARA, Explanations
 from dgl_lara.errors import InputError, LaraError
 from dgl_lara.lara import choose_hops
-from dgl_lara.training import TrainingConfig
+from dgl_lara.training.loop import TrainingConfig
 
 GRAPH = random_graph(60, 80, 0)
 FEATURES = torch.randn(60, 3, generator=torch.Generator().manual_seed(1))

@@ -6,9 +6,9 @@ import torch
 from games import SmallGCN, gcn_game, random_graph
 from test_explainer import new
 
-from dgl_lara.inference import embed_all, explain, explain_apart, explain_nearby
-from dgl_lara.layerwise import embed_layerwise, full_pass_bytes, predict_in_batches
-from dgl_lara.value import Game
+from dgl_lara.game.game import Game
+from dgl_lara.inference.layerwise import embed_layerwise, full_pass_bytes, predict_in_batches
+from dgl_lara.inference.scores import embed_all, explain, explain_apart, explain_nearby
 
 GAME = gcn_game(nodes=40, edges=50, seed=3)
 

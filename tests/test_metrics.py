@@ -14,11 +14,11 @@ from dgl_lara.baselines.random import Random
 from dgl_lara.baselines.sampled import Sampled
 from dgl_lara.errors import InputError
 from dgl_lara.explanation import Explanations
+from dgl_lara.game.game import Game
 from dgl_lara.metrics.agreement import agreement, reference
 from dgl_lara.metrics.auc import auc, roc_auc
 from dgl_lara.metrics.fidelity import fidelity, fidelity_per_target
 from dgl_lara.metrics.speed import seconds, speed
-from dgl_lara.value import Game
 
 
 def star_explanation(scores):

@@ -13,8 +13,8 @@ from games import PooledGCN, SmallGCN, random_graph
 from dgl_lara import LARA
 from dgl_lara.cli import main
 from dgl_lara.errors import InputError, LaraError, ModelError
-from dgl_lara.training import TrainingConfig
-from dgl_lara.value import Game
+from dgl_lara.game.game import Game
+from dgl_lara.training.loop import TrainingConfig
 
 GRAPH = random_graph(40, 46, 0)
 FEATURES = torch.randn(40, 3, generator=torch.Generator().manual_seed(1))

@@ -6,9 +6,9 @@ import pytest
 import torch
 from games import SmallGCN, random_graph
 
-from dgl_lara import listing
 from dgl_lara.errors import InputError
-from dgl_lara.neighborhood import MANY, in_neighborhood, max_hop, nodes_of_graphs, walk_scale, walk_weights
+from dgl_lara.game import listing
+from dgl_lara.game.players import MANY, in_neighborhood, max_hop, nodes_of_graphs, walk_scale, walk_weights
 
 
 def directed_graph():

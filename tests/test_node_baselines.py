@@ -23,9 +23,9 @@ from dgl_lara.baselines.orphicx import (
     within_budget,
 )
 from dgl_lara.errors import InputError, LaraError
-from dgl_lara.randomness import seeded
+from dgl_lara.game.game import Game
 from dgl_lara.targets.models import ModelConfig, TargetModel
-from dgl_lara.value import Game
+from dgl_lara.utils.randomness import seeded
 
 
 class LinearGNN(torch.nn.Module):

@@ -12,7 +12,8 @@ from click.testing import CliRunner
 from games import random_graph
 
 from dgl_lara.cli import main
-from dgl_lara.runs import open_run, weights_hash
+from dgl_lara.model.weights import weights_hash
+from dgl_lara.runs import open_run
 
 QUICK = ["--hidden", "16", "--dim", "5", "--masks", "2", "--epochs", "20"]
 BUILD = ["--model", "my_module:build_model"]
@@ -20,7 +21,7 @@ CODE = """
 import dgl
 import torch
 from helper_of_mine import scaled
-from dgl_lara.adapters import element, features_in_graph
+from dgl_lara.model.adapters import element, features_in_graph
 
 
 class Mine(torch.nn.Module):

@@ -9,9 +9,9 @@ import torch
 from games import gcn_game
 from test_explanation import exact_explanations
 
-from dgl_lara.reports.layout import crossings, forces, rings
-from dgl_lara.reports.pictures import COLOURS
-from dgl_lara.reports.scene import compose, is_molecule
+from dgl_lara.drawing.layout import crossings, forces, rings
+from dgl_lara.drawing.pictures import COLOURS
+from dgl_lara.drawing.scene import compose, is_molecule
 
 
 def both(pairs):
@@ -61,7 +61,7 @@ def test_a_tree_is_drawn_without_crossings():
 
 def test_linked_nodes_start_side_by_side(monkeypatch):
     """A wheel whose rim jumps about: the first order finds the rim, before any search."""
-    monkeypatch.setattr("dgl_lara.reports.layout.TRIALS", 0)
+    monkeypatch.setattr("dgl_lara.drawing.layout.TRIALS", 0)
     rim = [1, 4, 2, 6, 3, 5, 7]
     edges = np.array([(0, node) for node in rim] + list(zip(rim, [*rim[1:], rim[0]], strict=True)))
     assert crossings(rings(np.array([0] + [1] * 7), edges), edges) == 0
@@ -81,7 +81,7 @@ def test_neighbours_on_a_crowded_ring_do_not_touch(first, heirs):
 def test_the_search_saves_crossings(monkeypatch):
     found = []
     for trials in (0, 250):
-        monkeypatch.setattr("dgl_lara.reports.layout.TRIALS", trials)
+        monkeypatch.setattr("dgl_lara.drawing.layout.TRIALS", trials)
         total = 0
         for seed in range(4):
             graph = nx.connected_watts_strogatz_graph(24, 4, 0.3, seed=seed)

@@ -13,22 +13,22 @@ import torch
 from games import PooledGCN, gcn_game, random_graph
 
 from dgl_lara.attribution.exact import exact
-from dgl_lara.attribution.sampled import least_squares, paired, per_player, shared_least_squares
+from dgl_lara.attribution.monte_carlo import least_squares, paired, per_player, shared_least_squares
 from dgl_lara.baselines.fastdnx import FastDnX
 from dgl_lara.baselines.gnn_explainer import GNNExplainer
 from dgl_lara.baselines.gradient import AbsoluteGradientInput, GradientInput
 from dgl_lara.baselines.graphsvx import GraphSVX
 from dgl_lara.baselines.orphicx import OrphicX
 from dgl_lara.baselines.pg_explainer import PGExplainer, Settings
-from dgl_lara.bulk import BulkExplainer
-from dgl_lara.inference import embed_all, explain, explain_apart, explain_nearby
-from dgl_lara.layerwise import embed_layerwise
+from dgl_lara.game.game import Game
+from dgl_lara.inference.layerwise import embed_layerwise
+from dgl_lara.inference.refinement import refine
+from dgl_lara.inference.scores import embed_all, explain, explain_apart, explain_nearby
+from dgl_lara.inference.top_players import BulkExplainer
 from dgl_lara.metrics.fidelity import fidelity_per_target
-from dgl_lara.randomness import generator, seeded
 from dgl_lara.targets.models import ModelConfig, TargetModel
-from dgl_lara.training import TrainingConfig, paper, train
-from dgl_lara.trust import refine
-from dgl_lara.value import Game
+from dgl_lara.training.loop import TrainingConfig, paper, train
+from dgl_lara.utils.randomness import generator, seeded
 
 STORED = Path(__file__).parent / "pinned" / "scores.npz"
 SHORT = TrainingConfig(hidden=16, dim=5, masks=4, steps=4)
@@ -147,7 +147,7 @@ def rival(name):
 
 
 CASES = {
-    **{name: explained for name in TRAININGS},
+    **dict.fromkeys(TRAININGS, explained),
     **{f"attribution, {task}": lambda name: attributed(name.split(", ")[1]) for task in ("node", "graph")},
     **{f"judging, {task}": lambda name: judged(name.split(", ")[1]) for task in ("node", "graph")},
     **{f"{task}, {method}": rival for task in ("node", "graph") for method in RIVALS},

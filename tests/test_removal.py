@@ -4,8 +4,8 @@ import dgl
 import torch
 from games import PooledGCN, SmallGCN, random_graph
 
-from dgl_lara.neighborhood import in_neighborhood
-from dgl_lara.removal import alone, copies, ego_graphs, induced, null_prediction, predict_graphs, predict_nodes
+from dgl_lara.game.players import in_neighborhood
+from dgl_lara.game.removal import alone, copies, ego_graphs, induced, null_prediction, predict_graphs, predict_nodes
 
 GRAPH = random_graph(15, 20, 0)
 FEATURES = torch.randn(15, 3, generator=torch.Generator().manual_seed(5))

@@ -14,11 +14,11 @@ from click.testing import CliRunner
 
 from dgl_lara.cli import main
 from dgl_lara.metrics.fidelity import fidelity_per_target
-from dgl_lara.reports import report
+from dgl_lara.reports import page as report
 from dgl_lara.reports.deviations import DEVIATIONS, applying
-from dgl_lara.reports.tables import html_table
 from dgl_lara.runs import open_run
-from dgl_lara.training import default, paper
+from dgl_lara.training.loop import default, paper
+from dgl_lara.utils.tables import html_table
 
 ROOT = Path(__file__).parents[1]
 

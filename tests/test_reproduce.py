@@ -10,17 +10,17 @@ import torch
 from click.testing import CliRunner
 from games import gcn_game
 
-from dgl_lara import benchmark
 from dgl_lara.choices import METHODS
 from dgl_lara.cli import main
 from dgl_lara.cli.reproduce import WHAT, measure_side_by_side, script
 from dgl_lara.datasets import Options, load
 from dgl_lara.errors import LaraError
-from dgl_lara.metrics.correlation import ATTRIBUTIONS, correlations, random_sets
+from dgl_lara.evaluation import comparison as benchmark
+from dgl_lara.evaluation.correlation import ATTRIBUTIONS, correlations, random_sets
+from dgl_lara.game.game import Game
 from dgl_lara.metrics.fidelity import SPARSITIES, fidelity
 from dgl_lara.reports.figures import STYLES, fidelity_grid, radars
 from dgl_lara.targets.models import ModelConfig, TargetModel
-from dgl_lara.value import Game
 
 DUAL = "paper's form, dual"
 

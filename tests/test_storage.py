@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from dgl_lara.datasets import Options, load
-from dgl_lara.datasets.storage import cached, checksum, data_dirs, find_files, read_arrays, written_whole
+from dgl_lara.datasets.storage import cached, checksum, data_dirs, find_files, read_arrays
 from dgl_lara.errors import InputError, LaraError
+from dgl_lara.utils.files import written_whole
 
 ARRAYS = {"a": np.arange(1000), "b": np.linspace(0, 1, 500)}
 

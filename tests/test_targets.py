@@ -9,12 +9,13 @@ import torch
 from dgl.nn.pytorch import SAGEConv
 
 from dgl_lara.datasets import Options, load
-from dgl_lara.datasets.dataset import take_graphs
 from dgl_lara.errors import InputError, LaraError
+from dgl_lara.game.removal import take_graphs
+from dgl_lara.model.evaluating import evaluating
 from dgl_lara.targets import ARCHITECTURES, RECIPES, Recipe
 from dgl_lara.targets.checkpoint import load_target, save_target
+from dgl_lara.targets.fitting import accuracy, batches, get_target, new_model, target_path, train_target
 from dgl_lara.targets.models import ModelConfig, SAGELayer, TargetModel, divide_by_row_sum, masking_messages_only
-from dgl_lara.targets.training import accuracy, batches, evaluating, get_target, new_model, target_path, train_target
 
 
 @pytest.fixture

@@ -13,11 +13,13 @@ from games import PooledGCN, gcn_game, random_graph
 from dgl_lara.attribution.exact import exact
 from dgl_lara.attribution.mutual_information import mi_value
 from dgl_lara.errors import InputError, LaraError
-from dgl_lara.explainer import Surroundings, pair_scores
-from dgl_lara.inference import embed_all, explain
-from dgl_lara.inputs import explainer_inputs
-from dgl_lara.lessons import RunningMean, teach
-from dgl_lara.losses import (
+from dgl_lara.explainer.inputs import explainer_inputs
+from dgl_lara.explainer.network import Surroundings, pair_scores
+from dgl_lara.game.game import Game
+from dgl_lara.inference.scores import embed_all, explain
+from dgl_lara.training.coalitions import RunningMean, teach
+from dgl_lara.training.loop import TrainingConfig, TrainingState, default, learning_rate, new_explainer, paper, train
+from dgl_lara.training.losses import (
     View,
     embed,
     least_squares_loss,
@@ -26,11 +28,9 @@ from dgl_lara.losses import (
     running_mean_loss,
     walked_differences,
 )
-from dgl_lara.randomness import generator
-from dgl_lara.sampling import target_batches
-from dgl_lara.training import TrainingConfig, TrainingState, default, learning_rate, new_explainer, paper, train
-from dgl_lara.validation import ByCoalitions, ByPhi, make_judge
-from dgl_lara.value import Game
+from dgl_lara.training.subgraphs import target_batches
+from dgl_lara.training.validation import ByCoalitions, ByPhi, make_judge
+from dgl_lara.utils.randomness import generator
 
 SMALL = TrainingConfig(hidden=16, dim=5, masks=4, steps=6)
 
@@ -77,7 +77,7 @@ def test_walks_without_pairs_equal_explicit_pairs(gate, monkeypatch):
     p, t, nodes = embed(g, game, view, targets, everything=True)
     pairs = paired_differences(g, game, lesson, p, t, nodes)
     assert pairs.std() > 1e-3
-    monkeypatch.setattr("dgl_lara.losses.paired_differences", None)  # the whole graph needs no list of pairs
+    monkeypatch.setattr("dgl_lara.training.losses.paired_differences", None)  # the whole graph needs no list of pairs
     torch.testing.assert_close(predicted_differences(g, game, view, lesson, p, t, nodes), pairs)
 
 
@@ -311,7 +311,7 @@ def test_every_step_draws_other_masks_and_every_epoch_other_batches(monkeypatch)
         lessons.append(teach(*arguments))
         return lessons[-1]
 
-    monkeypatch.setattr("dgl_lara.training.teach", recorded)
+    monkeypatch.setattr("dgl_lara.training.loop.teach", recorded)
     train(game, replace(SMALL, steps=2), torch.arange(40), torch.arange(40))
     assert not torch.equal(lessons[0].keep, lessons[1].keep)
     epochs = [list(target_batches(torch.arange(20, 60), 16, seed, epoch)) for seed, epoch in ((0, 0), (0, 1), (1, 0))]
@@ -361,7 +361,7 @@ def test_the_best_averaged_weights_on_the_validation_targets_are_kept(monkeypatc
             judged.append((explainer, copy.deepcopy(explainer.state_dict())))
             return next(agreements)
 
-    monkeypatch.setattr("dgl_lara.training.make_judge", Judge)
+    monkeypatch.setattr("dgl_lara.training.loop.make_judge", Judge)
     kept = {}
 
     def stop_at_3(state: TrainingState) -> None:
@@ -442,8 +442,8 @@ def test_a_graph_too_large_for_phi_is_judged_by_unseen_coalitions(monkeypatch):
     game = gcn_game(nodes=60, edges=70, seed=3)
     targets, view = torch.arange(60), View(Surroundings.of(game.graph), explainer_inputs(game, "rich"))
     by_phi = make_judge(game, targets, 0)
-    monkeypatch.setattr("dgl_lara.validation.SMALL_GRAPH", 1)
-    monkeypatch.setattr("dgl_lara.validation.AFFORDABLE", 1)
+    monkeypatch.setattr("dgl_lara.training.validation.SMALL_GRAPH", 1)
+    monkeypatch.setattr("dgl_lara.training.validation.AFFORDABLE", 1)
     by_coalitions = make_judge(game, targets, 0)
     assert (type(by_phi), type(by_coalitions)) == (ByPhi, ByCoalitions)
     config = replace(SMALL, hidden=32, steps=150, lr=1e-2)

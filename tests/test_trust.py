@@ -9,16 +9,16 @@ import torch
 from games import PooledGCN, SmallGCN, gcn_game, random_graph
 from test_bulk import bulk
 
-from dgl_lara import export
 from dgl_lara.attribution.exact import exact
-from dgl_lara.attribution.sampled import least_squares
+from dgl_lara.attribution.monte_carlo import least_squares
 from dgl_lara.cli import main
 from dgl_lara.errors import InputError
 from dgl_lara.explanation import Explanations
+from dgl_lara.game.game import Game
+from dgl_lara.inference import export
+from dgl_lara.inference.refinement import correction, covariance, refine, trusted_rows, verify
 from dgl_lara.metrics.fidelity import fidelity_per_target
-from dgl_lara.randomness import generator
-from dgl_lara.trust import correction, covariance, refine, trusted_rows, verify
-from dgl_lara.value import Game
+from dgl_lara.utils.randomness import generator
 
 
 @pytest.fixture(scope="module")
@@ -108,7 +108,7 @@ def test_same_seed_same_refinement_and_other_classes(game, truth):
 
 
 def least_squares_of(game, players, classes):
-    from dgl_lara.attribution.sampled import differences, fit_each, random_coalitions
+    from dgl_lara.attribution.monte_carlo import differences, fit_each, random_coalitions
 
     keep = random_coalitions(2000, len(players.player), generator(9), "cpu")
     return fit_each(players, keep, differences(game, players, keep, classes)).phi

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from dgl_lara.cli import main
 from dgl_lara.datasets import load
 from dgl_lara.errors import LaraError
-from dgl_lara.training import TrainingConfig
+from dgl_lara.training.loop import TrainingConfig
 
 TEXT = (Path(__file__).parents[1] / "docs" / "your_own_model.md").read_text()
 BLOCKS = re.findall(r"```python\n(.+?)```", TEXT, re.DOTALL)
@@ -46,8 +46,8 @@ def test_blocks_then_the_first_command(cora, tmp_path, monkeypatch, capsys):
     """Training is cut short, everything else is as written."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("dgl_lara.lara.default", lambda task, count: QUICK)
-    monkeypatch.setattr("dgl_lara.validation.TARGETS", 16)
-    monkeypatch.setattr("dgl_lara.validation.PAIRS", 32)
+    monkeypatch.setattr("dgl_lara.training.validation.TARGETS", 16)
+    monkeypatch.setattr("dgl_lara.training.validation.PAIRS", 32)
     names = {"range": range}
     for block in BLOCKS:
         exec(block.replace("range(60)", "range(15)").replace("pairs=64", "pairs=8"), names)

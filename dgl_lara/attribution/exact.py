@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from dgl_lara.errors import InputError
-from dgl_lara.neighborhood import Neighborhood
-from dgl_lara.value import Game
+from dgl_lara.game.game import Game
+from dgl_lara.game.players import Neighborhood
 
 MOST_PLAYERS = 20
 

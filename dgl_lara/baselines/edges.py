@@ -16,12 +16,11 @@ import torch
 from torch import Tensor
 
 from dgl_lara.baselines.method import Method
-from dgl_lara.datasets.dataset import take_graphs
 from dgl_lara.explanation import Explanations
-from dgl_lara.inference import check_targets, chunks, joined
-from dgl_lara.neighborhood import Neighborhood, find, in_neighborhood
-from dgl_lara.removal import ego_graphs
-from dgl_lara.value import Game, row_slices
+from dgl_lara.game.game import Game, row_slices
+from dgl_lara.game.players import Neighborhood, find, in_neighborhood
+from dgl_lara.game.removal import ego_graphs, take_graphs
+from dgl_lara.inference.scores import check_targets, chunks, joined
 
 EDGES_AT_ONCE = 500_000  # of ego graphs side by side; a larger one stands alone
 

@@ -9,10 +9,9 @@ import dgl
 import torch
 from torch import Tensor
 
-from dgl_lara.datasets.dataset import take_graphs
-from dgl_lara.neighborhood import Neighborhood, find, in_neighborhood
-from dgl_lara.removal import ego_graphs
-from dgl_lara.value import NODES_A_CALL, Game, row_slices
+from dgl_lara.game.game import NODES_A_CALL, Game, row_slices
+from dgl_lara.game.players import Neighborhood, find, in_neighborhood
+from dgl_lara.game.removal import ego_graphs, take_graphs
 
 
 @dataclass(frozen=True, eq=False)

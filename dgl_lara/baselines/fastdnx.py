@@ -27,8 +27,8 @@ from dgl_lara.baselines.egos import batches
 from dgl_lara.baselines.method import Method
 from dgl_lara.errors import InputError, LaraError
 from dgl_lara.explanation import Explanations
-from dgl_lara.neighborhood import Neighborhood, walk_scale, walk_weights
-from dgl_lara.value import Game
+from dgl_lara.game.game import Game
+from dgl_lara.game.players import Neighborhood, walk_scale, walk_weights
 
 WEIGHT_DECAY = 5e-6  # the authors'
 CREDITS = ("prediction", "class")

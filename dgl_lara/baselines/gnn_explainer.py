@@ -15,10 +15,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from dgl_lara.baselines.edges import EdgeMethod, Instances, entropy
-from dgl_lara.progress import Progress
-from dgl_lara.randomness import generator
-from dgl_lara.targets.training import evaluating
-from dgl_lara.value import Game
+from dgl_lara.game.game import Game
+from dgl_lara.model.evaluating import evaluating
+from dgl_lara.utils.progress import Progress
+from dgl_lara.utils.randomness import generator
 
 EDGE_SIZE, EDGE_ENTROPY = 0.005, 1.0
 FEATURE_SIZE, FEATURE_ENTROPY = 1.0, 0.1

@@ -12,9 +12,9 @@ from dgl_lara.baselines.egos import batches, egos
 from dgl_lara.baselines.method import Method
 from dgl_lara.errors import InputError
 from dgl_lara.explanation import Explanations
-from dgl_lara.neighborhood import Neighborhood
-from dgl_lara.targets.training import evaluating
-from dgl_lara.value import NODES_A_CALL, to_values
+from dgl_lara.game.game import NODES_A_CALL, to_values
+from dgl_lara.game.players import Neighborhood
+from dgl_lara.model.evaluating import evaluating
 
 NODES_A_PASS = NODES_A_CALL // 4  # a pass that keeps its intermediate states for the way back
 

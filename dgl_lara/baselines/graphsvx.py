@@ -28,10 +28,10 @@ from dgl_lara.baselines.egos import batches
 from dgl_lara.baselines.method import Method
 from dgl_lara.errors import InputError
 from dgl_lara.explanation import Explanations
-from dgl_lara.neighborhood import Neighborhood
-from dgl_lara.progress import Progress
-from dgl_lara.randomness import generator
-from dgl_lara.value import Game
+from dgl_lara.game.game import Game
+from dgl_lara.game.players import Neighborhood
+from dgl_lara.utils.progress import Progress
+from dgl_lara.utils.randomness import generator
 
 MASK_ENTRIES = 50_000_000  # bytes of coalitions held at once
 LARGEST_FAVOURED = 3  # "smarter": the size up to which small coalitions come first; S in GraphSVX's code

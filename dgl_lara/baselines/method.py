@@ -12,8 +12,8 @@ from torch import Tensor
 
 from dgl_lara.errors import InputError
 from dgl_lara.explanation import Explanations
-from dgl_lara.neighborhood import Neighborhood
-from dgl_lara.value import Game
+from dgl_lara.game.game import Game
+from dgl_lara.game.players import Neighborhood
 
 
 class Method:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from dgl_lara.baselines.edges import EdgeMethod, Instances
 from dgl_lara.errors import LaraError
-from dgl_lara.targets.training import evaluating
+from dgl_lara.model.evaluating import evaluating
 
 MOST_CALLS = 2_000  # of f, on all ego graphs at once
 

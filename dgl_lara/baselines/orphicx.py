@@ -37,13 +37,13 @@ from dgl_lara.baselines.egos import Egos, batches, egos
 from dgl_lara.baselines.method import Method
 from dgl_lara.errors import LaraError
 from dgl_lara.explanation import Explanations
-from dgl_lara.neighborhood import Neighborhood, is_member
-from dgl_lara.progress import Progress
-from dgl_lara.randomness import generator, seeded
-from dgl_lara.removal import copies
+from dgl_lara.game.game import Game, row_slices
+from dgl_lara.game.players import Neighborhood, is_member
+from dgl_lara.game.removal import copies
+from dgl_lara.model.evaluating import evaluating
 from dgl_lara.targets.models import GCNLayer
-from dgl_lara.targets.training import evaluating
-from dgl_lara.value import Game, row_slices
+from dgl_lara.utils.progress import Progress
+from dgl_lara.utils.randomness import generator, seeded
 
 EDGES_A_FLOW = 300_000  # decoded for one estimate of the information flow
 EDGES_A_STEP = 1_000_000  # of the ego graphs in one step of training

@@ -16,11 +16,11 @@ from torch import Tensor, nn
 
 from dgl_lara.baselines.edges import EdgeMethod, Instances, entropy, instances
 from dgl_lara.errors import InputError
-from dgl_lara.inference import check_targets
-from dgl_lara.progress import Progress
-from dgl_lara.randomness import generator, seeded
-from dgl_lara.targets.training import evaluating
-from dgl_lara.value import Game
+from dgl_lara.game.game import Game
+from dgl_lara.inference.scores import check_targets
+from dgl_lara.model.evaluating import evaluating
+from dgl_lara.utils.progress import Progress
+from dgl_lara.utils.randomness import generator, seeded
 
 HIDDEN = 64
 

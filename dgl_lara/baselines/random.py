@@ -7,7 +7,7 @@ from torch import Tensor
 
 from dgl_lara.baselines.method import Method
 from dgl_lara.explanation import Explanations
-from dgl_lara.randomness import generator
+from dgl_lara.utils.randomness import generator
 
 
 class Random(Method):

@@ -56,12 +56,12 @@ def benchmark(
     device: str,
 ) -> None:
     """Compare LARA with its rivals; goes on where it was if it is interrupted."""
-    from dgl_lara import benchmark
+    from dgl_lara.evaluation import comparison
+    from dgl_lara.game.game import Game
     from dgl_lara.lara import choose_hops
-    from dgl_lara.reports.comparison import shown, summary, write_comparison
-    from dgl_lara.reports.tables import text_table
+    from dgl_lara.reports.benchmark_table import shown, summary, write_comparison
     from dgl_lara.runs import RUNS, open_run
-    from dgl_lara.value import Game
+    from dgl_lara.utils.tables import text_table
 
     if (name is None) == (folder is None):
         raise click.UsageError("give either --dataset or --run.")
@@ -73,16 +73,16 @@ def benchmark(
         model, _ = target_for(dataset, target_file, 0)
         hops = choose_hops(model, dataset.graph, dataset.features, dataset.task, "auto")
         game = Game(model, dataset.graph, dataset.features, dataset.task, hops, value)
-    contest = benchmark.contest(dataset, game, targets, quick)
+    contest = comparison.contest(dataset, game, targets, quick)
     out = out or RUNS / f"benchmark-{dataset.name}"
-    records = benchmark.compare(contest, methods, metrics, seeds, benchmark.parts_folder(contest, metrics, out))
+    records = comparison.compare(contest, methods, metrics, seeds, comparison.parts_folder(contest, metrics, out))
     table = summary(records)
     title = f"{dataset.name} ({dataset.source}), {len(contest.targets)} test targets, value: {game.value}"
     title += ", quick" if quick else ""
     click.echo(title)
     click.echo(text_table(*shown(table, lambda text: f"*{text}")))
     click.echo("* best of the column")
-    note = benchmark.QUICK_WORDS if quick else ""
+    note = comparison.QUICK_WORDS if quick else ""
     for _, row in table.iterrows():
         if isinstance(row.get("left out"), str):
             click.echo(f"left out: {row['name']} ({row['left out']})")

@@ -16,7 +16,7 @@ from dgl_lara.datasets import DATASETS
 def datasets(data_dir: Path | None) -> None:
     """List the data sets: size, ground truth, where each comes from, whether it is present here."""
     from dgl_lara.datasets.storage import find_files
-    from dgl_lara.reports.tables import text_table
+    from dgl_lara.utils.tables import text_table
 
     def present(name: str) -> str:
         entry = DATASETS[name]

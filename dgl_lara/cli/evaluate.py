@@ -35,16 +35,16 @@ def evaluate(
     device: str,
 ) -> None:
     """Measure a trained explainer; tables, CSV and JSON, and a plot of fidelity against sparsity."""
-    from dgl_lara import evaluation
+    from dgl_lara.evaluation import run_evaluation
     from dgl_lara.reports.results import print_table, write_results
     from dgl_lara.runs import newest_run, open_run
-    from dgl_lara.sampling import some_targets
+    from dgl_lara.training.subgraphs import some_targets
 
     if folder and name:
         raise click.UsageError("give --run or --dataset, not both.")
     run = open_run(folder or newest_run(name and stored_name(name)), choose_device(device))
     dataset, game = run.dataset, run.game
-    subject = evaluation.Subject(
+    subject = run_evaluation.Subject(
         game=game,
         explainer=run.explainer(),
         inputs=run.config.training.inputs,
@@ -60,7 +60,7 @@ def evaluate(
     for each in METRICS if metric == "all" else (metric,):
         if each == "latency" and "throughput" in results:
             continue  # one table shows both
-        results[each] = evaluation.evaluate(subject, each)
+        results[each] = run_evaluation.evaluate(subject, each)
         click.echo(f"\n{each}")
         click.echo(print_table(each, results[each]))
     stem = "eval" if split == "test" else f"eval-{split}"

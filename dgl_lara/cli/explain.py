@@ -69,8 +69,8 @@ def explain_command(
         raise click.UsageError("--picture and --class go with --node or --graph.")
     if one:
         _check_endings(picture, out)
-    from dgl_lara.memory import reuse_freed_memory
     from dgl_lara.runs import newest_run, open_run
+    from dgl_lara.utils.memory import reuse_freed_memory
 
     run = open_run(folder or newest_run(), choose_device(device), memory, offload)
     reuse_freed_memory(run.dataset.graph.num_nodes())
@@ -101,8 +101,8 @@ def _explain_one(
 ) -> None:
     import torch
 
-    from dgl_lara.inference import explain
-    from dgl_lara.trust import refine, verify
+    from dgl_lara.inference.refinement import refine, verify
+    from dgl_lara.inference.scores import explain
 
     task, dataset = run.game.task, run.dataset
     target = node if task == "node" else graph
@@ -144,7 +144,7 @@ def _table(explanation: Explanation, most: int) -> str:
     """The best players, and the strongest that speak against, by the names that the sentence uses."""
     import pandas as pd
 
-    from dgl_lara.reports.tables import text_table
+    from dgl_lara.utils.tables import text_table
 
     names = dict(zip(explanation.players.tolist(), explanation.player_names(), strict=True))
     columns = ["hop", "score", "rank"] if explanation.task == "node" else ["score", "rank"]
@@ -168,10 +168,10 @@ def _explain_many(
     workers: int,
     started: float,
 ) -> None:
-    from dgl_lara.bulk import BulkExplainer
-    from dgl_lara.export import explain_to_file, read_targets
-    from dgl_lara.runs import weights_hash
-    from dgl_lara.trust import trusted_rows
+    from dgl_lara.inference.export import explain_to_file, read_targets
+    from dgl_lara.inference.refinement import trusted_rows
+    from dgl_lara.inference.top_players import BulkExplainer
+    from dgl_lara.model.weights import weights_hash
 
     explainer, training = run.explainer(), run.config.training
     targets = read_targets(nodes_file).to(run.game.features.device) if nodes_file else run.dataset.split(split or "all")

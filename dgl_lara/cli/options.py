@@ -125,7 +125,7 @@ def choose_device(name: str) -> torch.device:
 
 def load_dataset(name: str, options: Options, device: str) -> Dataset:
     from dgl_lara.datasets import load
-    from dgl_lara.memory import reuse_freed_memory
+    from dgl_lara.utils.memory import reuse_freed_memory
 
     where = choose_device(device)
     dataset = load(name, options).to(where)
@@ -141,7 +141,7 @@ def stored_name(name: str) -> str:
 def target_for(dataset: Dataset, target_file: Path | None, seed: int) -> tuple[TargetModel, dict]:
     """The model named by --target, or the stored one of this data set, trained first where there is none."""
     from dgl_lara.targets.checkpoint import load_target
-    from dgl_lara.targets.training import accuracy, get_target
+    from dgl_lara.targets.fitting import accuracy, get_target
 
     if target_file:
         model, details = load_target(target_file, dataset)

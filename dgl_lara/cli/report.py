@@ -33,10 +33,10 @@ def report(
     if out and out.suffix != ".html":
         raise click.UsageError(f"--out must end in .html (got '{out.name}').")
 
-    from dgl_lara.datasets.storage import written_whole
-    from dgl_lara.memory import reuse_freed_memory
-    from dgl_lara.reports.report import measure, render
+    from dgl_lara.reports.page import measure, render
     from dgl_lara.runs import newest_run, open_run
+    from dgl_lara.utils.files import written_whole
+    from dgl_lara.utils.memory import reuse_freed_memory
 
     reuse_freed_memory()
     run = open_run(folder or newest_run(), choose_device(device))

@@ -95,7 +95,7 @@ def reproduce(
     scripts = {name: script(name) for name in chosen}
 
     from dgl_lara.cli.options import choose_device
-    from dgl_lara.memory import reuse_freed_memory
+    from dgl_lara.utils.memory import reuse_freed_memory
 
     if what == "all" and not names and not only:
         jobs = jobs or (2 if (os.cpu_count() or 1) > 1 and choose_device(device).type == "cpu" else 1)
@@ -117,7 +117,7 @@ def measure_side_by_side(names: Sequence[str], words: list[str], jobs: int, out:
 
     Small graphs do not profit from several threads, so two processes with one thread each take about half the time.
     """
-    from dgl_lara.progress import Progress, say
+    from dgl_lara.utils.progress import Progress, say
 
     out.mkdir(parents=True, exist_ok=True)
     say(f"{jobs} data sets at a time; what each is doing: {out}/*.log")

@@ -33,9 +33,9 @@ def target(
     **changes: Any,
 ) -> None:
     """Train a target model (or load one) and print its accuracy beside the paper's."""
-    from dgl_lara.reports.tables import text_table
     from dgl_lara.targets.checkpoint import load_target, save_target
-    from dgl_lara.targets.training import accuracy, get_target
+    from dgl_lara.targets.fitting import accuracy, get_target
+    from dgl_lara.utils.tables import text_table
 
     dataset = load_dataset(name, options, device)
     if target_file:

@@ -87,12 +87,12 @@ def train(
     **changes: Any,
 ) -> None:
     """Train an explainer for a model on a data set."""
-    from dgl_lara import training
+    from dgl_lara.game.game import Game
     from dgl_lara.lara import choose_hops
-    from dgl_lara.memory import most_of_what_is_free
-    from dgl_lara.own_model import find_model, open_model
+    from dgl_lara.model.own_model import find_model, open_model
     from dgl_lara.runs import RunConfig, create_run, open_run
-    from dgl_lara.value import Game
+    from dgl_lara.training import loop
+    from dgl_lara.utils.memory import most_of_what_is_free
 
     if graph_file and name:
         raise click.UsageError("give --graph or --dataset, not both.")
@@ -115,10 +115,10 @@ def train(
         state = run.last_checkpoint()
     else:
         dataset = load_dataset(str(name), options, device)
-        changes["batch_size"] = training.ALL if changes["batch_size"] == "all" else changes["batch_size"]
+        changes["batch_size"] = loop.ALL if changes["batch_size"] == "all" else changes["batch_size"]
         given = {field: value for field, value in changes.items() if value is not None}
         count = len(dataset.split(changes["train_on"] or "train"))
-        base = training.paper(dataset.task, seed) if preset == "paper" else training.default(dataset.task, count, seed)
+        base = loop.paper(dataset.task, seed) if preset == "paper" else loop.default(dataset.task, count, seed)
         config = replace(base, **given)
         own = find_model(own_name) if own_name else None
         model: Any
@@ -136,9 +136,9 @@ def train(
             how = "the explainer's depth; every node of a graph is a player"
         hops = choose_hops(model, dataset.graph, dataset.features, dataset.task, hops)
         game = Game(model, dataset.graph, dataset.features, dataset.task, hops, value)
-        needed = training.full_graph_bytes(game, config)
-        if config.batch_size == training.ALL and changes["batch_size"] is None and needed > memory:
-            config = replace(config, **{**training.MINI_BATCHES, **given})
+        needed = loop.full_graph_bytes(game, config)
+        if config.batch_size == loop.ALL and changes["batch_size"] is None and needed > memory:
+            config = replace(config, **{**loop.MINI_BATCHES, **given})
             click.echo(
                 f"mini-batches of {config.batch_size} from {config.targets:,} targets: the whole graph at once needs "
                 f"about {needed >> 30} GB; --memory or --batch-size say otherwise"
@@ -156,7 +156,7 @@ def train(
     training_config, dataset = run.config.training, run.dataset
     click.echo(f"{dataset.name} ({dataset.source}); run folder {run.folder}")
     try:
-        ended = training.train(
+        ended = loop.train(
             run.game, training_config, dataset.split(training_config.train_on), dataset.val, state, run.checkpoint
         )
     except KeyboardInterrupt:

@@ -90,21 +90,6 @@ def undirected_graph(src: Tensor, dst: Tensor, num_nodes: int) -> dgl.DGLGraph:
     return dgl.graph((pairs // num_nodes, pairs % num_nodes), num_nodes=num_nodes)
 
 
-def take_graphs(batch: dgl.DGLGraph, chosen: Tensor) -> tuple[dgl.DGLGraph, Tensor]:
-    """The chosen graphs of a batch, in that order, as a batch; and which nodes they have in the old one."""
-    sizes = batch.batch_num_nodes()
-    first = sizes.cumsum(0) - sizes
-    counts = sizes[chosen]
-    within = torch.arange(int(counts.sum()), device=sizes.device) - torch.repeat_interleave(
-        counts.cumsum(0) - counts, counts
-    )
-    nodes = torch.repeat_interleave(first[chosen], counts) + within
-    graph = dgl.node_subgraph(batch, nodes, store_ids=False)
-    graph.set_batch_num_nodes(counts)
-    graph.set_batch_num_edges(batch.batch_num_edges()[chosen])
-    return graph, nodes
-
-
 def random_split(count: int, seed: int) -> tuple[Tensor, Tensor, Tensor]:
     """80/10/10, as the paper."""
     order = torch.randperm(count, generator=torch.Generator().manual_seed(seed))

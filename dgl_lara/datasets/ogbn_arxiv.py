@@ -15,9 +15,10 @@ import torch
 
 from dgl_lara.datasets import DATASETS, Options
 from dgl_lara.datasets.dataset import Dataset, checked
-from dgl_lara.datasets.storage import cache_dir, checksum, fetch, find_files, how_to_get, short_hash
+from dgl_lara.datasets.storage import cache_dir, checksum, fetch, find_files, how_to_get
 from dgl_lara.errors import LaraError
-from dgl_lara.progress import say
+from dgl_lara.utils.files import short_hash
+from dgl_lara.utils.progress import say
 
 URL = "https://snap.stanford.edu/ogb/data/nodeproppred/arxiv.zip"
 CHECKSUM = "1e8bd6eee5967dc17ea0653344f1bcfa72147f95f0174ef364408f378cea3662"  # of edges and labels

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import http.client
-import json
 import os
 import tempfile
 import urllib.error
 import urllib.request
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 
 from dgl_lara.errors import LaraError
-from dgl_lara.progress import Progress, say
+from dgl_lara.utils.files import short_hash, written_whole
+from dgl_lara.utils.progress import Progress, say
 
 Arrays = dict[str, np.ndarray]
 CHUNK = 1 << 20
@@ -47,24 +46,6 @@ def find_files(files: tuple[str, ...], data_dir: Path | None) -> Path | None:
         if all((folder / file).is_file() for file in files):
             return folder
     return None
-
-
-@contextmanager
-def written_whole(path: Path) -> Iterator[Path]:
-    """A temporary path beside `path` that replaces it when the block ends well and vanishes when it does not."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    os.close(handle)
-    try:
-        yield Path(name)
-        os.chmod(name, 0o644)
-        os.replace(name, path)
-    finally:
-        Path(name).unlink(missing_ok=True)
-
-
-def short_hash(parameters: dict) -> str:
-    return hashlib.sha256(json.dumps(parameters, sort_keys=True).encode()).hexdigest()[:12]
 
 
 def cached(name: str, parameters: dict, build: Callable[[], Arrays]) -> Arrays:

@@ -9,13 +9,13 @@ import torch
 from scipy.stats import spearmanr
 from torch import Tensor
 
-from dgl_lara.attribution.agreement import corrected_r_squared, r_squared
 from dgl_lara.attribution.exact import exact
-from dgl_lara.attribution.sampled import Estimate, least_squares, shared_least_squares
+from dgl_lara.attribution.monte_carlo import Estimate, least_squares, shared_least_squares
+from dgl_lara.attribution.r_squared import corrected_r_squared, r_squared
 from dgl_lara.explanation import Explanations
-from dgl_lara.neighborhood import Neighborhood
-from dgl_lara.randomness import generator
-from dgl_lara.value import Game
+from dgl_lara.game.game import Game
+from dgl_lara.game.players import Neighborhood
+from dgl_lara.utils.randomness import generator
 
 EXACT_UP_TO = 12  # players: 4,096 coalitions
 AFFORDABLE = 60_000_000  # evaluated nodes a reference may cost target by target

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from dgl_lara.explanation import Explanations
-from dgl_lara.value import Game
+from dgl_lara.game.game import Game
 
 SPARSITIES = (0.3, 0.4, 0.5, 0.6, 0.7)
 

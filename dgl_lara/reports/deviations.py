@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dgl_lara.training import ALL, TrainingConfig
+from dgl_lara.training.loop import ALL, TrainingConfig
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pandas as pd
 
-from dgl_lara.datasets.storage import written_whole
 from dgl_lara.reports.plots import fidelity_plot
-from dgl_lara.reports.tables import text_table
+from dgl_lara.utils.files import written_whole
+from dgl_lara.utils.tables import text_table
 
 
 def print_table(metric: str, table: pd.DataFrame) -> str:

@@ -9,9 +9,10 @@ from pathlib import Path
 import torch
 
 from dgl_lara.datasets.dataset import Dataset
-from dgl_lara.datasets.storage import read_arrays, written_whole
+from dgl_lara.datasets.storage import read_arrays
 from dgl_lara.errors import InputError, LaraError
 from dgl_lara.targets.models import ModelConfig, TargetModel
+from dgl_lara.utils.files import written_whole
 
 FORMAT = "dgl-lara target 1"
 

@@ -1,0 +1,1 @@
+"""One explanation to look at: words, layout, pictures, pages."""

@@ -1,0 +1,86 @@
+"""One explanation as a page to explore: a single file without any outside script, picture or font."""
+
+from __future__ import annotations
+
+import html
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dgl_lara.drawing.scene import Scene
+from dgl_lara.utils.templates import fill
+
+
+@dataclass(frozen=True)
+class Story:
+    """What the page tells beside the scene. Rows of lists that belong to players follow the scene's."""
+
+    title: str
+    about: str
+    explained_class: int
+    value: str
+    output: float
+    kind: str  # what a player is
+    players: int
+    removable: int  # all players but the target
+    counts: list[int]  # a step of the slider each: so many important players
+    keep: list[float]  # the model's output with only these
+    remove: list[float]  # and without them
+    rank: list[int]  # 1 is the best of all players
+    place: list[int]  # 0 is the best of the removable ones; the target's is the last
+    features: list[list[str]]
+
+
+def page(scene: Scene, story: Story) -> str:
+    """The HTML."""
+    parts = {"title": story.title, "about": story.about}
+    escaped = {name: html.escape(text) for name, text in parts.items()}
+    return fill(__package__, "interactive.html", {**escaped, "data": embedded(_data(scene, story))})
+
+
+def embedded(data: dict[str, Any]) -> str:
+    """JSON that cannot end the script element it stands in."""
+    text = json.dumps(data, allow_nan=False, separators=(",", ":"))
+    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+
+
+def _data(scene: Scene, story: Story) -> dict[str, Any]:
+    players = [
+        {
+            "name": scene.names[row],
+            "mark": scene.marks[row],
+            "x": round(float(scene.position[row, 0]), 3),
+            "y": round(-float(scene.position[row, 1]), 3),  # a screen counts downwards
+            "score": float(scene.score[row]),
+            "rank": story.rank[row],
+            "place": story.place[row],
+            "hop": None if scene.hop is None else int(scene.hop[row]),
+            "target": row == scene.target,
+            "truth": bool(scene.truth is not None and scene.truth[row]),
+            "features": story.features[row],
+        }
+        for row in range(len(scene.place))
+    ]
+    rings = []
+    if scene.hop is not None:
+        away = np.linalg.norm(scene.position, axis=1)
+        rings = [round(float(away[scene.hop == hop].mean()), 3) for hop in range(1, int(scene.hop.max()) + 1)]
+    return {
+        "players": players,
+        "edges": [[*edge, int(way)] for edge, way in zip(scene.edges.tolist(), scene.one_way, strict=True)],
+        "rings": rings,
+        "molecule": scene.molecule,
+        "largest": scene.largest,
+        "rest": scene.rest,
+        "count": story.players,
+        "removable": story.removable,
+        "kind": story.kind,
+        "counts": story.counts,
+        "keep": story.keep,
+        "remove": story.remove,
+        "class": story.explained_class,
+        "value": story.value,
+        "output": story.output,
+    }

@@ -1,0 +1,186 @@
+"""A still picture of one explanation: colour is the score, the target wears a ring, ground truth a green rim."""
+
+from __future__ import annotations
+
+import html
+import io
+import re
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.cm import ScalarMappable
+from matplotlib.collections import LineCollection
+from matplotlib.colors import LinearSegmentedColormap, Normalize
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Circle, FancyArrowPatch
+
+from dgl_lara.drawing.scene import Scene
+
+# Blue against, vermilion for: told apart with any colour vision; white is nothing.
+AGAINST, NOTHING, FOR = "#2166ac", "#f7f7f7", "#c8501e"
+UNIT = 0.62  # inches
+TRUTH = "#009E73"
+INK = "#1a1a1a"
+INSIDE = 6  # letters that fit into a node
+HALO = 0.09  # from the target to the ring around it
+COLOURS = LinearSegmentedColormap.from_list("against-for", [AGAINST, "#92c5de", NOTHING, "#f4a582", FOR])
+
+
+def draw(scene: Scene, words: str, explained_class: int, value: str) -> Figure:
+    """The figure; everything is measured in inches, so that nodes and letters keep their size."""
+    low, high = scene.position.min(axis=0) - 0.6, scene.position.max(axis=0) + 0.6
+    unit = float(min(UNIT, 8.5 / (high[0] - low[0]), 7.5 / (high[1] - low[1])))  # of one edge
+    inner = np.maximum(unit * (high - low), (4.2, 1.8))
+    title = textwrap.wrap(words, int((inner[0] + 1) * 13))
+    notes = textwrap.wrap(scene.rest, int((inner[0] + 1) * 15))
+    above, below = 0.25 + 0.17 * len(title), 0.35 + 0.15 * len(notes)
+    width, height = inner[0] + 1.1, inner[1] + above + below
+    figure = Figure(figsize=(width, height))
+    FigureCanvasAgg(figure)
+    axis = figure.add_axes((0.1 / width, below / height, inner[0] / width, inner[1] / height))
+    axis.set(xlim=_around(low[0], high[0], inner[0] / unit), ylim=_around(low[1], high[1], inner[1] / unit))
+    axis.set_axis_off()
+    norm = Normalize(-scene.largest, scene.largest, clip=True)
+    _draw_rings(axis, scene, unit)
+    _draw_edges(axis, scene, unit)
+    _draw_nodes(axis, scene, norm, unit)
+    tall = min(inner[1] * 0.85, 3.2)
+    side = figure.add_axes(
+        ((inner[0] + 0.25) / width, (below + (inner[1] - tall) / 2) / height, 0.12 / width, tall / height)
+    )
+    clipped = {(True, False): "max", (False, True): "min", (False, False): "neither"}
+    over, under = bool((scene.score > scene.largest).any()), bool((scene.score < -scene.largest).any())
+    bar = figure.colorbar(ScalarMappable(norm, COLOURS), cax=side, extend=clipped.get((over, under), "both"))
+    bar.set_label(f"against  ←  class {explained_class} ({value})  →  for", fontsize=7.5)
+    bar.ax.tick_params(labelsize=7)
+    figure.text(0.12 / width, 1 - 0.12 / height, "\n".join(title), fontsize=9.5, va="top", linespacing=1.25)
+    figure.text(0.12 / width, 0.08 / height, "\n".join(notes), fontsize=7.5, va="bottom", color="#444444")
+    _legend(figure, scene, (0.06 / width, (below - 0.3) / height))
+    return figure
+
+
+def _around(low: float, high: float, length: float) -> tuple[float, float]:
+    """Limits of this length about the middle."""
+    middle = (low + high) / 2
+    return middle - length / 2, middle + length / 2
+
+
+def _draw_rings(axis: Axes, scene: Scene, unit: float) -> None:
+    """One faint circle a hop, to read distances from."""
+    if scene.hop is None:
+        return
+    for hop in range(1, int(scene.hop.max(initial=0)) + 1):
+        radius = float(np.linalg.norm(scene.position[scene.hop == hop], axis=1).mean())
+        axis.add_patch(Circle((0, 0), radius, fill=False, edgecolor="#e3e3e3", linewidth=0.8, zorder=0))
+
+
+def _radii(scene: Scene) -> np.ndarray:
+    """Strong players are larger, so that a grey print still tells who matters."""
+    return 0.30 * (0.75 + 0.25 * np.sqrt(np.minimum(np.abs(scene.score) / scene.largest, 1)))
+
+
+def _draw_edges(axis: Axes, scene: Scene, unit: float) -> None:
+    lines = scene.position[scene.edges]
+    width = (2.2 if scene.molecule else 1.0) * unit / UNIT
+    crowd = 1.0 if len(lines) < 60 else 0.55  # many edges step back
+    near = (scene.edges == scene.target).any(axis=1) if scene.target is not None else np.ones(len(lines), dtype=bool)
+    colours = np.where(near, "#808080", "#b8b8b8")
+    both = ~scene.one_way
+    axis.add_collection(
+        LineCollection(list(lines[both]), colors=list(colours[both]), linewidths=width, alpha=crowd, zorder=1)
+    )
+    radii = _radii(scene)
+    for row in np.flatnonzero(scene.one_way):
+        start, end = lines[row]
+        source, sink = scene.edges[row]
+        way = (end - start) / max(float(np.linalg.norm(end - start)), 1e-9)
+        halo = HALO if sink == scene.target else 0.0
+        axis.add_patch(
+            FancyArrowPatch(
+                start + way * radii[source],
+                end - way * (radii[sink] + halo + 0.02),
+                arrowstyle="-|>",
+                mutation_scale=9 * unit / UNIT,
+                color=colours[row],
+                linewidth=0.8 * width,
+                alpha=crowd,
+                shrinkA=0,
+                shrinkB=0,
+                zorder=1,
+            )  # fmt: skip
+        )
+
+
+def _draw_nodes(axis: Axes, scene: Scene, norm: Normalize, unit: float) -> None:
+    radii = _radii(scene)
+    for row, (x, y) in enumerate(scene.position):
+        true, target = scene.truth is not None and scene.truth[row], row == scene.target
+        rim = {"edgecolor": TRUTH, "linewidth": 2.4} if true else {"edgecolor": "#666666", "linewidth": 0.6}
+        axis.add_patch(Circle((x, y), radii[row], facecolor=COLOURS(norm(scene.score[row])), zorder=2, **rim))
+        if target:
+            axis.add_patch(Circle((x, y), radii[row] + HALO, fill=False, edgecolor=INK, linewidth=1.8, zorder=2))
+        _write_mark(axis, scene, row, radii[row], unit)
+
+
+def _write_mark(axis: Axes, scene: Scene, row: int, radius: float, unit: float) -> None:
+    """Inside the node where it fits, otherwise beside it, away from the target."""
+    mark, (x, y) = scene.marks[row], scene.position[row]
+    if len(mark) <= INSIDE:
+        fitting = 2 * radius * unit * 72 * 0.9 / (0.6 * len(mark))
+        dark = abs(scene.score[row]) > 0.7 * scene.largest
+        style: dict[str, Any] = {"ha": "center", "va": "center_baseline", "color": "white" if dark else INK}
+        axis.text(x, y, mark, fontsize=min(7.5 * unit / UNIT, fitting), zorder=3, **style)
+        return
+    outward = np.array([x, y]) / (np.hypot(x, y) or 1) if scene.hop is not None else np.zeros(2)
+    if abs(outward[0]) < 0.4:
+        outward = np.array([0.0, 1.0 if outward[1] > 0 else -1.0])
+    end = (x, y) + outward * (radius + 0.06 + HALO * (row == scene.target))
+    side: dict[str, Any] = {"ha": "center", "va": "bottom" if outward[1] > 0 else "top"}
+    if outward[0]:
+        side = {"ha": "left" if outward[0] > 0 else "right", "va": "center"}
+    axis.text(end[0], end[1], _short(mark), fontsize=6 * unit / UNIT, zorder=3, color=INK, **side)
+
+
+def _short(mark: str, most: int = 14) -> str:
+    return mark if len(mark) <= most else mark[: most - 1] + "…"
+
+
+def _legend(figure: Figure, scene: Scene, corner: tuple[float, float]) -> None:
+    entries: list[tuple[str, dict[str, Any]]] = []
+    if scene.target is not None:
+        own = f"target, its own score {scene.score[scene.target]:+.2f}"
+        entries.append((own, {"markeredgecolor": INK, "markeredgewidth": 1.8}))
+    if scene.truth is not None and scene.truth.any():
+        entries.append(("ground truth", {"markeredgecolor": TRUTH, "markeredgewidth": 2.2}))
+    handles = [
+        Line2D([], [], marker="o", linestyle="", markersize=7, markerfacecolor="white", label=label, **style)
+        for label, style in entries
+    ]
+    if handles:
+        figure.legend(
+            handles=handles, loc="lower left", bbox_to_anchor=corner, ncols=len(handles), fontsize=7.5, frameon=False,
+            handletextpad=0.2, columnspacing=1.2, borderaxespad=0, borderpad=0.2,
+        )  # fmt: skip
+
+
+def write(figure: Figure, path: Path, ending: str) -> None:
+    """As .png, .svg or .pdf. The same explanation gives the same bytes: no date, fixed identifiers."""
+    metadata = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(ending, {})
+    with matplotlib.rc_context({"svg.hashsalt": "dgl-lara", "svg.fonttype": "none"}):
+        figure.savefig(path, format=ending[1:], dpi=160, metadata=metadata, facecolor="white")
+
+
+def inline(figure: Figure, label: str) -> str:
+    """An <svg> element to stand inside a page, with its meaning for those who cannot see it."""
+    text = io.StringIO()
+    with matplotlib.rc_context({"svg.hashsalt": label, "svg.fonttype": "none"}):
+        figure.savefig(text, format="svg", metadata={"Date": None}, facecolor="white")
+    svg = re.sub(r"<metadata>.*?</metadata>", "", text.getvalue()[text.getvalue().index("<svg") :], flags=re.DOTALL)
+    svg = re.sub(r' id="[a-z]+(?:\dd)?_\d+"', "", svg)  # matplotlib's names repeat from figure to figure
+    return svg.replace("<svg ", f'<svg role="img" aria-label="{html.escape(label)}" ', 1)

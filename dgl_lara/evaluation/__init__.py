@@ -1,0 +1,1 @@
+"""Judging: one run, or many methods side by side."""

@@ -1,0 +1,1 @@
+"""The explainer g: inputs, encoder, gates, heads (Eq. 6, 7)."""

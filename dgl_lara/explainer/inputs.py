@@ -1,0 +1,66 @@
+"""What g sees of a node. Everything here can be had of a black box.
+
+features  the node features as they are (the paper)
+rich      features on a signed-log scale, log degree, f's logits, f's solo logits (f on the node alone)
+
+Wide features (bags of words) are left out of `rich`: g would learn single nodes by heart from them, and what f makes of
+them is in its solo logits. For a GAT on Cora, R2 on unseen nodes rose from .88 to .99 without them.
+"""
+
+from __future__ import annotations
+
+import dgl
+import torch
+from torch import Tensor
+
+from dgl_lara.explainer.network import Explainer
+from dgl_lara.game.game import NODES_A_CALL, Game
+from dgl_lara.game.removal import alone
+from dgl_lara.model.evaluating import evaluating
+
+CLIP = 4.0
+WIDE = 256  # columns
+
+
+def explainer_inputs(game: Game, kind: str, nodes: Tensor | None = None) -> Tensor:
+    """(num_nodes, in_dim), before normalisation; of all nodes, or of some (node tasks)."""
+    if game.task == "graph":
+        return _rows(game, kind, None)
+    if nodes is None:
+        nodes = torch.arange(game.graph.num_nodes(), device=game.features.device)
+    result = None
+    for start in range(0, len(nodes), NODES_A_CALL):  # in pieces: f's own states on all nodes may not fit
+        rows = _rows(game, kind, nodes[start : start + NODES_A_CALL])
+        result = rows.new_empty(len(nodes), rows.shape[1]) if result is None else result
+        result[start : start + len(rows)] = rows
+    return game.features[nodes].float() if result is None else result
+
+
+def _rows(game: Game, kind: str, nodes: Tensor | None) -> Tensor:
+    rows = slice(None) if nodes is None else nodes
+    features = game.features[rows].float()
+    if kind == "features":
+        return features
+    logits = game.logits if game.task == "node" else torch.repeat_interleave(game.logits, _sizes(game.graph), dim=0)
+    with evaluating(game.f):
+        solo = alone(game.call, game.graph, game.features, game.task, nodes)
+    degree = torch.log1p(game.graph.in_degrees()[rows].float()).unsqueeze(1)
+    own = [signed_log(features)] if features.shape[1] <= WIDE else []
+    return torch.cat([*own, degree, logits[rows], solo], dim=1)
+
+
+def _sizes(graph: dgl.DGLGraph) -> Tensor:
+    return graph.batch_num_nodes()
+
+
+def signed_log(x: Tensor) -> Tensor:
+    """Compresses large values of either sign, so that a single outlier does not fix the scale."""
+    return x.sign() * x.abs().log1p()
+
+
+def fit_normalisation(explainer: Explainer, inputs: Tensor) -> None:
+    """Centre and scale from these rows (the training nodes); clip what lies far outside, seen or unseen."""
+    explainer.centre.copy_(inputs.median(dim=0).values)
+    spread = inputs.std(dim=0, unbiased=False)
+    explainer.spread.copy_(torch.where(spread > 1e-3, spread, torch.ones_like(spread)))
+    explainer.clip.fill_(CLIP)

@@ -1,0 +1,1 @@
+"""The game: targets, players, removal, and the value of a coalition."""

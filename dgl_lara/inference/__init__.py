@@ -1,0 +1,1 @@
+"""Explaining with a trained g: one target, many, all; storing, refining, verifying."""

@@ -1,0 +1,147 @@
+"""Explanations of many targets, streamed to a file: Parquet, CSV or JSON lines.
+
+The work is cut into parts, each written whole beside the result (`<file>.parts/`). A run that is killed goes on with
+the parts it has; the file itself appears only when all are there, so it is complete or absent.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import torch
+from torch import Tensor
+
+from dgl_lara.errors import InputError
+from dgl_lara.inference.scores import chunks, explain
+from dgl_lara.inference.top_players import BulkExplainer, TopPlayers
+from dgl_lara.utils.files import short_hash, written_whole
+from dgl_lara.utils.progress import Progress
+
+ENDINGS = (".parquet", ".csv", ".jsonl")
+TARGETS_A_PART = 8192
+SCHEMA = pa.schema(
+    [
+        ("target", pa.int64()),
+        ("player", pa.int64()),
+        ("hop", pa.int8()),
+        ("score", pa.float32()),
+        ("rank", pa.int32()),
+        ("explained_class", pa.int32()),
+    ]
+)
+
+
+def explain_to_file(
+    bulk: BulkExplainer, targets: Tensor, top: int | None, out: Path, about: dict, make: Callable | None = None
+) -> int:
+    """Explain the targets, `top` players each (None: all), and write them to `out`; returns the number of rows.
+
+    `make`, in the place of `rows`, may give columns beyond those of SCHEMA.
+    """
+    if out.suffix not in ENDINGS:
+        raise InputError(f"the file must end in {', '.join(ENDINGS)} (got '{out.name}').")
+    order = hashlib.sha256(targets.cpu().numpy().tobytes()).hexdigest()[:16]
+    parts = out.with_name(out.name + ".parts") / short_hash(
+        {**about, "targets": order, "top": top, "memory": top is None and bulk.memory}
+    )
+    parts.mkdir(parents=True, exist_ok=True)
+    paths = []
+    started, done = time.monotonic(), 0
+    bar = Progress(pieces(bulk, targets, top), "explaining", total=len(targets), unit="target", weight=len)
+    for number, piece in enumerate(bar):
+        path = parts / f"{number:06d}.parquet"
+        paths.append(path)
+        if not path.exists():
+            frame = (make or rows)(bulk, piece, top)
+            more = pa.Schema.from_pandas(frame.drop(columns=SCHEMA.names), preserve_index=False)
+            table = pa.Table.from_pandas(frame, schema=pa.schema([*SCHEMA, *more]), preserve_index=False)
+            with written_whole(path) as temporary:
+                pq.write_table(table, temporary)
+            done += len(piece)
+            bar.note(a_second=f"{done / (time.monotonic() - started):,.0f}")
+    with written_whole(out) as temporary:
+        count = WRITERS[out.suffix](paths, temporary, about)
+    shutil.rmtree(parts.parent)
+    return count
+
+
+def pieces(bulk: BulkExplainer, targets: Tensor, top: int | None) -> Iterator[Tensor]:
+    """A fixed number of targets where few players of each are kept; else as many as the memory allows."""
+    for part in targets.split(TARGETS_A_PART):
+        if top is not None:
+            yield part
+        else:
+            for rows in chunks(bulk.game, part, bulk.memory):
+                yield part[rows]
+
+
+def rows(bulk: BulkExplainer, targets: Tensor, top: int | None) -> pd.DataFrame:
+    if top is None:
+        return explain(bulk.explainer, bulk.game, bulk.embeddings, targets, memory=bulk.memory).to_frame()
+    return top_frame(bulk.top(targets, top))
+
+
+def top_frame(best: TopPlayers) -> pd.DataFrame:
+    """One row for each kept (target, player) pair, best first."""
+    real = best.player >= 0
+    row, rank = np.nonzero(real)
+    return pd.DataFrame(
+        {
+            "target": best.targets[row],
+            "player": best.player[real],
+            "hop": best.hop[real],
+            "score": best.score[real],
+            "rank": rank + 1,
+            "explained_class": best.explained_class[row],
+        }
+    )
+
+
+def _to_parquet(parts: list[Path], out: Path, about: dict) -> int:
+    """What the explanations are explanations of travels with them, in the file's metadata."""
+    count = 0
+    with pq.ParquetWriter(out, pq.read_schema(parts[0]).with_metadata({"dgl-lara": json.dumps(about)})) as writer:
+        for part in parts:
+            table = pq.read_table(part)
+            writer.write_table(table.replace_schema_metadata(writer.schema.metadata))
+            count += len(table)
+    return count
+
+
+def _to_text(parts: list[Path], out: Path, write: Callable[[pd.DataFrame, bool], str]) -> int:
+    count = 0
+    with out.open("w") as file:
+        for part in parts:
+            frame = pq.read_table(part).to_pandas()
+            file.write(write(frame, count == 0))
+            count += len(frame)
+    return count
+
+
+def _to_csv(parts: list[Path], out: Path, about: dict) -> int:
+    return _to_text(parts, out, lambda frame, first: frame.to_csv(index=False, header=first))
+
+
+def _to_json_lines(parts: list[Path], out: Path, about: dict) -> int:
+    return _to_text(parts, out, lambda frame, first: frame.to_json(orient="records", lines=True))
+
+
+WRITERS = {".parquet": _to_parquet, ".csv": _to_csv, ".jsonl": _to_json_lines}
+
+
+def read_targets(path: Path) -> Tensor:
+    """Node (or graph) numbers from a text file, one a line."""
+    try:
+        numbers = [int(line) for line in path.read_text().split()]
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path} must hold one whole number a line ({error}).") from error
+    return torch.tensor(numbers, dtype=torch.long)

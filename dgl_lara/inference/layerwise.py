@@ -1,0 +1,130 @@
+"""Passes over graphs that do not fit: f in batches of targets, g layer by layer in batches of nodes.
+
+Inputs and results stay in main memory (pinned, if the model is on a GPU), only one batch at a time is where the
+model is. DGL's samplers cut the batches out, in `workers` processes besides this one. The numbers are those of
+`inference.embed_all`, up to rounding.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+
+import dgl
+import torch
+import torch.nn.functional as F
+from dgl.dataloading import DataLoader, MultiLayerFullNeighborSampler
+from torch import Tensor, nn
+
+from dgl_lara.errors import InputError
+from dgl_lara.explainer.inputs import explainer_inputs
+from dgl_lara.explainer.network import Explainer
+from dgl_lara.game.game import Game
+from dgl_lara.game.players import walk_scale
+from dgl_lara.inference.scores import Embeddings
+from dgl_lara.model import blackbox
+from dgl_lara.model.blackbox import Model
+from dgl_lara.model.evaluating import evaluating
+from dgl_lara.training.subgraphs import attribution_subgraph
+from dgl_lara.utils.progress import Progress
+
+NODES_A_BATCH = 16_384
+TARGETS_A_BATCH = 4096
+warnings.filterwarnings("ignore", message="Dataloader CPU affinity")  # DGL's advice for servers with many cores
+
+
+class Elsewhere(nn.Module):
+    """f on a device of its own, for data that stays in main memory: what it is called with goes there and back."""
+
+    def __init__(self, model: Model, device: torch.device) -> None:
+        super().__init__()
+        self.model = model.to(device) if isinstance(model, nn.Module) else model
+        self.device = device
+
+    def forward(self, graph: dgl.DGLGraph, features: Tensor) -> Tensor:
+        return self.model(graph.to(self.device), features.to(self.device)).to(features.device)
+
+
+def full_pass_bytes(explainer: Explainer, num_nodes: int) -> int:
+    """What `inference.embed_all` holds at its peak, for the choice between the two."""
+    config = explainer.config
+    states = config.hidden * (config.layers + 1)
+    numbers = 2 * config.in_dim + 2 * states + 2 * config.hidden + 2 * config.terms * config.dim
+    return 4 * numbers * num_nodes
+
+
+def predict_in_batches(f: Model, graph: dgl.DGLGraph, features: Tensor, hops: int, size: int = NODES_A_BATCH) -> Tensor:
+    """(num_nodes, num_classes): f on all nodes of a node task, on the (K + 1)-hop subgraph of a batch at a time."""
+    parts = []
+    with evaluating(f):
+        for targets in Progress(torch.arange(graph.num_nodes()).split(size), "predicting", unit="batch"):
+            part, nodes, places = attribution_subgraph(graph, targets.to(graph.device), hops + 1)
+            parts.append(blackbox.call(f, part, features[nodes], "node")[places])
+    return torch.cat(parts)
+
+
+def embed_layerwise(
+    explainer: Explainer, game: Game, kind: str, size: int = NODES_A_BATCH, workers: int = 0
+) -> Embeddings:
+    """p and t of all nodes. Beside them, only two layers' states of all nodes are held at a time."""
+    if game.task == "graph":
+        raise InputError("graph tasks need no layer-wise pass: their graphs are small, and come in batches.")
+    where, graph = explainer.unit.device, game.graph
+    looped = dgl.add_self_loop(graph)
+    scale = walk_scale(graph).unsqueeze(1)
+    heads = HeadSums(explainer, graph.num_nodes())
+    config, encoder = explainer.config, explainer.encoder
+    with evaluating(explainer):
+        state = held(graph.num_nodes(), config.hidden, where)
+        for nodes in torch.arange(graph.num_nodes()).split(size):
+            x = explainer.normalised(explainer_inputs(game, kind, nodes).to(where))
+            state[nodes] = F.relu(encoder.first(x)).to(state.device)
+        for layer, (conv, norm) in enumerate(zip(encoder.convs, encoder.norms, strict=True)):
+            if encoder.residual:
+                heads.add(state, layer, size)
+            after = held(graph.num_nodes(), config.hidden, where)
+            for block, sources, own in layer_batches(looped, size, workers, f"layer {layer + 1}"):
+                h = norm(state[sources].to(where, non_blocking=True)) * scale[sources].to(where)
+                message = F.relu(conv(block.to(where), h) * scale[own].to(where))
+                if encoder.residual:
+                    message = state[own].to(where) + message
+                after[own] = message.to(after.device)
+            state = after
+        heads.add(state, config.layers if encoder.residual else 0, size)
+        return Embeddings(*explainer.embeddings(heads.source, heads.target, scale.cpu()))
+
+
+def held(rows: int, width: int, model_on: torch.device) -> Tensor:
+    """Main memory for one layer's states; pinned where a GPU will read it."""
+    return torch.empty(rows, width, pin_memory=model_on.type == "cuda")
+
+
+def layer_batches(
+    looped: dgl.DGLGraph, size: int, workers: int, label: str
+) -> Iterator[tuple[dgl.DGLGraph, Tensor, Tensor]]:
+    """(block, source nodes, own nodes) of one GraphConv layer, batch by batch."""
+    everyone = torch.arange(looped.num_nodes())
+    loader = DataLoader(
+        looped, everyone, MultiLayerFullNeighborSampler(1), batch_size=size, shuffle=False, num_workers=workers
+    )
+    for sources, own, blocks in Progress(loader, label, total=len(loader), unit="batch"):
+        yield blocks[0], sources, own
+
+
+class HeadSums:
+    """Linear heads on all layers' states, summed state by state, so that the states need not be kept."""
+
+    def __init__(self, explainer: Explainer, num_nodes: int) -> None:
+        if not isinstance(explainer.source_head, nn.Linear) or not isinstance(explainer.target_head, nn.Linear):
+            raise TypeError("heads of a node task are linear.")
+        self.width = explainer.config.hidden
+        self.heads = (explainer.source_head, explainer.target_head)
+        self.source = explainer.source_head.bias.detach().cpu().repeat(num_nodes, 1)
+        self.target = explainer.target_head.bias.detach().cpu().repeat(num_nodes, 1)
+
+    def add(self, state: Tensor, layer: int, size: int) -> None:
+        columns = slice(layer * self.width, (layer + 1) * self.width)
+        for head, total in zip(self.heads, (self.source, self.target), strict=True):
+            weight = head.weight[:, columns]
+            for part, sums in zip(state.split(size), total.split(size), strict=True):
+                sums += (part.to(weight.device) @ weight.T).cpu()

@@ -1,0 +1,137 @@
+"""Explaining many targets, keeping only the top players of each.
+
+On the CPU the compiled walk (`walks.py`) meets one player after the other and the best are kept; no list of (target,
+player) pairs is ever built. Elsewhere (CUDA, graph tasks) the same numbers come from `inference.explain`, a chunk of
+targets at a time. A test holds the two together.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numba
+import numpy as np
+import torch
+from torch import Tensor
+
+from dgl_lara.explainer.network import Explainer
+from dgl_lara.game.game import Game
+from dgl_lara.game.listing import threads
+from dgl_lara.inference.compiled_scores import NONE, WALK, Walks, dot, walk
+from dgl_lara.inference.scores import MEMORY, Embeddings, check_targets, chunks, explain
+
+
+@dataclass(frozen=True, eq=False)
+class TopPlayers:
+    """The best players of each target, best first; rows shorter than `top` are filled with player -1."""
+
+    targets: np.ndarray  # (num_targets,)
+    explained_class: np.ndarray  # (num_targets,)
+    player: np.ndarray  # (num_targets, top) int64
+    score: np.ndarray  # (num_targets, top) float32
+    hop: np.ndarray  # (num_targets, top) int8
+
+
+class BulkExplainer:
+    """Holds what all targets share, in the layout the kernel wants; made once."""
+
+    def __init__(self, explainer: Explainer, game: Game, embeddings: Embeddings, memory: int = MEMORY) -> None:
+        self.explainer, self.game, self.embeddings, self.memory = explainer, game, embeddings, memory
+        self.compiled = game.task == "node" and game.features.device.type == "cpu"
+        if self.compiled:
+            self.walks = Walks(explainer, game, embeddings.source)
+            self.length = np.linalg.norm(self.walks.source[-1], axis=1)  # of p in the last term
+
+    def top(self, targets: Tensor, top: int) -> TopPlayers:
+        check_targets(targets, self.game)
+        classes = self.game.explained_class[targets]
+        if not self.compiled:
+            return self._top_by_pairs(targets, classes, top)
+        with torch.no_grad():
+            t = self.explainer.for_class(self.embeddings.target[targets], classes)
+        shape = (len(targets), top)
+        player, score, hop = np.full(shape, -1, np.int64), np.zeros(shape, np.float32), np.zeros(shape, np.int8)
+        walks = self.walks
+        with threads(len(targets)) as workers:
+            _walk_all(
+                walks.indptr, walks.sources, walks.scale, walks.source, self.length, walks.by_term(t), targets.numpy(),
+                walks.gate, walks.hops, workers, player, score, hop,
+            )  # fmt: skip
+        return TopPlayers(targets.numpy(), classes.numpy(), player, score, hop)
+
+    def _top_by_pairs(self, targets: Tensor, classes: Tensor, top: int) -> TopPlayers:
+        shape = (len(targets), top)
+        player, score, hop = np.full(shape, -1, np.int64), np.zeros(shape, np.float32), np.zeros(shape, np.int8)
+        for rows in chunks(self.game, targets, self.memory):
+            result = explain(self.explainer, self.game, self.embeddings, targets[rows], memory=self.memory)
+            rank, players = result.rank(), result.players
+            best = rank < top
+            place = ((players.row[best] + rows.start).cpu().numpy(), rank[best].cpu().numpy())
+            player[place] = players.player[best].cpu().numpy()
+            score[place] = result.scores[best].cpu().numpy()
+            hop[place] = players.hop[best].cpu().numpy()
+        return TopPlayers(targets.cpu().numpy(), classes.cpu().numpy(), player, score, hop)
+
+
+@numba.njit(parallel=True, cache=True, nogil=True)
+def _walk_all(indptr, sources, scale, p, length, t, targets, gate, hops, workers, player, score, hop):  # type: ignore[no-untyped-def]
+    """Each worker takes every `workers`-th target and has scratch rows of its own."""
+    for worker in numba.prange(workers):
+        nodes = len(indptr) - 1
+        total, weight = np.zeros(nodes, np.float32), np.zeros(nodes, np.float32)
+        distance = np.full(nodes, -1, np.int8)
+        here, there, seen = np.empty(nodes, np.int32), np.empty(nodes + 1, np.int32), np.empty(nodes, np.int32)
+        now = np.empty(nodes, np.float32)
+        for row in range(worker, len(targets), workers):
+            count, reached = walk(
+                indptr, sources, scale, p, t[:, row], targets[row], gate, hops,
+                total, weight, distance, here, there, seen, now,
+            )  # fmt: skip
+            _keep_best(
+                p, length, scale, t[:, row], gate, hops,
+                total, weight, distance, there, reached, seen, count, player[row], score[row], hop[row],
+            )  # fmt: skip
+
+
+@numba.njit(cache=True, nogil=True)
+def _keep_best(  # type: ignore[no-untyped-def]
+    p, length, scale, t, gate, hops, total, weight, distance, there, reached, seen, count, player, score, hop
+):
+    """The last step and the choice of the best in one: near players first, then the many that are K hops away.
+
+    Of those, a player whose score cannot reach the list (Cauchy-Schwarz, with a margin for rounding) is passed over
+    without reading its embedding. Leaves `weight` and `distance` as they were before the target came.
+    """
+    term = 0 if gate == NONE else hops
+    kept, top = 0, len(player)
+    for place in range(count):
+        node = seen[place]
+        if gate == WALK and hops > 0:
+            total[node] += weight[node] * scale[node] * dot(p[term, node], t[term])
+        weight[node] = 0
+        kept = _insert(total[node], node, distance[node], kept, player, score, hop)
+        distance[node] = -1
+    reach = np.sqrt(dot(t[term], t[term])) * np.float32(1.0001)
+    for place in range(reached):
+        node = there[place]
+        carried = weight[node]
+        if carried == 0:
+            continue  # a near player
+        weight[node] = 0
+        carried = carried * scale[node] if gate == WALK else np.float32(1)
+        if kept < top or carried * length[node] * reach >= score[top - 1]:
+            kept = _insert(carried * dot(p[term, node], t[term]), node, hops, kept, player, score, hop)
+
+
+@numba.njit(cache=True, nogil=True)
+def _insert(value, node, distance, kept, player, score, hop):  # type: ignore[no-untyped-def]
+    """Into a short sorted list; of equal scores the lower node comes first. Returns the length of the list."""
+    top = len(player)
+    if kept == top and (value < score[top - 1] or (value == score[top - 1] and node > player[top - 1])):
+        return kept
+    slot = kept if kept < top else top - 1
+    while slot > 0 and (score[slot - 1] < value or (score[slot - 1] == value and player[slot - 1] > node)):
+        score[slot], player[slot], hop[slot] = score[slot - 1], player[slot - 1], hop[slot - 1]
+        slot -= 1
+    score[slot], player[slot], hop[slot] = value, node, distance
+    return min(kept + 1, top)

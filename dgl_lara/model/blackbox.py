@@ -1,0 +1,105 @@
+"""f as a black box: one call of it, and one sentence for whatever is wrong with it.
+
+Whoever brings a model of their own meets these sentences first, so each says what was expected, what came, and what
+to do about it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import dgl
+import torch
+from torch import Tensor, nn
+
+from dgl_lara.errors import InputError, ModelError
+from dgl_lara.model.evaluating import evaluating
+
+Model = Callable[[dgl.DGLGraph, Tensor], Tensor]
+SAME = 1e-4  # answers may differ by so much of the largest one: sums on a GPU come in any order
+
+
+def call(f: Model, graph: dgl.DGLGraph, features: Tensor, task: str) -> Tensor:
+    """(rows, columns) float: what f says of each node, or of each graph of the batch. One number a row is a column."""
+    try:
+        output = f(graph, features)
+    except ModelError:
+        raise
+    except Exception as error:  # the model is not ours: it may raise anything
+        raise ModelError(_failure(error, graph, features)) from error
+    if not isinstance(output, Tensor):
+        raise ModelError(
+            f"the model must return a tensor of logits (got {_described(output)}); choose a part of its output with "
+            "dgl_lara.model.adapters.element(model, WHICH)."
+        )
+    output = output.unsqueeze(1) if output.dim() == 1 else output
+    rows = graph.num_nodes() if task == "node" else graph.batch_size
+    if output.dim() == 3 and len(output) == rows:
+        raise ModelError(
+            f"the model must return one row of logits a {task}, ({rows}, classes) (got {tuple(output.shape)}); choose "
+            "one of its heads with dgl_lara.model.adapters.head(model, NUMBER), or 'mean'."
+        )
+    if output.dim() != 2 or len(output) != rows:
+        raise ModelError(
+            f"the model must return one row of logits a {task}, ({rows}, classes) (got {tuple(output.shape)})."
+        )
+    if output.device != features.device:
+        raise ModelError(f"the model answers on {output.device}, the features are on {features.device}.")
+    if not bool(torch.isfinite(output).all()):
+        raise ModelError(
+            f"the model returned NaN or infinity on a graph of {graph.num_nodes()} nodes and {graph.num_edges()} "
+            "edges; such a prediction cannot be explained."
+        )
+    return output.float()
+
+
+def _failure(error: Exception, graph: dgl.DGLGraph, features: Tensor) -> str:
+    said = (str(error).strip() or type(error).__name__).splitlines()[0]
+    widths = re.search(r"cannot be multiplied \(\d+x(\d+) and (\d+)x\d+\)", said)
+    if widths and int(widths[1]) == features.shape[1]:
+        return f"the features have {widths[1]} columns, but the model takes {widths[2]}."
+    if "0-in-degree" in said:
+        return (
+            "the model refuses nodes without incoming edges, which removing their neighbours makes; build its layers "
+            "with allow_zero_in_degree=True, or give the graph self-loops (dgl.add_self_loop)."
+        )
+    if isinstance(error, KeyError):
+        return (
+            f"the model looks for {said} and does not find it; it is given the edges and the features, nothing else of "
+            "the graph (features in graph.ndata: dgl_lara.model.adapters.features_in_graph(model))."
+        )
+    shapes = f"{graph.num_nodes()} nodes, {graph.num_edges()} edges and features {tuple(features.shape)}"
+    return f"the model failed on {shapes} ({type(error).__name__}: {said})."
+
+
+def _described(output: object) -> str:
+    if isinstance(output, dict):
+        return f"a dict of {', '.join(map(repr, output))}"
+    if isinstance(output, tuple | list):
+        return f"a {type(output).__name__} of {len(output)} elements"
+    return type(output).__name__
+
+
+def untouched(f: Model, graph: dgl.DGLGraph, features: Tensor, task: str) -> Tensor:
+    """What f says of the whole graph, once everything that can be checked there is in order."""
+    if len(features) != graph.num_nodes():
+        raise InputError(f"features must have one row a node, {graph.num_nodes()} (got {len(features)}).")
+    if graph.device != features.device:
+        raise InputError(f"the graph is on {graph.device} and the features are on {features.device}; move one of them.")
+    parameters = f.parameters() if isinstance(f, nn.Module) else []
+    elsewhere = {str(parameter.device) for parameter in parameters} - {str(features.device)}
+    if elsewhere:
+        raise InputError(
+            f"the model is on {min(elsewhere)} and the features are on {features.device}; move one of them, "
+            f"e.g. model.to('{features.device}')."
+        )
+    with evaluating(f):
+        first, second = (call(f, graph, features, task) for _ in range(2))
+    difference = (first - second).abs().max()
+    if difference > SAME * first.abs().max():  # an explanation of noise would be noise
+        raise ModelError(
+            f"the model answers differently when asked twice (by up to {difference:.3g}); if dropout does it, pass the "
+            "torch module itself (it is put into eval mode), or call .eval() on it first."
+        )
+    return first

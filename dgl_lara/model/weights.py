@@ -1,0 +1,31 @@
+"""The numbers of a model, whatever adapters it wears, and what tells two models apart."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+
+from torch import Tensor, nn
+
+from dgl_lara.model.adapters import unwrapped
+
+
+def weights_of(model: Callable) -> dict[str, Tensor]:
+    """The state dict of the model inside its adapters; a plain function has none."""
+    inner = unwrapped(model)
+    return inner.state_dict() if isinstance(inner, nn.Module) else {}
+
+
+def weights_hash(model: Callable) -> str:
+    """Tells models apart by their numbers; models of the user's own also by the file of their code."""
+    digest = hashlib.sha256()
+    for name, tensor in sorted(weights_of(model).items()):
+        digest.update(name.encode())
+        digest.update(tensor.cpu().contiguous().numpy().tobytes())
+    inner = unwrapped(model)
+    kind = inner if inspect.isroutine(inner) else type(inner)
+    if not kind.__module__.startswith("dgl_lara."):  # ours change with the version, not with the user's file
+        digest.update(Path(inspect.getfile(kind)).read_bytes())
+    return digest.hexdigest()[:16]

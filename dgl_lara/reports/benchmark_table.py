@@ -1,0 +1,93 @@
+"""A comparison on paper: a row a method, the best marked; CSV and JSON of every figure, Markdown for reading."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pandas as pd
+
+from dgl_lara.utils.files import written_whole
+from dgl_lara.utils.tables import markdown_table
+
+COLUMNS = {  # figure -> +1 where high is good, -1 where low is good, 0 where neither
+    "F+ paper, average": 1,
+    "F- paper, average": -1,
+    "Delta paper, average": 1,
+    "F+ kept, average": 1,
+    "F- kept, average": -1,
+    "Delta kept, average": 1,
+    "rank correlation": 1,
+    "R2": 0,  # only of methods whose scores are on phi's scale, which most are not
+    "AUC": 1,
+    "targets/s": 1,
+    "LARA is x times faster": 0,
+    "LARA, stored, is x times faster": 0,
+    "fit (s)": 0,
+}
+
+
+def summary(records: pd.DataFrame) -> pd.DataFrame:
+    """One row a method: '<figure>' and '<figure> std' over the seeds."""
+    rows = []
+    for name, group in records.groupby("method", sort=False):
+        row: dict[str, object] = {"method": group["label"].iloc[-1], "name": name, "seeds": len(group)}
+        for column in COLUMNS:
+            if column in group and group[column].notna().any():
+                row[column], row[f"{column} std"] = group[column].mean(), group[column].std(ddof=0)
+        if "left out" in group and group["left out"].notna().any():
+            row["left out"] = group["left out"].dropna().iloc[0]
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def shown(table: pd.DataFrame, mark: Callable[[str], str]) -> tuple[list[str], list[list[str]]]:
+    """Header and cells, 'mean ± std', the best of each column marked."""
+    columns = [column for column in COLUMNS if column in table]
+    rows = []
+    for place, row in table.iterrows():
+        cells = [str(row["method"])]
+        for column in columns:
+            if pd.isna(row[column]):
+                cells.append("-")
+                continue
+            text = _number(row[column]) + (f" ± {_number(row[f'{column} std'])}" if row["seeds"] > 1 else "")
+            sign = COLUMNS[column]
+            best = sign and place == (sign * table[column]).idxmax()
+            cells.append(mark(text) if best else text)
+        rows.append(cells)
+    return ["method", *columns], rows
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"
+
+
+def write_comparison(
+    records: pd.DataFrame, table: pd.DataFrame, title: str, folder: Path, note: str = ""
+) -> list[Path]:
+    texts = {
+        "benchmark.csv": table.to_csv(index=False),
+        "benchmark.json": json.dumps({"what": title, "records": json.loads(records.to_json(orient="records"))}),
+        "benchmark.md": comparison_markdown(table, title, note),
+    }
+    for name, text in texts.items():
+        with written_whole(folder / name) as temporary:
+            temporary.write_text(text)
+    return [folder / name for name in texts]
+
+
+def comparison_markdown(table: pd.DataFrame, title: str, note: str = "") -> str:
+    lines = [f"# {title}", "", markdown_table(*shown(table, lambda text: f"**{text}**")), ""]
+    lines += [
+        "Mean ± standard deviation over seeds; best in bold. F+, F-: average over sparsity 0.3 ... 0.7, as the paper",
+        "defines them and with the target kept. Rank correlation, R2: with phi. Speed: this method and LARA in turns,",
+        "in one process; 'stored': without the pass of g over everything, whose embeddings LARA has from before.",
+        *([note] if note else []),
+    ]
+    if "left out" in table:
+        lines += [
+            f"- left out: {row['name']}: {row['left out']}" for _, row in table.dropna(subset="left out").iterrows()
+        ]
+    return "\n".join(lines) + "\n"

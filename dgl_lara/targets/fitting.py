@@ -1,0 +1,150 @@
+"""Training a target model: full graph, mini-batches of graphs, or GraphSAINT subgraphs; early stopping."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+
+import dgl
+import torch
+import torch.nn.functional as F
+from dgl.dataloading import SAINTSampler
+from torch import Tensor, nn
+
+from dgl_lara.datasets.dataset import Dataset
+from dgl_lara.datasets.storage import cache_dir
+from dgl_lara.errors import LaraError
+from dgl_lara.game.removal import take_graphs
+from dgl_lara.model.evaluating import evaluating
+from dgl_lara.targets import Recipe
+from dgl_lara.targets.checkpoint import load_target, save_target
+from dgl_lara.targets.models import ModelConfig, TargetModel
+from dgl_lara.utils.files import short_hash
+from dgl_lara.utils.progress import Progress, say
+from dgl_lara.utils.randomness import generator, seeded
+
+GOOD_ENOUGH = 0.01  # validation loss of a model that makes no mistake: there is nothing left to learn
+
+
+def accuracy(model: nn.Module, dataset: Dataset) -> dict[str, float]:
+    """Share of right predictions on each split."""
+    with evaluating(model):
+        right = (model(dataset.graph, dataset.features).argmax(dim=1) == dataset.labels).float()
+    return {part: right[dataset.split(part)].mean().item() for part in ("train", "val", "test")}
+
+
+def new_model(dataset: Dataset, recipe: Recipe, seed: int) -> TargetModel:
+    config = ModelConfig(
+        architecture=recipe.architecture,
+        task=dataset.task,
+        in_dim=dataset.features.shape[1],
+        num_classes=dataset.num_classes,
+        hidden=recipe.hidden,
+        layers=recipe.layers,
+        readout=recipe.readout,
+        dropout=recipe.dropout,
+    )
+    with seeded(seed):
+        return TargetModel(config)
+
+
+def train_target(dataset: Dataset, recipe: Recipe, seed: int) -> TargetModel:
+    """Adam on cross-entropy; keeps the weights of the best validation accuracy (then loss)."""
+    model = new_model(dataset, recipe, seed).to(dataset.features.device)
+    optimiser = torch.optim.Adam(model.parameters(), lr=recipe.lr, weight_decay=recipe.weight_decay)
+    best, best_weights, waited = (-1.0, 0.0), copy.deepcopy(model.state_dict()), 0
+    order = generator(seed)
+    epochs = Progress(range(recipe.epochs), f"training target on {dataset.name}")
+    with seeded(seed):
+        for epoch in epochs:
+            model.train()
+            if recipe.schedule == "cosine":
+                optimiser.param_groups[0]["lr"] = recipe.lr * 0.5 * (1 + math.cos(math.pi * epoch / recipe.epochs))
+            for graph, features, labels, rows in batches(dataset, recipe, order):
+                loss = F.cross_entropy(model(graph, features)[rows], labels[rows])
+                optimiser.zero_grad()
+                loss.backward()
+                optimiser.step()
+            reached = _validation(model, dataset)
+            waited = 0 if reached > best else waited + 1
+            if reached > best:
+                best, best_weights = reached, copy.deepcopy(model.state_dict())
+            epochs.note(loss=loss.item(), validation=best[0])
+            perfect = best[0] == 1 and best[1] > -GOOD_ENOUGH
+            if waited >= recipe.patience or perfect:
+                break
+    model.load_state_dict(best_weights)
+    return model.eval()
+
+
+def _validation(model: nn.Module, dataset: Dataset) -> tuple[float, float]:
+    """Accuracy, and minus the loss to break ties."""
+    with evaluating(model):
+        logits = model(dataset.graph, dataset.features)[dataset.val]
+    labels = dataset.labels[dataset.val]
+    return (logits.argmax(dim=1) == labels).float().mean().item(), -F.cross_entropy(logits, labels).item()
+
+
+def batches(
+    dataset: Dataset, recipe: Recipe, order: torch.Generator
+) -> Iterator[tuple[dgl.DGLGraph, Tensor, Tensor, Tensor]]:
+    """One epoch of (graph, features, labels, rows of the loss)."""
+    if recipe.saint_nodes and dataset.task == "node":
+        yield from _saint_batches(dataset, recipe.saint_nodes)
+    elif recipe.batch_size and dataset.task == "graph":
+        yield from _graph_batches(dataset, recipe.batch_size, order)
+    else:
+        yield dataset.graph, dataset.features, dataset.labels, dataset.train
+
+
+def _graph_batches(
+    dataset: Dataset, size: int, order: torch.Generator
+) -> Iterator[tuple[dgl.DGLGraph, Tensor, Tensor, Tensor]]:
+    shuffled = dataset.train[torch.randperm(len(dataset.train), generator=order).to(dataset.train.device)]
+    for chosen in shuffled.split(size):
+        graph, nodes = take_graphs(dataset.graph, chosen)
+        yield (
+            graph,
+            dataset.features[nodes],
+            dataset.labels[chosen],
+            torch.arange(len(chosen), device=chosen.device),
+        )
+
+
+def _saint_batches(dataset: Dataset, budget: int) -> Iterator[tuple[dgl.DGLGraph, Tensor, Tensor, Tensor]]:
+    """GraphSAINT's node sampler: subgraphs of nodes drawn in proportion to their degree."""
+    nodes = dataset.graph.num_nodes()
+    sampler = SAINTSampler(mode="node", budget=min(budget, nodes), cache=False)
+    in_train = torch.zeros(nodes, dtype=torch.bool, device=dataset.train.device)
+    in_train[dataset.train] = True
+    for _ in range(-(-nodes // budget)):
+        graph = sampler.sample(dataset.graph, 0)
+        drawn = graph.ndata[dgl.NID]
+        yield graph, dataset.features[drawn], dataset.labels[drawn], in_train[drawn].nonzero().flatten()
+
+
+def target_path(dataset: Dataset, recipe: Recipe, seed: int) -> Path:
+    """Where a trained target model is kept; the name holds everything that went into it."""
+    key = short_hash({"data": dataset.key, "recipe": asdict(recipe), "seed": seed})
+    return cache_dir() / "targets" / f"{dataset.name}-{recipe.architecture}-seed{seed}-{key}.pt"
+
+
+def get_target(dataset: Dataset, recipe: Recipe, seed: int) -> tuple[TargetModel, Path]:
+    """The stored model of this data set, recipe and seed, trained first where there is none."""
+    path = target_path(dataset, recipe, seed)
+    if path.exists():
+        try:
+            model, _ = load_target(path, dataset)
+            return model.to(dataset.features.device), path
+        except LaraError as damage:
+            say(f"{damage} It is trained anew.")
+    model = train_target(dataset, recipe, seed)
+    details = {"dataset": dataset.name, "source": dataset.source, "seed": seed, **accuracy(model, dataset)}
+    try:
+        save_target(model, path, details)
+    except LaraError as error:
+        say(f"{error} Going on without it.")
+    return model, path

@@ -1,0 +1,1 @@
+"""Alg. 1: training g."""

@@ -1,0 +1,1 @@
+"""Helpers that know nothing of graphs: memory, progress, randomness, files, tables."""
