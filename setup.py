@@ -14,6 +14,7 @@ VERSION = re.search(r'__version__ = "(.+)"', (HERE / "dgl_lara/__init__.py").rea
 RUNTIME = [
     "click>=8.1",
     "dgl>=1.1.3,!=2.0.*,!=2.1.*,!=2.2.*",
+    "jinja2>=3.1",
     "matplotlib>=3.7",
     "networkx>=3.0",
     "numba>=0.59",
@@ -21,13 +22,14 @@ RUNTIME = [
     "ogb>=1.3.6",
     "packaging",
     "pandas>=2.0",
+    "psutil>=5.9",
     "pyarrow>=14",
     "scipy>=1.10",
     "torch>=2.1,<2.14",
     "tqdm>=4.60",
 ]
 PYG = ["torch_geometric>=2.5"]  # pure Python
-TEST = ["mypy", "pandas-stubs", "pytest>=7", "pyyaml", "ruff", "types-PyYAML", "types-tqdm", *PYG]
+TEST = ["mypy", "pandas-stubs", "pytest>=7", "pyyaml", "ruff", "types-PyYAML", "types-psutil", "types-tqdm", *PYG]
 
 setup(
     name="dgl-lara",

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from dgl_lara.explanation import Explanation, Explanations
     from dgl_lara.lara import LARA
-    from dgl_lara.one_call import explain
-    from dgl_lara.training.loop import TrainingConfig
+    from dgl_lara.lara import explain_once as explain
+    from dgl_lara.training.config import TrainingConfig
 
 __version__ = "0.1.0"
 __all__ = ["LARA", "Explanation", "Explanations", "TrainingConfig", "__version__", "explain"]
@@ -19,11 +19,11 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 os.environ.setdefault("DGLBACKEND", "pytorch")
 
 _HOMES = {
-    "LARA": "lara",
-    "explain": "one_call",
-    "Explanation": "explanation",
-    "Explanations": "explanation",
-    "TrainingConfig": "training.loop",
+    "LARA": ("lara", "LARA"),
+    "explain": ("lara", "explain_once"),
+    "Explanation": ("explanation", "Explanation"),
+    "Explanations": ("explanation", "Explanations"),
+    "TrainingConfig": ("training.config", "TrainingConfig"),
 }
 
 
@@ -31,7 +31,8 @@ def __getattr__(name: str) -> object:
     """Heavy names load on first use, so that `dgl-lara --help` needs no torch."""
     if name not in _HOMES:
         raise AttributeError(f"module 'dgl_lara' has no attribute '{name}'")
-    return getattr(importlib.import_module(f"dgl_lara.{_HOMES[name]}"), name)
+    module, attribute = _HOMES[name]
+    return getattr(importlib.import_module(f"dgl_lara.{module}"), attribute)
 
 
 def __dir__() -> list[str]:

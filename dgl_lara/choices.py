@@ -1,16 +1,14 @@
-"""The names a user can choose from, in one light module that both the command line and the code read."""
+"""The words a user can choose from that are no registry's file names; light, for the command line and the code."""
 
+TASKS = ("node", "graph")
 VALUES = ("logit", "probability", "log-odds", "output")
-OBJECTIVES = ("least-squares", "running-mean", "mutual-information")
-GATES = ("none", "hop", "walk", "random-walk")
 EMBEDDINGS = ("dual", "single")
 ENCODERS = ("residual", "plain")
 INPUTS = ("features", "rich")
+SCHEDULES = ("cosine", "constant")
+TRAIN_ON = ("train", "all")
 PRESETS = ("default", "paper")
-METRICS = ("fidelity", "agreement", "auc", "throughput", "latency")
-METHODS = (
-    "random", "gradient", "abs-gradient", "gnn-explainer", "pg-explainer", "graphsvx", "orphicx", "fastdnx",
-    "sampled", "lara-paper", "lara", "lara-all",
-)  # fmt: skip
 PICTURES = (".png", ".svg", ".pdf", ".html")  # endings of what one explanation can be saved as
 TABLES = (".csv", ".json", ".graphml")
+EXPORTS = (".parquet", ".csv", ".jsonl")
+LARA_FORMS = ("lara-paper", "lara", "lara-all")  # LARA's own rows in a comparison; see evaluation/lara_method.py

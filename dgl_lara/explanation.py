@@ -21,13 +21,22 @@ from dgl_lara.drawing.scene import Scene, compose, is_molecule
 from dgl_lara.drawing.words import Facts, sentence
 from dgl_lara.errors import InputError
 from dgl_lara.game.game import Game
-from dgl_lara.game.players import Neighborhood
+from dgl_lara.game.players import Players
+from dgl_lara.game.task import Task
 from dgl_lara.utils.files import written_whole
 
 if TYPE_CHECKING:
     import networkx as nx
     from matplotlib.figure import Figure
 
+COLUMNS = {  # of every table of scores, with the types that files hold them in
+    "target": "int64",
+    "player": "int64",
+    "hop": "int8",
+    "score": "float32",
+    "rank": "int32",
+    "explained_class": "int32",
+}
 STEPS = 40  # of the slider in an interactive page
 FILES = (*TABLES, *PICTURES)
 
@@ -41,14 +50,19 @@ class Names:
     motif: Tensor | None = None  # (num_nodes,) ground truth: which motif instance a node belongs to, -1 for none
 
 
+def pairs_frame(**columns: Any) -> pd.DataFrame:
+    """One row a (target, player) pair, with exactly the columns of COLUMNS."""
+    return pd.DataFrame({name: columns[name] for name in COLUMNS})
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Explanations:
     """How much each player contributed to the explained class of each target."""
 
-    players: Neighborhood
+    players: Players
     scores: Tensor  # (num_pairs,)
     explained_class: Tensor  # (num_targets,)
-    task: str
+    task: Task
     method: str
     game: Game | None = None  # what was explained; pictures and words need it
     names: Names = Names()
@@ -64,11 +78,11 @@ class Explanations:
         if not -len(self) <= place < len(self):
             raise IndexError(f"there are {len(self)} explanations (asked for place {place}).")
         rows = slice(place % len(self), place % len(self) + 1)
-        first = self.players.first
+        indptr = self.players.indptr
         one = replace(
             self,
             players=self.players.part(rows),
-            scores=self.scores[first[rows.start] : first[rows.stop]],
+            scores=self.scores[indptr[rows.start] : indptr[rows.stop]],
             explained_class=self.explained_class[rows],
         )
         return Explanation(one)
@@ -93,49 +107,42 @@ class Explanations:
         order = torch.argsort(scores, descending=True, stable=True)
         order = order[torch.argsort(players.row[order], stable=True)]
         rank = torch.empty_like(order)
-        start = torch.repeat_interleave(players.first[:-1], players.counts)
+        start = torch.repeat_interleave(players.indptr[:-1], players.counts)
         rank[order] = torch.arange(len(order), device=order.device) - start
         return rank
 
     @property
     def is_target(self) -> Tensor:
         """(num_pairs,) bool: the player is the target itself (never for a graph task)."""
-        if self.task == "graph":
-            return torch.zeros_like(self.players.player, dtype=torch.bool)
-        return self.players.player == self.players.targets[self.players.row]
+        return self.task.is_target(self.players)
 
     def in_motif(self, motif: Tensor) -> Tensor:
         """(num_pairs,) bool: the player is in the target's own motif (graph task: in any motif of the graph)."""
-        players = self.players
-        if self.task == "graph":
-            return motif[players.player] >= 0
-        own = motif[players.targets][players.row]
-        return (motif[players.player] == own) & (own >= 0)
+        return self.task.in_motif(self.players, motif)
 
     def important(self, sparsity: float, include_target: bool = True) -> Tensor:
         """(num_pairs,) bool: the top (1 - sparsity) of the players, at least one."""
         if not 0 <= sparsity < 1:
             raise InputError(f"sparsity must be in [0, 1) (got {sparsity}).")
-        players = self.players.counts if include_target or self.task == "graph" else self.players.counts - 1
-        kept = torch.round((1 - sparsity) * players).clamp(min=1)
+        left_out = int(self.task.local and not include_target)  # the target itself
+        kept = torch.round((1 - sparsity) * (self.players.counts - left_out)).clamp(min=1)
         return self.rank(include_target) < torch.repeat_interleave(kept, self.players.counts)
 
     def to_frame(self) -> pd.DataFrame:
         """One row a (target, player) pair."""
         players = self.players
-        return pd.DataFrame(
-            {
-                "target": players.targets[players.row].cpu().numpy(),
-                "player": players.player.cpu().numpy(),
-                "hop": players.hop.cpu().numpy(),
-                "score": self.scores.cpu().numpy(),
-                "rank": self.rank().cpu().numpy() + 1,
-                "explained_class": self.explained_class[players.row].cpu().numpy(),
-            }
+        return pairs_frame(
+            target=players.targets[players.row].cpu().numpy(),
+            player=players.player.cpu().numpy(),
+            hop=players.hop.cpu().numpy(),
+            score=self.scores.cpu().numpy(),
+            rank=self.rank().cpu().numpy() + 1,
+            explained_class=self.explained_class[players.row].cpu().numpy(),
         )
 
-    def save(self, path: Path) -> None:
+    def save(self, path: Path | str) -> None:
         """As .csv."""
+        path = Path(path)
         with written_whole(path) as temporary:
             self.to_frame().to_csv(temporary, index=False)
 
@@ -155,7 +162,7 @@ class Explanation:
         return int(self.batch.explained_class)
 
     @property
-    def task(self) -> str:
+    def task(self) -> Task:
         return self.batch.task
 
     @property
@@ -225,10 +232,10 @@ class Explanation:
         """The same for networkx: nodes under their original numbers, with score, hop, rank and target."""
         import networkx as nx
 
-        graph = nx.DiGraph(task=self.task, target=self.target, explained_class=self.explained_class)
+        graph = nx.DiGraph(task=self.task.name, target=self.target, explained_class=self.explained_class)
         frame = self.to_frame()
         columns = {name: frame[name].tolist() for name in frame.columns.drop("player")}
-        columns["target"] = (frame.player == self.target).tolist() if self.task == "node" else [False] * len(frame)
+        columns["target"] = (self.task.local & (frame.player == self.target)).tolist()
         for place, player in enumerate(frame.player.tolist()):
             graph.add_node(player, **{name: values[place] for name, values in columns.items()})
         src, dst = self.subgraph().edges()
@@ -263,7 +270,8 @@ class Explanation:
 
         return sentence(
             Facts(
-                task=self.task,
+                task=self.task.name,
+                named_by_hop=self.task.local,
                 target=self.target,
                 explained_class=self.explained_class,
                 predicted_class=self.predicted_class,
@@ -283,7 +291,7 @@ class Explanation:
     def player_names(self) -> list[str]:
         """What the players are called: by their numbers; in a graph by their places, after their atoms: N12."""
         labels, players = self.batch.names.labels, self.players.tolist()
-        numbers = list(range(len(self))) if self.task == "graph" else players
+        numbers = self.task.player_numbers(self.players)
         if labels is None:
             return list(map(str, numbers))
         form = "{}{}" if self._is_molecule else "{} ({})"
@@ -292,13 +300,13 @@ class Explanation:
     @property
     def kind(self) -> str:
         """What a player is called in words."""
-        return "neighbour" if self.task == "node" else "atom" if self._is_molecule else "node"
+        return self.task.player_noun(self._is_molecule)
 
     @property
     def _is_molecule(self) -> bool:
         labels = self.batch.names.labels
         return (
-            self.task == "graph"
+            not self.task.local
             and labels is not None
             and is_molecule(labels[player] for player in self.players.tolist())
         )
@@ -314,7 +322,7 @@ class Explanation:
             names=self.player_names(),
             labels=labels,
             score=self.scores.cpu().numpy(),
-            hop=hop.cpu().numpy() if self.task == "node" else None,
+            hop=hop.cpu().numpy() if self.task.local else None,
             truth=None if names.motif is None else self.batch.in_motif(names.motif).cpu().numpy(),
             edges=torch.stack([src, dst], dim=1).cpu().numpy(),
             most=most,
@@ -334,12 +342,11 @@ class Explanation:
         removable = len(self) - int(self.batch.is_target.sum())
         counts = torch.linspace(removable, 0, min(removable, STEPS) + 1).round().int().tolist()
         keep, remove = self.curves(counts)
-        players = "all nodes" if self.task == "graph" else f"all nodes within {game.hops} hops"
         story = Story(
             title=self.in_words(),
             about=f"Scores by {self.batch.method}; explained is the {game.value} of class {self.explained_class}; "
-            f"players are {players}. The curves are the model's own outputs, evaluated for every step of the slider"
-            + ("." if self.task == "graph" else "; the target itself always stays."),
+            f"players are {self.task.players_in_words(game.hops)}. The curves are the model's own outputs, evaluated "
+            "for every step of the slider" + ("; the target itself always stays." if self.task.local else "."),
             explained_class=self.explained_class,
             value=game.value,
             output=self.output,

@@ -2,32 +2,54 @@
 
 explanations = LARA(model, graph, features).fit(nodes).explain(nodes)
 
-A model that is called otherwise than f(graph, features) -> logits: see `adapters.py`.
+A model that is called otherwise than f(graph, features) -> logits: see `model/adapters.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from functools import cached_property
+from pathlib import Path
+from typing import Any
 
 import dgl
+import pandas as pd
 import torch
 from torch import Tensor
 
 from dgl_lara.errors import InputError, LaraError
-from dgl_lara.explainer.network import Explainer
+from dgl_lara.explainer.inputs import encoder_graph
+from dgl_lara.explainer.network import Explainer, load_explainer, save_explainer
 from dgl_lara.explanation import Explanations
-from dgl_lara.game.game import Game
-from dgl_lara.game.players import max_hop
+from dgl_lara.game.budget import Budget
+from dgl_lara.game.game import Game, check_targets
+from dgl_lara.game.hops import SAMPLE, max_hop, spread_out
 from dgl_lara.game.removal import bare
-from dgl_lara.inference.scores import Embeddings, check_targets, embed_all, explain
+from dgl_lara.game.task import Task
+from dgl_lara.game.tasks import as_task
+from dgl_lara.inference.layerwise import OnDevice, embed_layerwise, full_pass_bytes, predict_in_batches
+from dgl_lara.inference.nearby import explain_nearby, game_nearby
+from dgl_lara.inference.refinement import Refined, refine
+from dgl_lara.inference.scores import Embeddings, embed_all, embed_graph, explain
+from dgl_lara.inference.store import EmbeddingStore
+from dgl_lara.inference.top_players import BulkExplainer, TopPlayers
+from dgl_lara.inference.verification import DRAWS, verify
 from dgl_lara.model import blackbox
 from dgl_lara.model.blackbox import Model
 from dgl_lara.model.evaluating import evaluating
-from dgl_lara.training.loop import TrainingConfig, TrainingState, default, train
+from dgl_lara.training.config import TrainingConfig, default, within_memory
+from dgl_lara.training.loop import train
+from dgl_lara.training.state import TrainingState
 from dgl_lara.utils.randomness import generator
 
+DEPTH = 3  # of g, where every node of a graph is a player anyway and K is not known
+FEW = 16  # targets that are explained from their surroundings, where nothing is embedded yet
 
-def choose_hops(model: Model, graph: dgl.DGLGraph, features: Tensor, task: str, hops: int | str) -> int:
+Targets = Tensor | Sequence[int]
+
+
+def choose_hops(model: Model, graph: dgl.DGLGraph, features: Tensor, task: Task, hops: int | str) -> int:
     """K: what was asked for; "auto": what the model says (`num_hops`), else Eq. 13; "measure": Eq. 13 in any case.
 
     A model that normalises by degree really does look one hop beyond its layers, so Eq. 13 finds 4 for three layers.
@@ -39,13 +61,17 @@ def choose_hops(model: Model, graph: dgl.DGLGraph, features: Tensor, task: str, 
     declared = getattr(model, "num_hops", None)
     if declared is not None and hops == "auto":
         return int(declared)
-    if task == "graph":
-        return 3  # every node is a player anyway; K only sets the depth of g
-    nodes = torch.linspace(0, graph.num_nodes() - 1, min(20, graph.num_nodes())).long().to(features.device)
-    graph = bare(graph)
-    blackbox.untouched(model, graph, features, task)  # a model that cannot be explained at all is told so first
+    if not task.local:
+        return DEPTH
+    graph, nodes = bare(graph), spread_out(graph.num_nodes(), SAMPLE, features.device)
+    # a model that cannot be explained at all is told so first
+    blackbox.untouched(model, graph, features, task.num_targets(graph), task.name)
+
+    def f(part: dgl.DGLGraph, x: Tensor) -> Tensor:
+        return blackbox.call(model, part, x, task.num_targets(part), task.name)
+
     with evaluating(model):
-        return max_hop(lambda some, x: blackbox.call(model, some, x, task), graph, features, nodes, tolerance=1e-3)
+        return max_hop(f, graph, features, nodes, tolerance=1e-3)
 
 
 def features_of(graph: dgl.DGLGraph) -> Tensor:
@@ -59,66 +85,288 @@ def features_of(graph: dgl.DGLGraph) -> Tensor:
 
 
 class LARA:
-    """Learns to explain `model`, any callable f(graph, features) -> logits (one row a node, or a graph of a batch)."""
+    """Learns to explain a model; afterwards an explanation is a dot product.
+
+    Args:
+        model: Any callable f(graph, features) -> logits, one row a node (or a graph of a batch). Nothing else of it is
+            used: no gradients, no edge weights, no hidden layers.
+        graph: A DGL graph; for `task="graph"` a batch of graphs.
+        features: (num_nodes, columns); without them graph.ndata["feat"].
+        task: "node" or "graph": what is explained.
+        hops: K, how far the model looks: a number, "auto" (what it declares as `num_hops`, else Eq. 13), "measure".
+        value: The number explained: "logit", "probability", "log-odds" or "output" (regression).
+        config: Settings of the training; without them, what measured best for a graph of this size.
+        memory: Bytes that training and explaining keep to; without them, most of what is free.
+        batches_on: A device that gets batches while the data stays in main memory (graphs larger than a GPU).
+        store: A file for embeddings, so that the next process need not make them again.
+
+    Attributes:
+        explainer_: The trained g, after `fit` or `load`.
+        config_: The settings it was trained with.
+        history_: Loss and validation agreement by step, after `fit`.
+
+    Example:
+        >>> lara = LARA(model, graph, features).fit(train_nodes)
+        >>> lara.explain([512, 640]).to_frame()
+        >>> lara.save("lara.pt")
+    """
 
     def __init__(
         self,
         model: Model,
         graph: dgl.DGLGraph,
         features: Tensor | None = None,
-        task: str = "node",
+        task: str | Task = "node",
         hops: int | str = "auto",
         value: str = "logit",
         config: TrainingConfig | None = None,
+        memory: int | None = None,
+        batches_on: torch.device | None = None,
+        store: EmbeddingStore | None = None,
     ) -> None:
-        self.model, self.graph, self.task = model, graph, task
+        self.model, self.graph = model, graph
+        self.task = as_task(task)
         self.features = features_of(graph) if features is None else features
-        self.hops, self.value, self.config = hops, value, config
+        self.hops, self.value, self.config, self.memory = hops, value, config, memory
+        self.batches_on = batches_on if self.task.local else None  # graphs come in batches anyway
+        self.store = store
+        self._embeddings: Embeddings | None = None
 
-    def _make_game(self) -> Game:
-        hops = choose_hops(self.model, self.graph, self.features, self.task, self.hops)
-        return Game(self.model, self.graph, self.features, self.task, hops, self.value)
+    @staticmethod
+    def of_game(game: Game, config: TrainingConfig | None = None) -> LARA:
+        """For a game that was made before."""
+        lara = LARA(game.f, game.graph, game.features, game.task, game.hops, game.value, config, game.budget.memory)
+        lara.game = game
+        return lara
 
-    def fit(self, targets: Tensor | Sequence[int], validation: Tensor | Sequence[int] | None = None) -> LARA:
-        """Train the explainer on these nodes (or graphs). Without `validation`, a tenth of them is held out for it."""
-        self.game_ = self._make_game()
+    def __repr__(self) -> str:
+        state = "not trained yet"
+        if self.is_trained:
+            state = f"K = {self.explainer_.config.hops}, gate {self.explainer_.config.gate}"
+        return f"LARA({self.task}s of a graph with {self.graph.num_nodes():,} nodes; {state})"
+
+    @property
+    def is_trained(self) -> bool:
+        return "explainer_" in vars(self)
+
+    @cached_property
+    def game(self) -> Game:
+        """What is explained. Made when first asked for; f's pass over the graph is spared where its answer is kept."""
+        f = OnDevice(self.model, self.batches_on) if self.batches_on else self.model
+        hops = choose_hops(f, self.graph, self.features, self.task, self.hops)
+        answer = self.store.answer() if self.store else None
+        if answer is not None:
+            answer = answer.to(self.features.device)
+        elif self.batches_on:
+            answer = predict_in_batches(f, self.graph, self.features, hops)
+        return Game(f, self.graph, self.features, self.task, hops, self.value, answer, memory=self.memory)
+
+    # --- learning
+
+    def fit(
+        self,
+        targets: Targets,
+        validation: Targets | None = None,
+        resume: dict | None = None,
+        checkpoint: Callable[[TrainingState], None] = lambda state: None,
+    ) -> LARA:
+        """Train the explainer.
+
+        Args:
+            targets: Nodes (or graphs) to learn from: numbers, or a mask of booleans. No label is used.
+            validation: Those on which it is judged; without them, a tenth of the targets is held out.
+            resume: An earlier state's `to_dict()`, to go on from.
+            checkpoint: Called with the state now and then, and when training is interrupted.
+
+        Returns:
+            Itself.
+        """
         chosen = self._as_targets(targets).unique()
-        self.config_ = default(self.task, len(chosen)) if self.config is None else self.config
+        self.config_ = self.config or within_memory(default(self.task, len(chosen)), self.game)
         if validation is None:
             shuffled = chosen[torch.randperm(len(chosen), generator=generator(self.config_.seed)).to(chosen.device)]
             held_out = max(1, len(chosen) // 10)
-            chosen, validating = (shuffled[held_out:], shuffled[:held_out]) if len(chosen) > 1 else (chosen, chosen)
+            chosen, judging = (shuffled[held_out:], shuffled[:held_out]) if len(chosen) > 1 else (chosen, chosen)
         else:
-            validating = self._as_targets(validation).unique()
-        state: TrainingState = train(self.game_, self.config_, chosen, validating)
-        self.explainer_: Explainer = state.average
-        self.explainer_.load_state_dict(state.best_weights)
-        self.history_ = state.history
-        self.embeddings_: Embeddings = embed_all(self.explainer_, self.game_, self.config_.inputs)
+            judging = self._as_targets(validation).unique()
+        seen = encoder_graph(self.game, self.config_.inputs)
+        self.state_ = train(self.game, self.config_, chosen, judging, resume, checkpoint, seen)
+        self.explainer_ = self.state_.best_explainer()
+        self.history_ = self.state_.history
+        self._embeddings = None if self._is_too_large else embed_graph(self.explainer_, seen)
         return self
 
-    def explain(self, targets: Tensor | Sequence[int], classes: Tensor | Sequence[int] | None = None) -> Explanations:
-        """Scores of every player of these targets, for the predicted class or for the `classes` asked for."""
-        if "explainer_" not in vars(self):
-            raise LaraError("this LARA has not learned yet; call fit(targets) first.")
-        chosen, wanted = self._as_targets(targets), None
-        if classes is not None:
-            wanted = torch.as_tensor(classes, device=self.features.device).long().flatten()
-            if len(wanted) != len(chosen):
-                raise InputError(f"classes must name one a target, {len(chosen)} (got {len(wanted)}).")
-            if int(wanted.min()) < 0 or int(wanted.max()) >= self.game_.num_classes:
-                raise InputError(f"classes must lie in 0..{self.game_.num_classes - 1} (got {wanted.tolist()[:5]}).")
-        return explain(self.explainer_, self.game_, self.embeddings_, chosen, wanted)
+    @property
+    def _is_too_large(self) -> bool:
+        """For one pass of g over everything."""
+        needed = full_pass_bytes(self.explainer_, self.graph.num_nodes())
+        return self.task.local and (bool(self.batches_on) or needed > Budget.of(self.memory).memory)
 
-    def _as_targets(self, targets: Tensor | Sequence[int]) -> Tensor:
+    # --- explaining
+
+    def embed(self, workers: int = 0) -> Embeddings:
+        """p and t of everything: made once, from the store where they are; layer by layer where one pass is too large.
+
+        Args:
+            workers: Sampler processes of a layer-wise pass.
+        """
+        self.check_trained()
+        if self._embeddings is None and self.store:
+            stored = self.store.embeddings(self.explainer_)
+            device = self.features.device
+            self._embeddings = stored and Embeddings(stored.source.to(device), stored.target.to(device))
+        if self._embeddings is None:
+            self._embeddings = self._embed(workers)
+            if self.store:
+                self.store.keep(self.game.answer, self.explainer_, self._embeddings)
+        return self._embeddings
+
+    def _embed(self, workers: int) -> Embeddings:
+        kind, device = self.config_.inputs, self.features.device
+        if not self._is_too_large:
+            return embed_all(self.explainer_, self.game, kind)
+        try:
+            return embed_layerwise(self.explainer_.to(self.batches_on or device), self.game, kind, workers=workers)
+        finally:
+            self.explainer_.to(device)
+
+    @property
+    def is_embedded(self) -> bool:
+        """p and t of everything are at hand, here or in the store."""
+        stored = self.store is not None and self.store.embeddings(self.explainer_) is not None
+        return self._embeddings is not None or stored
+
+    def explain(self, targets: Targets, classes: Targets | None = None) -> Explanations:
+        """Scores of every player of these targets.
+
+        Args:
+            targets: Nodes (or graphs): numbers, or a mask of booleans.
+            classes: One a target; without them, the class that the model predicts.
+
+        Returns:
+            `Explanations`. A few targets of a graph that is not embedded yet are explained from their surroundings.
+        """
+        self.check_trained()
+        chosen = self._as_targets(targets)
+        wanted = None if classes is None else self._as_classes(classes, len(chosen))
+        if self.is_embedded or len(chosen) > FEW or not self.task.local:
+            return explain(self.explainer_, self.game, self.embed(), chosen, wanted)
+        game = vars(self).get("game") or self._game_near(chosen)
+        return explain_nearby(self.explainer_, game, self.config_.inputs, chosen, wanted)
+
+    def _game_near(self, targets: Tensor) -> Game:
+        """Asks f about the surroundings of the targets alone; an explanation of them needs no more, words included."""
+        graph = bare(self.graph)
+        return game_nearby(self.model, graph, self.features, targets, self.explainer_, self.value, self.memory)
+
+    def bulk(self, workers: int = 0) -> BulkExplainer:
+        """For very many targets: keeps the best players of each."""
+        return BulkExplainer(self.explainer_, self.game, self.embed(workers))
+
+    def top(self, targets: Targets, k: int = 20) -> TopPlayers:
+        """The k best players of each target, without a list of all of them."""
+        return self.bulk().top(self._as_targets(targets), k)
+
+    def refine(self, explanations: Explanations, pairs: int, seed: int = 0) -> Refined:
+        """Better scores, and how far each explanation moved: bought with 2 * pairs model evaluations a target."""
+        return refine(explanations.game or self.game, explanations, pairs, seed)
+
+    def verify(self, explanations: Explanations, draws: int = DRAWS, seed: int = 0) -> pd.DataFrame:
+        """Fidelity of each explanation beside that of random players, by model calls."""
+        return verify(explanations.game or self.game, explanations, draws, seed)
+
+    # --- on disk
+
+    def save(self, path: Path | str) -> None:
+        """The trained explainer in one file; `LARA.load` opens it beside the model and the graph."""
+        self.check_trained()
+        save_explainer(self.explainer_, Path(path), **described(self.config_, self.value))
+
+    @staticmethod
+    def load(path: Path | str, model: Model, graph: dgl.DGLGraph, features: Tensor | None = None, **more: Any) -> LARA:
+        """What `save` stored, ready to explain.
+
+        Args:
+            path: The file.
+            model: The model that it was trained to explain.
+            graph: The graph, or another one for the same model.
+            features: As for `LARA`.
+            more: memory, batches_on, store, as for `LARA`.
+        """
+        where = features_of(graph) if features is None else features
+        explainer, stored = load_explainer(Path(path), where.device)
+        config = explainer.config
+        lara = LARA(model, graph, where, config.task, config.hops, stored.get("value", "logit"), **more)
+        return lara.with_explainer(explainer, stored)
+
+    def with_explainer(self, explainer: Explainer, stored: dict[str, Any]) -> LARA:
+        """Itself, with a trained g; `stored` is what its file holds beside it."""
+        self.explainer_ = explainer
+        self.config_ = TrainingConfig(**stored["training"]) if "training" in stored else _guessed_config(explainer)
+        self._embeddings = None
+        return self
+
+    # --- what users give
+
+    def check_trained(self) -> None:
+        if not self.is_trained:
+            raise LaraError("this LARA has not learned yet; call fit(targets) first.")
+
+    def _as_targets(self, targets: Targets) -> Tensor:
+        count = self.task.num_targets(self.graph)
         try:
             chosen = torch.as_tensor(targets, device=self.features.device)
         except (ValueError, TypeError) as error:
             raise InputError(f"targets must be whole numbers or a mask of booleans ({error}).") from error
-        if chosen.dtype == torch.bool and len(chosen) != self.game_.num_targets:
-            raise InputError(f"a mask of targets must have {self.game_.num_targets} entries (got {len(chosen)}).")
+        if chosen.dtype == torch.bool and len(chosen) != count:
+            raise InputError(f"a mask of targets must have {count} entries (got {len(chosen)}).")
         if chosen.is_floating_point() and len(chosen.flatten()):
             raise InputError("targets must be whole numbers or a mask of booleans.")
         chosen = chosen.nonzero().flatten() if chosen.dtype == torch.bool else chosen.long().flatten()
-        check_targets(chosen, self.game_)
+        check_targets(chosen, count, self.task)
         return chosen
+
+    def _as_classes(self, classes: Targets, count: int) -> Tensor:
+        wanted = torch.as_tensor(classes, device=self.features.device).long().flatten()
+        if len(wanted) != count:
+            raise InputError(f"classes must name one a target, {count} (got {len(wanted)}).")
+        known = self.explainer_.config.num_classes
+        if int(wanted.min()) < 0 or int(wanted.max()) >= known:
+            raise InputError(f"classes must lie in 0..{known - 1} (got {wanted.tolist()[:5]}).")
+        return wanted
+
+
+def described(config: TrainingConfig, value: str) -> dict[str, Any]:
+    """What a file with a trained explainer says beside shape and weights."""
+    return {"training": asdict(config), "value": value}
+
+
+def explain_once(
+    model: Model,
+    graph: dgl.DGLGraph,
+    features: Tensor,
+    targets: Targets,
+    classes: Targets | None = None,
+    **settings: Any,
+) -> Explanations:
+    """The whole method in one call, for a first look; `dgl_lara.explain`.
+
+    Learns from every node (or graph; no label is needed), then explains these. Most of the time goes into learning:
+    keep a `LARA` where you will ask again.
+
+    Args:
+        model, graph, features: As for `LARA`.
+        targets: Nodes (or graphs) to explain.
+        classes: One a target; without them, the class that the model predicts.
+        settings: Those of `LARA`.
+
+    Example:
+        >>> print(explain(model, graph, features, [512])[0].in_words())
+    """
+    lara = LARA(model, graph, features, **settings)
+    return lara.fit(torch.arange(lara.task.num_targets(graph))).explain(targets, classes)
+
+
+def _guessed_config(explainer: Explainer) -> TrainingConfig:
+    """Of files of 0.1.0, which hold g alone. Only what g sees matters for explaining, and its clip tells that."""
+    return TrainingConfig(inputs="rich" if bool(torch.isfinite(explainer.clip)) else "features")

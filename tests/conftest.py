@@ -69,14 +69,13 @@ def opened(own_folders, quick_runs):
     """opened(name): the run, with every target that is asked for explained."""
     import torch
 
-    from dgl_lara.inference.scores import explain
     from dgl_lara.runs import open_run
 
     def explained(name, *targets):
         run = open_run(quick_runs[name], torch.device("cpu"))
-        explainer = run.explainer()
-        found = explain(explainer, run.game, run.embeddings(explainer), torch.tensor(targets))
-        dataset = run.dataset
+        lara, dataset = run.trained(), run.dataset
+        lara.embed()  # the store is shared: whoever comes first fills it
+        found = lara.explain(torch.tensor(targets))
         return found.named(dataset.node_labels, dataset.node_names, dataset.motif)
 
     return explained

@@ -10,7 +10,7 @@ from dgl_lara.attribution.exact import exact
 from dgl_lara.errors import InputError, ModelError
 from dgl_lara.game.game import Game
 from dgl_lara.model.adapters import element, features_in_graph, from_pyg, head, keywords, unwrapped
-from dgl_lara.training.loop import TrainingConfig
+from dgl_lara.training.config import TrainingConfig
 
 GRAPH = random_graph(40, 46, 0)
 FEATURES = torch.randn(40, 3, generator=torch.Generator().manual_seed(1))
@@ -71,8 +71,8 @@ def test_adapters_nest_keep_eval_mode_and_tell_hops():
 
     model = Noisy().train()
     lara = LARA(element(features_in_graph(model), 0), GRAPH, FEATURES, config=QUICK).fit(range(40))
-    torch.testing.assert_close(lara.game_.logits, Game(PLAIN, GRAPH, FEATURES).logits)
-    assert model.training and lara.game_.hops == 2
+    torch.testing.assert_close(lara.game.logits, Game(PLAIN, GRAPH, FEATURES).logits)
+    assert model.training and lara.game.hops == 2
     assert unwrapped(lara.model) is model
 
 
@@ -99,8 +99,8 @@ def test_features_default_to_those_of_the_graph():
         LARA(PLAIN, graph)
     graph.ndata["feat"], graph.ndata["label"] = FEATURES, torch.zeros(40)
     lara = LARA(PLAIN, graph, hops=2, config=QUICK).fit(range(40))
-    torch.testing.assert_close(lara.game_.logits, Game(PLAIN, GRAPH, FEATURES).logits)
-    assert not lara.game_.graph.ndata and set(graph.ndata) == {"feat", "label"}
+    torch.testing.assert_close(lara.game.logits, Game(PLAIN, GRAPH, FEATURES).logits)
+    assert not lara.game.graph.ndata and set(graph.ndata) == {"feat", "label"}
 
 
 def one_column(graph, h):
@@ -234,7 +234,7 @@ def test_pyg_graph_model_with_batch_vector(pyg, takes_data):
 def test_pyg_in_one_line_and_its_mistakes(pyg):
     data = pyg_data(pyg)
     lara = LARA(*from_pyg(pyg_model(pyg, pooled=False), data), config=QUICK).fit(range(30))
-    assert lara.game_.hops in (2, 3) and len(lara.explain([4])) == 1
+    assert lara.game.hops in (2, 3) and len(lara.explain([4])) == 1
     with pytest.raises(InputError, match=r"must have x \(it has edge_index\)"):
         from_pyg(pyg_model(pyg, pooled=False), pyg.data.Data(edge_index=data.edge_index))
     cached = pyg_model(pyg, pooled=False)

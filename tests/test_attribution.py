@@ -8,8 +8,8 @@ import torch
 from games import gcn_game, star_game
 
 from dgl_lara.attribution.exact import all_coalitions, exact
+from dgl_lara.attribution.mi_value import mi_value
 from dgl_lara.attribution.monte_carlo import Estimate, least_squares, paired, per_player, shared_least_squares
-from dgl_lara.attribution.mutual_information import mi_value
 from dgl_lara.attribution.r_squared import corrected_r_squared, r_squared
 from dgl_lara.errors import InputError
 from dgl_lara.utils.randomness import generator

@@ -11,13 +11,15 @@ import torch
 from click.testing import CliRunner
 from games import gcn_game
 
-from dgl_lara import choices
 from dgl_lara.cli import main
+from dgl_lara.cli.benchmark import METHODS
 from dgl_lara.evaluation import comparison as benchmark
+from dgl_lara.evaluation import timing
+from dgl_lara.evaluation.lara_method import LaraMethod
 from dgl_lara.game.game import Game
 from dgl_lara.reports.benchmark_table import summary
 from dgl_lara.runs import open_run
-from dgl_lara.training.loop import default
+from dgl_lara.training.config import default
 
 MEASURES = ("fidelity", "agreement", "auc", "throughput")
 
@@ -38,7 +40,7 @@ def compare(folder, *more):
 
 
 def test_the_command_line_knows_every_method():
-    assert tuple(benchmark.METHODS) == choices.METHODS
+    assert tuple(benchmark.METHODS) == METHODS
 
 
 def test_one_table(own_folders, quick_runs, tmp_path, monkeypatch):
@@ -56,7 +58,7 @@ def test_one_table(own_folders, quick_runs, tmp_path, monkeypatch):
         table.columns
     )
     page = (tmp_path / "out" / "benchmark.md").read_text()
-    assert ", quick\n" in page and benchmark.QUICK_WORDS in page
+    assert ", quick\n" in page and benchmark.quick_words() in page
     best = table["Delta kept, average"].idxmax()
     rows = [line for line in (tmp_path / "out" / "benchmark.md").read_text().splitlines() if line.startswith("| ")]
     header, *body = [[cell.strip() for cell in re.split(r"(?<!\\)\|", row)[1:-1]] for row in rows]
@@ -74,7 +76,7 @@ def contest_on(folder, targets):
 
 def test_lara_on_all_nodes_learns_from_all_nodes(own_folders, quick_runs, monkeypatch):
     learned = []
-    monkeypatch.setattr(benchmark.Lara, "fit", lambda self, targets: learned.append(targets))
+    monkeypatch.setattr(LaraMethod, "fit", lambda self, targets: learned.append(targets))
     contest = contest_on(quick_runs["ba-shapes"], 3)
     for name, count in (("lara", len(contest.dataset.train)), ("lara-all", 700)):
         benchmark.fitted(contest, name, 0)
@@ -94,7 +96,7 @@ def test_speed_is_measured_on_a_draw_from_everything(own_folders, quick_runs, mo
     contest, asked = contest_on(quick_runs["ba-shapes"], 3), []
     lara, rival = benchmark.taught_a_little(contest, "lara", 0), benchmark.METHODS["random"](contest, 0)
     monkeypatch.setattr(rival, "explain", lambda targets: asked.append(targets.tolist()))
-    figures = benchmark.in_turns(contest, rival, lara)
+    figures = timing.in_turns(rival, lara)
     assert sorted(asked[-1]) == list(range(700)) and asked[-1][:50] != list(range(50))
     assert figures["LARA is x times faster"] > 0 and figures["LARA, stored, is x times faster"] > 0
 
@@ -103,9 +105,9 @@ def test_speed_is_measured_on_a_draw_from_everything(own_folders, quick_runs, mo
         time.sleep(0.02 * len(targets) if each else 0.02)
 
     monkeypatch.setattr(rival, "explain", slow)
-    monkeypatch.setattr(benchmark, "SECONDS_A_ROUND", 0.01)
+    monkeypatch.setattr(timing, "SECONDS_A_ROUND", 0.01)
     for each in (True, False):
-        benchmark.in_turns(contest, rival, lara)
+        timing.in_turns(rival, lara)
         assert len(asked[-1]) < 100 if each else len(asked[-1]) == 700
 
 
@@ -131,7 +133,7 @@ def test_another_model_or_quick_setting_is_another_question(own_folders, quick_r
     folders.add(benchmark.parts_folder(replace(contest, quick=False), ["fidelity"], tmp_path))
     other = Game(contest_function, contest.game.graph, contest.game.features, "node", contest.game.hops)
     folders.add(benchmark.parts_folder(replace(contest, game=other), ["fidelity"], tmp_path))
-    monkeypatch.setattr(benchmark, "QUICK", (1,))
+    monkeypatch.setattr(benchmark, "QUICK_LEARNERS", 1)
     folders.add(benchmark.parts_folder(contest, ["fidelity"], tmp_path))
     assert len(folders) == 4
 
@@ -168,7 +170,7 @@ def test_a_method_that_cannot_is_left_out_with_its_reason(tmp_path):
     contest = benchmark.contest(Data, gcn_game(), 3, True)
     records = benchmark.compare(contest, ["gnn-explainer", "random"], ["fidelity"], 1, tmp_path)
     table = summary(records).set_index("name")
-    assert "edge weights" in table.loc["gnn-explainer", "left out"]
+    assert "a weight for every edge" in table.loc["gnn-explainer", "left out"]
     assert pd.isna(table.loc["gnn-explainer", "F+ paper, average"])
     assert not pd.isna(table.loc["random", "F+ paper, average"])
 

@@ -58,7 +58,7 @@ def test_compiled_scores_of_all_players_equal_the_pair_path(gate, directed):
         mine = compiled.players.part(rows)
         for name in ("targets", "counts", "player", "hop"):
             assert torch.equal(getattr(mine, name), getattr(pairs.players, name)), name
-        first = compiled.players.first
+        first = compiled.players.indptr
         torch.testing.assert_close(
             compiled.scores[first[rows.start] : first[rows.stop]], pairs.scores, atol=1e-5, rtol=0
         )

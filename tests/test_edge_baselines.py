@@ -8,11 +8,12 @@ import pytest
 import torch
 from games import gcn_game, random_graph, star_game
 
-from dgl_lara.baselines import edges as edges_module
-from dgl_lara.baselines.edges import EdgeScores, instances, node_scores
+from dgl_lara.baselines.common import edges as edges_module
+from dgl_lara.baselines.common.edges import EdgeScores, instances, node_scores
+from dgl_lara.baselines.common.method import Circumstances
+from dgl_lara.baselines.common.occlusion import EdgeOcclusion
 from dgl_lara.baselines.gnn_explainer import GNNExplainer
-from dgl_lara.baselines.occlusion import EdgeOcclusion
-from dgl_lara.baselines.pg_explainer import SETTINGS, PGExplainer, Settings, for_dataset
+from dgl_lara.baselines.pg_explainer import SETTINGS, PGExplainer, Settings
 from dgl_lara.datasets import Options, load
 from dgl_lara.errors import InputError, LaraError
 from dgl_lara.game.game import Game
@@ -163,12 +164,12 @@ def test_ego_graphs_give_the_predictions_of_f(task):
     (some,) = instances(game, targets)
     explainer = GNNExplainer(game)
     with torch.no_grad():
-        logits = explainer.predict(some, torch.ones(len(some.edge)), game.features[some.node])
+        logits = explainer.predict(some, torch.ones(len(some.edge)), game.features[some.egos.nodes])
     assert game.logits.std() > 0.01
     torch.testing.assert_close(logits, game.logits[targets], atol=1e-5, rtol=1e-4)
     if task == "node":
         assert game.context == game.hops + 1
-        assert len(some.edge) < some.graph.num_edges()  # what lies beyond the players is not scored
+        assert len(some.edge) < some.egos.graph.num_edges()  # what lies beyond the players is not scored
 
 
 @pytest.mark.parametrize("task", ["node", "graph"])
@@ -237,7 +238,7 @@ def test_the_model_is_given_back_as_it_was(method):
 
 @pytest.mark.parametrize("method", ["gnn", "pg"])
 def test_a_black_box_is_refused(method):
-    with pytest.raises(InputError, match="edge weights"):
+    with pytest.raises(InputError, match="takes a weight for every edge"):
         make(method, star_game())
 
 
@@ -250,8 +251,27 @@ def test_pg_says_what_is_missing():
 
 
 def test_settings_of_a_data_set():
-    assert for_dataset("ba-shapes") is SETTINGS["ba-shapes"]
-    assert for_dataset("my-own.npz") == Settings()
+    game, _, _ = spiders("node")
+    known, other = (PGExplainer.for_comparison(game, 0, Circumstances(name)) for name in ("ba-shapes", "my-own.npz"))
+    assert known.settings is SETTINGS["ba-shapes"] and other.settings == Settings()
+    assert not GNNExplainer.for_comparison(game, 0, Circumstances("ba-2motifs")).mask_features
+
+
+def test_a_model_that_takes_edge_weights_is_not_refused_for_lack_of_anything_else():
+    """Any name that models use for them will do; a model without them is told what is missing."""
+
+    class Weighted(torch.nn.Module):
+        def forward(self, graph, features, eweight=None):
+            weight = features.new_ones(graph.num_edges()) if eweight is None else eweight
+            arrived = dgl.ops.u_mul_e_sum(graph, features, weight.unsqueeze(1))
+            return torch.cat([arrived, -arrived], dim=1)
+
+    graph = dgl.graph(([1, 2, 3], [0, 0, 0]), num_nodes=4)
+    game = Game(Weighted(), graph, torch.tensor([[0.0], [1.0], [0.1], [5.0]]), hops=1)
+    scores = GNNExplainer(game, epochs=60).explain(torch.tensor([0])).scores
+    assert scores[3] > scores[2]
+    with pytest.raises(InputError, match="and this one has no such argument"):
+        GNNExplainer(star_game())
 
 
 def test_edge_auc_by_hand():
@@ -281,6 +301,6 @@ def test_studied_molecules_carry_a_group():
 
 
 def test_occlusion_of_too_many_edges_is_refused(monkeypatch):
-    monkeypatch.setattr("dgl_lara.baselines.occlusion.MOST_CALLS", 3)
+    monkeypatch.setattr("dgl_lara.baselines.common.occlusion.MOST_CALLS", 3)
     with pytest.raises(LaraError, match="one by one is too much"):
         EdgeOcclusion(gcn()).explain_edges(torch.arange(4))

@@ -8,13 +8,15 @@ import pytest
 import torch
 from games import PooledGCN, gcn_game, random_graph
 
+from dgl_lara.explainer.encoder import EncoderGraph
 from dgl_lara.explainer.inputs import explainer_inputs, fit_normalisation
-from dgl_lara.explainer.network import Explainer, ExplainerConfig, Surroundings, pair_scores
+from dgl_lara.explainer.network import Explainer, ExplainerConfig, pair_scores
+from dgl_lara.game.budget import CHUNK_BYTES
 from dgl_lara.game.game import Game
-from dgl_lara.game.players import find, walk_weights
-from dgl_lara.game.removal import alone
-from dgl_lara.inference.scores import MEMORY, Embeddings, embed_all, explain
-from dgl_lara.training.subgraphs import explainer_nodes
+from dgl_lara.game.players import find
+from dgl_lara.game.removal import edgeless
+from dgl_lara.game.walks import walk_weights
+from dgl_lara.inference.scores import Embeddings, embed_all, explain
 
 GAME = gcn_game(nodes=40, edges=50, seed=3)
 INPUTS = explainer_inputs(GAME, "rich")
@@ -77,11 +79,13 @@ def test_the_two_k_hop_subgraph_is_enough():
     """Eq. 12: p of the players and t of the targets are the same on it as on the whole graph."""
     g = new()
     targets = torch.tensor([3, 17])
-    around = Surroundings.of(GAME.graph)
-    whole_p, whole_t = g(around, INPUTS)
-    nodes = explainer_nodes(GAME.graph, targets, 4)
+    seen = EncoderGraph.of(GAME.graph, INPUTS)
+    whole_p, whole_t = g(seen)
+    nodes = GAME.task.encoder_nodes(GAME.graph, targets, 4)
     assert len(nodes) < 40
-    p, t = g(around.induced(nodes, around.sizes), INPUTS[nodes])
+    p, t = g(seen.part(nodes, seen.sizes))
+    for again, once in zip(g(EncoderGraph.around(GAME.graph, nodes, INPUTS[nodes])), (p, t), strict=True):
+        torch.testing.assert_close(again, once)
     players = GAME.players(targets).player.unique()
     torch.testing.assert_close(p[find(players, nodes)[0]], whole_p[players])
     torch.testing.assert_close(t[find(targets, nodes)[0]], whole_t[targets])
@@ -95,13 +99,13 @@ def test_encoder_is_a_dense_gcn():
     normalised = scale[:, None] * dense * scale[None, :]
     conv = g.encoder.convs[0]
     expected = torch.relu(normalised @ torch.relu(g.encoder.first(INPUTS)) @ conv.weight + conv.bias * scale[:, None])
-    torch.testing.assert_close(g.encoder(Surroundings.of(GAME.graph), INPUTS), expected)
+    torch.testing.assert_close(g.encoder(EncoderGraph.of(GAME.graph, INPUTS), INPUTS), expected)
 
 
 def test_zero_layers_make_an_mlp():
     g = new(layers=0)
-    lonely = Surroundings.of(dgl.graph(([], []), num_nodes=40))
-    torch.testing.assert_close(g(lonely, INPUTS)[0], g(Surroundings.of(GAME.graph), INPUTS)[0])
+    lonely = EncoderGraph.of(dgl.graph(([], []), num_nodes=40), INPUTS)
+    torch.testing.assert_close(g(lonely)[0], g(EncoderGraph.of(GAME.graph, INPUTS))[0])
 
 
 def test_graph_task_pools_t_by_max():
@@ -110,10 +114,10 @@ def test_graph_task_pools_t_by_max():
     game = Game(PooledGCN(), batch, torch.randn(16, 3, generator=torch.Generator().manual_seed(2)), "graph")
     inputs = explainer_inputs(game, "rich")
     torch.manual_seed(0)
-    g = Explainer(ExplainerConfig("graph", inputs.shape[1], 3, hops=2, layers=2, dim=5)).eval()
-    around = Surroundings.of(batch)
-    _, t = g(around, inputs)
-    each = g.target_head(g.encoder(around, inputs))
+    g = Explainer(ExplainerConfig("graph", inputs.shape[1], 3, hops=2, layers=2, dim=5, gate="none")).eval()
+    seen = EncoderGraph.of(batch, inputs)
+    _, t = g(seen)
+    each = g.target_head(g.encoder(seen, inputs))
     torch.testing.assert_close(t[1], each[5:12].max(dim=0).values)
     result = explain(g, game, embed_all(g, game, "rich"), torch.tensor([2, 0]))
     alone = explain(g, game, embed_all(g, game, "rich"), torch.tensor([0]))
@@ -140,7 +144,8 @@ def test_many_targets_equal_one_at_a_time(monkeypatch):
     together = explain(g, GAME, embeddings, torch.arange(40))
     alone = torch.cat([explain(g, GAME, embeddings, torch.tensor([i])).scores for i in range(40)])
     torch.testing.assert_close(together.scores, alone)
-    monkeypatch.setattr("dgl_lara.inference.scores.BYTES_A_WALK", MEMORY // 60)
+    monkeypatch.setattr("dgl_lara.game.budget.BYTES_A_WALK", CHUNK_BYTES // 60)
+    assert len(GAME.chunks(torch.arange(40))) > 3
     torch.testing.assert_close(explain(g, GAME, embeddings, torch.arange(40)).scores, alone)
 
 
@@ -162,8 +167,8 @@ def test_unseen_outliers_cannot_blow_up():
     fit_normalisation(g, INPUTS)
     wild = INPUTS.clone()
     wild[7] = 1e6
-    p, t = g(Surroundings.of(GAME.graph), wild)
-    calm, _ = g(Surroundings.of(GAME.graph), INPUTS)
+    p, t = g(EncoderGraph.of(GAME.graph, wild))
+    calm, _ = g(EncoderGraph.of(GAME.graph, INPUTS))
     assert p.abs().max() < 10 * calm.abs().max()
 
 
@@ -172,7 +177,7 @@ def test_pair_scores_are_differentiable():
     p, t = torch.randn(40, 15, requires_grad=True), torch.randn(2, 15, requires_grad=True)
     players = GAME.players(torch.tensor([3, 17]))
     g = new()
-    pair_scores(g, p, t, players, g.gate(GAME.graph, players)).sum().backward()
+    pair_scores(g, p, t, players, g.gate_weights(GAME.graph, players)).sum().backward()
     assert p.grad.abs().sum() > 0 and t.grad.abs().sum() > 0
 
 
@@ -189,7 +194,7 @@ def test_rich_inputs_are_features_degree_logits_and_solo_logits():
     torch.testing.assert_close(parts[1][:, 0], torch.log(1 + GAME.graph.in_degrees().float()))
     torch.testing.assert_close(parts[2], GAME.logits)
     with torch.no_grad():
-        torch.testing.assert_close(parts[3], alone(GAME.f, GAME.graph, x, "node"))
+        torch.testing.assert_close(parts[3], GAME.f(edgeless(GAME.graph, torch.arange(40)), x))
     assert (parts[3] - parts[2]).abs().max() > 0.1
 
 
@@ -209,7 +214,7 @@ def test_normalisation_centres_scales_and_leaves_constant_columns_alone():
     torch.testing.assert_close(g.spread[0], torch.tensor(1.0))
     torch.testing.assert_close(g.centre[1:], inputs[:, 1:].median(0).values)
     torch.testing.assert_close(g.spread[1:], inputs[:, 1:].std(0, unbiased=False))
-    assert bool(torch.isfinite(g(Surroundings.of(GAME.graph), inputs)[0]).all())
+    assert bool(torch.isfinite(g(EncoderGraph.of(GAME.graph, inputs))[0]).all())
 
 
 def test_scores_come_in_units_of_unit():

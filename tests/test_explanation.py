@@ -18,7 +18,8 @@ from dgl_lara.cli import main
 from dgl_lara.drawing.words import Facts, number, sentence
 from dgl_lara.errors import InputError
 from dgl_lara.game.game import Game
-from dgl_lara.training.loop import TrainingConfig
+from dgl_lara.game.tasks import NODE
+from dgl_lara.training.config import TrainingConfig
 
 QUICK = TrainingConfig(hidden=16, dim=5, masks=4, steps=20)
 
@@ -133,7 +134,7 @@ def test_unknown_ending_and_missing_game(tmp_path):
     one = exact_explanations(gcn_game(), [5])
     with pytest.raises(InputError, match=r"must end in .csv, .json, .graphml, .png, .svg, .pdf, .html \(got 'e.txt'\)"):
         one[0].save(tmp_path / "e.txt")
-    orphan = Explanations(one.players, one.scores, one.explained_class, "node", "hand")[0]
+    orphan = Explanations(one.players, one.scores, one.explained_class, NODE, "hand")[0]
     assert len(orphan.top(2)) == 2
     with pytest.raises(InputError, match="does not know its game"):
         orphan.in_words()
@@ -152,6 +153,7 @@ def test_the_sentence_of_the_star(star):
 def facts(score, own=0.0, hop=None, task="node", **changes):
     defaults = {
         "task": task,
+        "named_by_hop": task == "node",
         "target": 7,
         "explained_class": 2,
         "predicted_class": 2,

@@ -11,6 +11,7 @@ from click.testing import CliRunner
 from test_bulk import bulk
 
 from dgl_lara.cli import main
+from dgl_lara.cli.explain import read_targets
 from dgl_lara.errors import InputError
 from dgl_lara.inference import export
 from dgl_lara.inference.scores import explain
@@ -95,7 +96,7 @@ def test_bad_files(tmp_path):
         export.explain_to_file(bulk("walk", False), torch.arange(3), 4, tmp_path / "e.txt", ABOUT)
     (tmp_path / "n.txt").write_text("3\nfour\n")
     with pytest.raises(InputError, match="one whole number a line"):
-        export.read_targets(tmp_path / "n.txt")
+        read_targets(tmp_path / "n.txt")
 
 
 @pytest.mark.parametrize("name", ["ba-shapes", "molecules"])
@@ -192,20 +193,20 @@ def test_a_few_targets_from_the_store_or_without_it(a_run):
     (a_run / "r" / "embeddings.pt").unlink(missing_ok=True)
     targets, cpu = torch.tensor([650, 12]), torch.device("cpu")
     fresh = open_run(a_run / "r", cpu)
-    without = fresh.explain(fresh.explainer(), targets)
+    without = fresh.trained().explain(targets)
     assert not (a_run / "r" / "embeddings.pt").exists()  # a single question makes no pass over everything
-    fresh.embeddings(fresh.explainer())
+    fresh.trained().embed()
     again = open_run(a_run / "r", cpu)
-    stored = again.explain(again.explainer(), targets)
+    stored = again.trained().explain(targets)
     assert stored.players.player.tolist() == without.players.player.tolist()
     torch.testing.assert_close(stored.scores, without.scores, atol=1e-5, rtol=1e-4)
     with pytest.raises(InputError, match="nodes 0..699"):
-        again.explain(again.explainer(), torch.tensor([700]))
+        again.trained().explain(torch.tensor([700]))
 
 
 def test_one_node_on_the_command_line_makes_no_pass_over_everything(a_run, monkeypatch):
     (a_run / "r" / "embeddings.pt").unlink(missing_ok=True)
-    monkeypatch.setattr("dgl_lara.runs.embed_all", lambda *a: pytest.fail("a pass over everything"))
+    monkeypatch.setattr("dgl_lara.lara.embed_all", lambda *a: pytest.fail("a pass over everything"))
     result = CliRunner().invoke(main, ["explain", "--run", str(a_run / "r"), "--node", "650"])
     assert result.exit_code == 0, result.output
     assert result.output.startswith("Node 650 is class")
@@ -213,28 +214,28 @@ def test_one_node_on_the_command_line_makes_no_pass_over_everything(a_run, monke
 
 def test_stored_embeddings_are_taken_unless_the_explainer_changed(a_run, monkeypatch):
     run = open_run(a_run / "r", torch.device("cpu"))
-    expected = run.embeddings(run.explainer())
+    expected = run.trained().embed()
     made = []
-    monkeypatch.setattr("dgl_lara.runs.embed_all", lambda *a: made.append(a) or expected)
+    monkeypatch.setattr("dgl_lara.lara.embed_all", lambda *a: made.append(a) or expected)
     again = open_run(a_run / "r", torch.device("cpu"))
-    assert torch.equal(again.embeddings(again.explainer()).source, expected.source) and not made
-    other = again.explainer()
+    assert torch.equal(again.trained().embed().source, expected.source) and not made
+    other = open_run(a_run / "r", torch.device("cpu")).trained()
     with torch.no_grad():
-        other.source_head.bias += 1
-    again.embeddings(other)
+        other.explainer_.source_head.bias += 1
+    other.embed()
     assert len(made) == 1
     (a_run / "r" / "embeddings.pt").unlink()
 
 
 def test_stored_logits_spare_the_pass_of_f_unless_the_model_changed(a_run):
     run = open_run(a_run / "r", torch.device("cpu"))
-    run.embeddings(run.explainer())
+    run.trained().embed()
     before = open_run(a_run / "r", torch.device("cpu")).game
     (a_run / "r" / "embeddings.pt").unlink()
     assert before.calls == open_run(a_run / "r", torch.device("cpu")).game.calls - 2  # f is asked twice: is it random?
     fresh = open_run(a_run / "r", torch.device("cpu"))
-    fresh.embeddings(fresh.explainer())
+    fresh.trained().embed()
     other = open_run(a_run / "r", torch.device("cpu"))
     with torch.no_grad():
-        other.target.head.bias += 1
+        other.model.head.bias += 1
     assert float(other.game.logits.sum()) > float(run.game.logits.sum()) + 1000

@@ -1,13 +1,15 @@
 """The estimator: five lines, scikit-learn manners, any callable."""
 
+import dgl
 import pytest
 import torch
 from games import SmallGCN, random_graph
 
 from dgl_lara import LARA, Explanations
 from dgl_lara.errors import InputError, LaraError
+from dgl_lara.game.tasks import NODE
 from dgl_lara.lara import choose_hops
-from dgl_lara.training.loop import TrainingConfig
+from dgl_lara.training.config import ALL, MINI_BATCHES, TrainingConfig, default, within_memory
 
 GRAPH = random_graph(60, 80, 0)
 FEATURES = torch.randn(60, 3, generator=torch.Generator().manual_seed(1))
@@ -39,9 +41,9 @@ def test_the_constructor_only_stores():
 def test_explaining_needs_no_model_call():
     model = SmallGCN()
     lara = LARA(model, GRAPH, FEATURES, hops=2, config=QUICK).fit(torch.arange(60))
-    calls = lara.game_.calls
+    calls = lara.game.calls
     lara.explain(range(60))
-    assert lara.game_.calls == calls
+    assert lara.game.calls == calls
 
 
 def test_the_model_is_left_as_it_was():
@@ -64,13 +66,13 @@ def test_bool_masks_and_other_classes():
 
 def test_hops_are_asked_declared_or_measured():
     model = SmallGCN(layers=2)
-    assert choose_hops(model, GRAPH, FEATURES, "node", 5) == 5
-    assert choose_hops(model, GRAPH, FEATURES, "node", "auto") == 3  # Eq. 13: two layers, and the boundary's degrees
+    assert choose_hops(model, GRAPH, FEATURES, NODE, 5) == 5
+    assert choose_hops(model, GRAPH, FEATURES, NODE, "auto") == 3  # Eq. 13: two layers, and the boundary's degrees
     model.num_hops = 7
-    assert choose_hops(model, GRAPH, FEATURES, "node", "auto") == 7
-    assert choose_hops(model, GRAPH, FEATURES, "node", "measure") == 3
+    assert choose_hops(model, GRAPH, FEATURES, NODE, "auto") == 7
+    assert choose_hops(model, GRAPH, FEATURES, NODE, "measure") == 3
     with pytest.raises(InputError, match="'auto' or 'measure'"):
-        choose_hops(model, GRAPH, FEATURES, "node", "three")
+        choose_hops(model, GRAPH, FEATURES, NODE, "three")
 
 
 @pytest.mark.parametrize(("targets", "sentence"), [([60], r"0\.\.59 \(got 60\)"), ([], "no targets"), ([-1], "got -1")])
@@ -84,9 +86,9 @@ def test_a_tenth_is_held_out_and_the_best_weights_are_used(monkeypatch):
 
     seen = {}
 
-    def spied(game, config, targets, validation):
+    def spied(game, config, targets, validation, *more):
         seen["targets"], seen["validation"] = targets, validation
-        seen["state"] = train(game, config, targets, validation)
+        seen["state"] = train(game, config, targets, validation, *more)
         for weight in seen["state"].best_weights.values():
             weight += 1  # told apart from the last average
         return seen["state"]
@@ -97,3 +99,65 @@ def test_a_tenth_is_held_out_and_the_best_weights_are_used(monkeypatch):
     assert (len(seen["targets"]), len(seen["validation"])) == (54, 6)
     assert torch.cat([seen["targets"], seen["validation"]]).sort().values.tolist() == list(range(60))
     torch.testing.assert_close(lara.explainer_.state_dict(), seen["state"].best_weights)
+
+
+def test_hops_are_measured_in_few_calls():
+    """All sampled nodes in one call for each radius, and two calls of the whole graph before."""
+    model, calls = SmallGCN(layers=2), []
+
+    def counted(graph, features):
+        calls.append(graph.num_nodes())
+        return model(graph, features)
+
+    assert choose_hops(counted, GRAPH, FEATURES, NODE, "measure") == 3
+    assert len(calls) == 2 + 1 + 4  # untouched (twice, to see whether it is random), its own answer, radius 0 to 3
+
+
+def test_saved_and_loaded(tmp_path):
+    """On the same graph the same scores; settings travel along; another model's features are refused."""
+    model = SmallGCN()
+    lara = LARA(model, GRAPH, FEATURES, hops=2, value="probability", config=QUICK).fit(range(60))
+    expected = lara.explain(range(60))
+    lara.save(tmp_path / "lara.pt")
+    again = LARA.load(tmp_path / "lara.pt", model, GRAPH, FEATURES)
+    assert again.config_ == QUICK and again.value == "probability" and again.task is NODE
+    torch.testing.assert_close(again.explain(range(60)).scores, expected.scores)
+    few = LARA.load(str(tmp_path / "lara.pt"), model, GRAPH, FEATURES).explain([7, 3], classes=[0, 2])
+    torch.testing.assert_close(few.scores, lara.explain([7, 3], classes=[0, 2]).scores, atol=1e-5, rtol=1e-4)
+    narrow = LARA.load(tmp_path / "lara.pt", SmallGCN(in_dim=2), GRAPH, FEATURES[:, :2])
+    with pytest.raises(InputError, match="trained with 10 inputs a node, this graph and model give 9"):
+        narrow.explain([7])
+    (tmp_path / "other.pt").write_bytes((tmp_path / "lara.pt").read_bytes()[:500])
+    with pytest.raises(LaraError, match="truncated or not a checkpoint"):
+        LARA.load(tmp_path / "other.pt", model, GRAPH, FEATURES)
+
+
+def test_a_loaded_lara_asks_f_only_about_what_is_near(tmp_path):
+    """One target of a long path: f sees a part of it, once for its answer and then for coalitions of the ego graph."""
+    path = dgl.graph((range(199), range(1, 200)))
+    features = torch.randn(200, 3, generator=torch.Generator().manual_seed(1))
+    model = SmallGCN()
+    LARA(model, path, features, hops=2, config=QUICK).fit(range(200)).save(tmp_path / "lara.pt")
+    sizes = []
+
+    def watched(graph, x):
+        sizes.append(graph.num_nodes())
+        return model(graph, x)
+
+    explanation = LARA.load(tmp_path / "lara.pt", watched, path, features).explain([100])[0]
+    assert "Node 100 is class" in explanation.in_words()
+    assert 0 < max(sizes) < 60
+
+
+def test_little_memory_means_mini_batches_in_python_too():
+    lara = LARA(SmallGCN(), GRAPH, FEATURES, hops=2, memory=10_000)
+    lara.config = None
+    lara.game  # noqa: B018 (made now, with its budget)
+    assert within_memory(default("node", 60), lara.game).batch_size == MINI_BATCHES["batch_size"]
+    assert within_memory(default("node", 60), LARA(SmallGCN(), GRAPH, FEATURES, hops=2).game).batch_size == ALL
+
+
+def test_repr_says_what_it_is():
+    lara = LARA(SmallGCN(), GRAPH, FEATURES, hops=2, config=QUICK)
+    assert repr(lara) == "LARA(nodes of a graph with 60 nodes; not trained yet)"
+    assert repr(lara.fit(range(60))) == "LARA(nodes of a graph with 60 nodes; K = 2, gate walk)"

@@ -8,7 +8,8 @@ from test_explainer import new
 
 from dgl_lara.game.game import Game
 from dgl_lara.inference.layerwise import embed_layerwise, full_pass_bytes, predict_in_batches
-from dgl_lara.inference.scores import embed_all, explain, explain_apart, explain_nearby
+from dgl_lara.inference.nearby import explain_nearby, game_nearby
+from dgl_lara.inference.scores import embed_all, explain
 
 GAME = gcn_game(nodes=40, edges=50, seed=3)
 
@@ -39,6 +40,10 @@ def test_f_in_batches():
     assert known.answer is logits and known.calls < GAME.calls
 
 
+def explain_apart(g, f, graph, features, targets):
+    return explain_nearby(g, game_nearby(f, graph, features, targets, g, "logit"), "rich", targets)
+
+
 def a_long_graph():
     """A path with side branches: wide enough that a neighbourhood is a small part of it."""
     around = torch.arange(200)
@@ -54,7 +59,7 @@ def test_a_few_targets_need_only_their_surroundings(graph):
     expected = explain(g, game, embed_all(g, game, "rich"), targets)
     for result in (
         explain_nearby(g, game, "rich", targets),
-        explain_apart(g, game.f, graph, features, "logit", "rich", targets),
+        explain_apart(g, game.f, graph, features, targets),
     ):
         assert result.players.player.tolist() == expected.players.player.tolist()
         assert result.players.targets.tolist() == [120, 3]
@@ -64,9 +69,9 @@ def test_a_few_targets_need_only_their_surroundings(graph):
 def test_nothing_far_away_is_looked_at():
     """A node 100 steps off has NaN features: the whole pass would carry it along, the local one never meets it."""
     graph, features = a_long_graph(), torch.randn(200, 3, generator=torch.Generator().manual_seed(1))
-    expected = explain_apart(new(), SmallGCN(), graph, features, "logit", "rich", torch.tensor([20]))
+    expected = explain_apart(new(), SmallGCN(), graph, features, torch.tensor([20]))
     features[120] = torch.nan
-    result = explain_apart(new(), SmallGCN(), graph, features, "logit", "rich", torch.tensor([20]))
+    result = explain_apart(new(), SmallGCN(), graph, features, torch.tensor([20]))
     assert torch.equal(result.scores, expected.scores)
 
 

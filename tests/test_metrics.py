@@ -15,16 +15,19 @@ from dgl_lara.baselines.sampled import Sampled
 from dgl_lara.errors import InputError
 from dgl_lara.explanation import Explanations
 from dgl_lara.game.game import Game
-from dgl_lara.metrics.agreement import agreement, reference
+from dgl_lara.game.tasks import GRAPH, NODE
+from dgl_lara.metrics.agreement import agreement
 from dgl_lara.metrics.auc import auc, roc_auc
+from dgl_lara.metrics.common.reference import reference
 from dgl_lara.metrics.fidelity import fidelity, fidelity_per_target
-from dgl_lara.metrics.speed import seconds, speed
+from dgl_lara.metrics.throughput import speed
+from dgl_lara.utils.clock import seconds
 
 
 def star_explanation(scores):
     game = star_game()
     players = game.players(torch.tensor([0]))
-    return game, Explanations(players, torch.tensor(scores), game.explained_class[players.targets], "node", "hand")
+    return game, Explanations(players, torch.tensor(scores), game.explained_class[players.targets], NODE, "hand")
 
 
 def test_fidelity_by_hand():
@@ -72,7 +75,7 @@ def test_exact_phi_beats_random_in_fidelity():
     targets = torch.arange(60)[game.players(torch.arange(60)).counts < 13]
     players = game.players(targets)
     assert len(targets) > 20
-    ranked = Explanations(players, exact(game, players), game.explained_class[targets], "node", "exact")
+    ranked = Explanations(players, exact(game, players), game.explained_class[targets], NODE, "exact")
 
     def deltas(explanations):
         table = fidelity(game, explanations)
@@ -95,9 +98,9 @@ def test_agreement_with_exact_phi():
     targets = torch.arange(12)[game.players(torch.arange(12)).counts <= 12]
     against = reference(game, targets, 500, seed=0)
     assert against.how.startswith("exact")
-    perfect = Explanations(against.players, against.estimate.phi, game.explained_class[targets], "node", "perfect")
+    perfect = Explanations(against.players, against.estimate.phi, game.explained_class[targets], NODE, "perfect")
     assert agreement(perfect, against)["R2"] == 1
-    backwards = Explanations(against.players, -against.estimate.phi, game.explained_class[targets], "node", "backwards")
+    backwards = Explanations(against.players, -against.estimate.phi, game.explained_class[targets], NODE, "backwards")
     assert agreement(backwards, against)["rank correlation"] == pytest.approx(-1)
 
 
@@ -106,10 +109,10 @@ def test_agreement_with_a_sampled_reference_states_its_noise(monkeypatch):
     targets = torch.arange(12)
     players = game.players(targets)
     phi = exact(game, players)
-    monkeypatch.setattr("dgl_lara.metrics.agreement.EXACT_UP_TO", 2)
+    monkeypatch.setattr("dgl_lara.metrics.common.reference.EXACT_UP_TO", 2)
     against = reference(game, targets, 200, seed=0)
     assert against.how == "200 coalition pairs a target"
-    truth = Explanations(players, phi, game.explained_class, "node", "exact")
+    truth = Explanations(players, phi, game.explained_class, NODE, "exact")
     result = agreement(truth, against)
     noise = (against.estimate.phi - phi).square().mean()
     assert against.estimate.error.square().mean() == pytest.approx(noise.item(), rel=0.5)
@@ -133,7 +136,7 @@ def test_auc_looks_for_the_targets_own_motif_with_and_without_sign():
     players = game.players(torch.tensor([0, 4, 8]))
     own = motif[players.player] == motif[players.targets][players.row]
     scores = torch.where(own, -2.0, 1.0)  # the motif speaks against the class, strongly
-    result = auc(Explanations(players, scores, game.explained_class[players.targets], "node", "hand"), motif)
+    result = auc(Explanations(players, scores, game.explained_class[players.targets], NODE, "hand"), motif)
     assert result["targets"] == 2  # node 8 is in no motif
     assert result["absolute, pooled"] == result["absolute, per target"] == 1
     assert result["signed, pooled"] == result["signed, per target"] == 0
@@ -145,7 +148,7 @@ def test_auc_of_graphs():
     motif = torch.tensor([0, 0, -1, -1, -1] + [-1] * 5)
     players = game.players(torch.tensor([0, 1]))
     scores = torch.tensor([5.0, 4, 3, 2, 1, 9, 9, 9, 9, 9])
-    result = auc(Explanations(players, scores, game.explained_class, "graph", "hand"), motif)
+    result = auc(Explanations(players, scores, game.explained_class, GRAPH, "hand"), motif)
     assert result["targets"] == 1 and result["signed, pooled"] == 1
 
 
@@ -160,7 +163,7 @@ def test_speed_measures_each_number_of_targets():
 def test_seconds_is_the_median_after_a_warm_up(monkeypatch):
     ticks = iter([0, 5, 10, 11, 20, 29])
     clock = SimpleNamespace(perf_counter=lambda: next(ticks))
-    monkeypatch.setattr("dgl_lara.metrics.speed.time", clock)
+    monkeypatch.setattr("dgl_lara.utils.clock.time", clock)
     calls = []
     assert seconds(lambda: calls.append(1), torch.device("cpu")) == 5
     assert len(calls) == 4
@@ -180,8 +183,8 @@ def test_baselines_depend_on_their_seed():
 
 def test_a_reference_too_dear_target_by_target_shares_its_masks(monkeypatch):
     game = gcn_game(seed=2)
-    monkeypatch.setattr("dgl_lara.metrics.agreement.EXACT_UP_TO", 2)
-    monkeypatch.setattr("dgl_lara.metrics.agreement.AFFORDABLE", 10)
+    monkeypatch.setattr("dgl_lara.metrics.common.reference.EXACT_UP_TO", 2)
+    monkeypatch.setattr("dgl_lara.metrics.common.reference.AFFORDABLE", 10)
     calls = game.calls
     against = reference(game, torch.arange(12), 200, seed=0)
     assert against.how == "200 coalition pairs a target (masks shared by all targets)"
@@ -195,7 +198,7 @@ def test_auc_leaves_out_targets_whose_players_are_all_motif():
     motif = torch.tensor([0, 0, 1, 1, -1, -1])
     players = game.players(torch.tensor([0, 2]))
     scores = torch.tensor([1.0, 2.0] + [4.0, 3.0, 2.0, 1.0])
-    result = auc(Explanations(players, scores, game.explained_class[players.targets], "node", "hand"), motif)
+    result = auc(Explanations(players, scores, game.explained_class[players.targets], NODE, "hand"), motif)
     assert result["signed, per target"] == 1
 
 
@@ -205,7 +208,7 @@ def test_fidelity_is_of_the_class_that_was_asked_for():
     other = (game.explained_class[targets] + 1) % 3
     players = game.players(targets)
     scores = torch.rand(len(players.player), generator=torch.Generator().manual_seed(0))
-    explanation = Explanations(players, scores, other, "node", "hand")
+    explanation = Explanations(players, scores, other, NODE, "hand")
     plus, minus = fidelity_per_target(game, explanation, (0.5,))
     important = explanation.important(0.5)
     full = game.logits[targets, other]

@@ -8,7 +8,9 @@ from games import SmallGCN, random_graph
 
 from dgl_lara.errors import InputError
 from dgl_lara.game import listing
-from dgl_lara.game.players import MANY, in_neighborhood, max_hop, nodes_of_graphs, walk_scale, walk_weights
+from dgl_lara.game.hops import max_hop
+from dgl_lara.game.players import MANY, in_neighborhood, nodes_of_graphs
+from dgl_lara.game.walks import walk_scale, walk_weights
 
 
 def directed_graph():

@@ -9,9 +9,10 @@ from games import PooledGCN, SmallGCN, gcn_game, random_graph, star_game
 
 from dgl_lara.attribution.exact import all_coalitions
 from dgl_lara.baselines import orphicx
-from dgl_lara.baselines.egos import egos
+from dgl_lara.baselines.abs_gradient import AbsoluteGradientInput
+from dgl_lara.baselines.common.egos import egos
 from dgl_lara.baselines.fastdnx import FastDnX
-from dgl_lara.baselines.gradient import AbsoluteGradientInput, GradientInput
+from dgl_lara.baselines.gradient import GradientInput
 from dgl_lara.baselines.graphsvx import GraphSVX, coalitions
 from dgl_lara.baselines.orphicx import (
     OrphicX,
@@ -301,7 +302,7 @@ def test_non_edges_lie_within_a_graph_and_join_nothing():
     players = game.players(torch.arange(30))
     here = egos(game, players, game.hops)
     many = here.row[here.graph.edges()[0]].repeat(50)
-    u, v = non_edges(here, players.first, many, torch.Generator().manual_seed(0))
+    u, v = non_edges(here, players.indptr, many, torch.Generator().manual_seed(0))
     assert len(u) > 1000
     assert torch.equal(here.row[u], here.row[v]) and not (u == v).any()
     assert not here.graph.has_edges_between(u, v).any()
@@ -338,7 +339,7 @@ def test_orphicx_cuts_its_batches_to_the_memory(monkeypatch):
 
 
 def test_orphicx_needs_edge_weights():
-    with pytest.raises(InputError, match="edge weights"):
+    with pytest.raises(InputError, match="takes a weight for every edge"):
         OrphicX(star_game())
     with pytest.raises(LaraError, match="fit"):
         OrphicX(red_and_blue_game()).explain(torch.tensor([0]))

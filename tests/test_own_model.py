@@ -143,10 +143,10 @@ def test_a_plain_function_and_what_tells_models_apart(here):
     result = train("my_module:function")
     assert result.exit_code == 0, result.output
     assert not (here / "mine" / "weights.pt").exists()
-    first = weights_hash(open_run(here / "mine", torch.device("cpu")).target)
-    assert first == weights_hash(open_run(here / "mine", torch.device("cpu")).target)
+    first = weights_hash(open_run(here / "mine", torch.device("cpu")).model)
+    assert first == weights_hash(open_run(here / "mine", torch.device("cpu")).model)
     Path("my_module.py").write_text(CODE + "\n# changed\n")
-    assert first != weights_hash(open_run(here / "mine", torch.device("cpu")).target)
+    assert first != weights_hash(open_run(here / "mine", torch.device("cpu")).model)
 
 
 def test_weights_of_a_random_model_are_kept(here):
@@ -155,7 +155,7 @@ def test_weights_of_a_random_model_are_kept(here):
     assert result.exit_code == 0, result.output
     one, two = (open_run(here / "mine", torch.device("cpu")) for _ in range(2))
     torch.testing.assert_close(one.game.logits, two.game.logits, rtol=0, atol=0)
-    assert weights_hash(one.target) == weights_hash(two.target)
+    assert weights_hash(one.model) == weights_hash(two.model)
 
 
 @pytest.mark.parametrize(

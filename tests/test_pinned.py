@@ -14,20 +14,23 @@ from games import PooledGCN, gcn_game, random_graph
 
 from dgl_lara.attribution.exact import exact
 from dgl_lara.attribution.monte_carlo import least_squares, paired, per_player, shared_least_squares
+from dgl_lara.baselines.abs_gradient import AbsoluteGradientInput
 from dgl_lara.baselines.fastdnx import FastDnX
 from dgl_lara.baselines.gnn_explainer import GNNExplainer
-from dgl_lara.baselines.gradient import AbsoluteGradientInput, GradientInput
+from dgl_lara.baselines.gradient import GradientInput
 from dgl_lara.baselines.graphsvx import GraphSVX
 from dgl_lara.baselines.orphicx import OrphicX
 from dgl_lara.baselines.pg_explainer import PGExplainer, Settings
 from dgl_lara.game.game import Game
 from dgl_lara.inference.layerwise import embed_layerwise
+from dgl_lara.inference.nearby import explain_nearby, game_nearby
 from dgl_lara.inference.refinement import refine
-from dgl_lara.inference.scores import embed_all, explain, explain_apart, explain_nearby
+from dgl_lara.inference.scores import embed_all, explain
 from dgl_lara.inference.top_players import BulkExplainer
 from dgl_lara.metrics.fidelity import fidelity_per_target
 from dgl_lara.targets.models import ModelConfig, TargetModel
-from dgl_lara.training.loop import TrainingConfig, paper, train
+from dgl_lara.training.config import TrainingConfig, paper
+from dgl_lara.training.loop import train
 from dgl_lara.utils.randomness import generator, seeded
 
 STORED = Path(__file__).parent / "pinned" / "scores.npz"
@@ -72,8 +75,7 @@ def trained(name):
         config = replace(config, gate=variant)
     everyone = torch.arange(game.num_targets)
     state = train(game, config, everyone, everyone)
-    state.average.load_state_dict(state.best_weights)
-    return game, config, state.average, everyone
+    return game, config, state.best_explainer(), everyone
 
 
 def explained(name):
@@ -88,12 +90,11 @@ def explained(name):
         "top": torch.from_numpy(best.score),
         "top players": torch.from_numpy(best.player),
     }
-    if game.task == "node":
+    if game.task.local:
         layerwise = embed_layerwise(explainer, game, config.inputs, size=7)
         found["layer-wise"] = explain(explainer, game, layerwise, everyone).scores
-        found["apart"] = explain_apart(
-            explainer, game.f, game.graph, game.features, game.value, config.inputs, everyone[:5]
-        ).scores
+        near = game_nearby(game.f, game.graph, game.features, everyone[:5], explainer, game.value)
+        found["apart"] = explain_nearby(explainer, near, config.inputs, everyone[:5]).scores
     return found
 
 

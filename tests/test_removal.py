@@ -5,7 +5,9 @@ import torch
 from games import PooledGCN, SmallGCN, random_graph
 
 from dgl_lara.game.players import in_neighborhood
-from dgl_lara.game.removal import alone, copies, ego_graphs, induced, null_prediction, predict_graphs, predict_nodes
+from dgl_lara.game.removal import copies, edgeless, ego_graphs, induced, null_prediction, remove_nodes
+from dgl_lara.game.tasks import GRAPH as GRAPHS
+from dgl_lara.game.tasks import NODE
 
 GRAPH = random_graph(15, 20, 0)
 FEATURES = torch.randn(15, 3, generator=torch.Generator().manual_seed(5))
@@ -34,7 +36,7 @@ def test_many_masks_at_once_equal_one_at_a_time():
     model, keep = SmallGCN(), random_masks(6, 15)
     keep[2] = False
     null = null_prediction(model, FEATURES)
-    got = predict_nodes(model, GRAPH, FEATURES, keep, null)
+    got = NODE.predict(model, GRAPH, remove_nodes(GRAPH, FEATURES, keep), null)
     for mask, prediction in zip(keep, got, strict=True):
         nodes = mask.nonzero().flatten()
         expected = null.repeat(15, 1)
@@ -50,7 +52,7 @@ def test_graphs_of_a_batch_stay_apart_and_empty_ones_are_null():
     keep[1, 5:12] = False  # the second graph is gone
     keep[2] = False
     null = null_prediction(model, features)
-    got = predict_graphs(model, batch, features, keep, null)
+    got = GRAPHS.predict(model, batch, remove_nodes(batch, features, keep), null)
     for mask, predictions in zip(keep, got, strict=True):
         for number, (start, stop) in enumerate(((0, 5), (5, 12), (12, 16))):
             nodes = torch.arange(start, stop)[mask[start:stop]]
@@ -81,10 +83,12 @@ def test_ego_graphs_with_one_hop_more_give_fs_own_predictions():
 
 def test_alone_is_f_without_edges():
     model = SmallGCN()
-    edgeless = dgl.graph(([], []), num_nodes=15)
-    torch.testing.assert_close(alone(model, GRAPH, FEATURES, "node"), model(edgeless, FEATURES))
+    everyone = torch.arange(15)
+    lonely = dgl.graph(([], []), num_nodes=15)
+    singles = NODE.mark_singles(edgeless(GRAPH, everyone))
+    torch.testing.assert_close(model(singles, FEATURES), model(lonely, FEATURES))
     one_by_one = torch.cat([PooledGCN()(dgl.graph(([], []), num_nodes=1), x[None]) for x in FEATURES])
-    torch.testing.assert_close(alone(PooledGCN(), GRAPH, FEATURES, "graph"), one_by_one)
+    torch.testing.assert_close(PooledGCN()(GRAPHS.mark_singles(edgeless(GRAPH, everyone)), FEATURES), one_by_one)
 
 
 def test_batches_without_nodes_know_their_edges():
@@ -96,7 +100,9 @@ def test_batches_without_nodes_know_their_edges():
     graphs = [random_graph(size, 2 * size, size) for size in (5, 7, 4)]
     keep = random_masks(4, 16)
     keep[1, 5:12] = False
-    got = predict_graphs(edges_of_each, dgl.batch(graphs), torch.ones(16, 1), keep, torch.tensor([-1.0]))
+    batch = dgl.batch(graphs)
+    left = remove_nodes(batch, torch.ones(16, 1), keep)
+    got = GRAPHS.predict(edges_of_each, batch, left, torch.tensor([-1.0]))
     for mask, numbers in zip(keep, got[:, :, 0], strict=True):
         for graph, mine, number in zip(graphs, mask.split([5, 7, 4]), numbers, strict=True):
             expected = dgl.node_subgraph(graph, mine.nonzero().flatten()).num_edges() if mine.any() else -1
@@ -110,7 +116,7 @@ def test_some_nodes_alone_keep_their_own_loops():
     def neighbours(g, x):
         return dgl.ops.copy_u_sum(g, x + 1)
 
-    everyone = alone(neighbours, graph, features, "node")
+    everyone = neighbours(edgeless(graph, torch.arange(5)), features)
     assert everyone.flatten().tolist() == [0, 2, 0, 4, 0]
     some = torch.tensor([3, 0, 1])
-    assert torch.equal(alone(neighbours, graph, features, "node", some), everyone[some])
+    assert torch.equal(neighbours(edgeless(graph, some), features[some]), everyone[some])

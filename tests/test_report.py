@@ -13,12 +13,13 @@ from browser import ask, needs_browser
 from click.testing import CliRunner
 
 from dgl_lara.cli import main
+from dgl_lara.game.tasks import GRAPH, NODE
 from dgl_lara.metrics.fidelity import fidelity_per_target
+from dgl_lara.reports import findings
 from dgl_lara.reports import page as report
 from dgl_lara.reports.deviations import DEVIATIONS, applying
 from dgl_lara.runs import open_run
-from dgl_lara.training.loop import default, paper
-from dgl_lara.utils.tables import html_table
+from dgl_lara.training.config import default, paper
 
 ROOT = Path(__file__).parents[1]
 
@@ -29,7 +30,7 @@ def found(request, quick_runs, session_cache):
         patch.setenv("DGL_LARA_CACHE", str(session_cache))
         patch.delenv("DGL_LARA_DATA", raising=False)
         run = open_run(quick_runs[request.param], torch.device("cpu"))
-        return report.measure(run, "test", 16, pairs=10, reference_pairs=100, seed=0)
+        return findings.measure(run, "test", 16, pairs=10, reference_pairs=100, seed=0)
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +78,7 @@ def test_examples_are_best_typical_and_worst(found):
 
 def test_fewer_targets_than_examples(found):
     lara = found.examples["best"][0][0].batch
-    assert {name: len(group) for name, group in report._examples(found.run, lara).items()} == {
+    assert {name: len(group) for name, group in findings.examples_of(found.run, lara).items()} == {
         "best": 1, "typical": 0, "worst": 0,
     }  # fmt: skip
 
@@ -124,9 +125,11 @@ def test_a_wrong_prediction_is_called_wrong(found):
     (explanation, delta), *_ = found.examples["best"]
     labels = found.run.dataset.labels.clone()
     labels[explanation.target] = explanation.predicted_class
-    assert "wrong" not in report._group("best", [(explanation, delta)], labels)
+    ((_, caption),) = report._examples("best", [(explanation, delta)], labels)
+    assert "wrong" not in caption
     labels[explanation.target] = 1 - explanation.predicted_class
-    assert "The prediction is wrong: the label is" in report._group("best", [(explanation, delta)], labels)
+    ((_, caption),) = report._examples("best", [(explanation, delta)], labels)
+    assert "The prediction is wrong: the label is" in caption
 
 
 def test_page_needs_nothing_from_elsewhere(page):
@@ -140,7 +143,7 @@ def test_caveats_follow_the_figures(found):
     r2 = found.tables["agreement"].set_index("method").loc["lara", "R2 corrected"]
     assert ("do not rely on these explanations" in said) == (r2 < report.LOW)
     assert "Only 16 targets were measured" in said
-    assert ("neighbours alone" in said) == (found.run.game.task == "node")
+    assert ("neighbours alone" in said) == found.run.game.task.local
     assert ("not the original" in said) == (found.run.dataset.name == "molecules")
     assert "trained on the targets measured here" not in said
 
@@ -156,10 +159,16 @@ def test_verdict(lara, sampled, said):
     assert "left out" in report._verdict(table[table.method != "sampled 9"])
 
 
-def test_cells_are_text():
-    table = html_table(["<b>"], [["<script>"], [1234], [None]])
-    assert "<b>" not in table and "<script>" not in table and "&lt;script&gt;" in table
-    assert '<td class="number">1,234</td>' in table
+def test_whatever_is_put_into_a_page_is_text(found, monkeypatch):
+    """Names come from users: a script in any of them stays a text."""
+    bad = "<script>alert(1)</script>"
+    monkeypatch.setattr(report, "_model_name", lambda run: bad)
+    monkeypatch.setattr(report, "_caveats", lambda found: [bad])
+    monkeypatch.setattr(report, "_settings", lambda run: [[bad, 1234]])
+    monkeypatch.setattr(report, "_examples", lambda name, group, labels: [("", bad)])
+    page = report.render(found)
+    assert bad not in page and page.count("&lt;script&gt;alert(1)") >= 6
+    assert '<td class="number">1,234</td>' in page
 
 
 # --- deviations -------------------------------------------------------------------------------------------------
@@ -173,9 +182,9 @@ def test_deviations_are_those_of_the_changelog():
 
 
 def test_the_papers_preset_has_only_those_that_hold_always():
-    assert [d.number for d in applying(paper("node"), "node")] == ["D1", "D2", "D3", "D4", "D11"]
-    assert applying(default("node", 100), "node") == list(DEVIATIONS)
-    graphs = {d.number for d in DEVIATIONS} - {d.number for d in applying(default("graph", 100), "graph")}
+    assert [d.number for d in applying(paper("node"), NODE)] == ["D1", "D2", "D3", "D4", "D11"]
+    assert applying(default("node", 100), NODE) == list(DEVIATIONS)
+    graphs = {d.number for d in DEVIATIONS} - {d.number for d in applying(default("graph", 100), GRAPH)}
     assert graphs == {"D2", "D4", "D6", "D10"}
 
 

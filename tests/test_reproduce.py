@@ -10,19 +10,22 @@ import torch
 from click.testing import CliRunner
 from games import gcn_game
 
-from dgl_lara.choices import METHODS
+from dgl_lara.baselines import orphicx
+from dgl_lara.baselines.random import Random
 from dgl_lara.cli import main
 from dgl_lara.cli.reproduce import WHAT, measure_side_by_side, script
 from dgl_lara.datasets import Options, load
 from dgl_lara.errors import LaraError
 from dgl_lara.evaluation import comparison as benchmark
+from dgl_lara.evaluation.comparison import METHODS
 from dgl_lara.evaluation.correlation import ATTRIBUTIONS, correlations, random_sets
 from dgl_lara.game.game import Game
-from dgl_lara.metrics.fidelity import SPARSITIES, fidelity
-from dgl_lara.reports.figures import STYLES, fidelity_grid, radars
+from dgl_lara.metrics.fidelity import SPARSITIES, fidelity, fidelity_column
+from dgl_lara.reports.figures import fidelity_grid, radars, style
 from dgl_lara.targets.models import ModelConfig, TargetModel
 
 DUAL = "paper's form, dual"
+PLUS = fidelity_column("F+", "paper")
 
 
 def run(*words):
@@ -87,8 +90,8 @@ def test_a_table_has_ours_and_the_papers(real_data, tmp_path):
     row = next(line for line in lines if DUAL in line)
     assert row.endswith("| 2.19 | 1.02 |")
     frame = pd.read_csv(written[1]).set_index("label")
-    assert len(frame) == 4 and frame["F+ paper, average"].nunique() > 1
-    assert f"{frame['F+ paper, average'].loc[DUAL]:.2f}" in row
+    assert len(frame) == 4 and frame[PLUS].nunique() > 1
+    assert f"{frame[PLUS][DUAL]:.2f}" in row
     # what is kept is read, not made again; and LARA is kept as it was measured
     parts = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.json")}
     methods = {"lara-0", "lara-paper-0", "single-0", "paper-single-0"}
@@ -97,7 +100,7 @@ def test_a_table_has_ours_and_the_papers(real_data, tmp_path):
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.json")} == parts
     contest, lara = common.lara_on("tree-cycles", settings)
     figures = fidelity(contest.game, lara.explain(contest.targets)).set_index(["definition", "sparsity"])
-    ours = frame.loc["our form, dual", "F+ paper, average"]
+    ours = frame.loc["our form, dual", PLUS]
     assert figures.loc[("paper", "average"), "fidelity+"] == pytest.approx(ours, rel=1e-3)
 
 
@@ -143,6 +146,10 @@ def small(tmp_path_factory):
     return dataset, Game(model, dataset.graph, dataset.features, "node", 2)
 
 
+def made(name, contest):
+    return METHODS[name](contest, 0)
+
+
 def test_quick_shortens_and_says_so(small):
     dataset, game = small
     quick, full = (benchmark.contest(dataset, game, 3, flag) for flag in (True, False))
@@ -150,8 +157,8 @@ def test_quick_shortens_and_says_so(small):
     large = replace(dataset, train=torch.arange(benchmark.MANY_TARGETS + 1))
     assert benchmark.contest(large, game, 3, True).lara_config().steps == benchmark.QUICK_STEPS_LARGE < 300
     assert quick.paper_config().steps < full.paper_config().steps
-    steps = [benchmark.METHODS["orphicx"](contest, 0).config.steps for contest in (quick, full)]
-    assert steps == [benchmark.QUICK_ORPHICX_STEPS, None]  # the authors' epochs
+    steps = [made("orphicx", contest).config.steps for contest in (quick, full)]
+    assert steps == [orphicx.QUICK_STEPS, None]  # the authors' epochs
     assert "quick" in script("common").Settings(quick=True).words
     assert "full training" in script("common").Settings().words
 
@@ -160,7 +167,7 @@ def test_rivals_learn_from_all_kinds_of_targets_in_quick_mode(small):
     dataset, game = small
     seen = []
 
-    class Listener(benchmark.Random):
+    class Listener(Random):
         learns = True
 
         def fit(self, targets):
@@ -175,16 +182,17 @@ def test_rivals_learn_from_all_kinds_of_targets_in_quick_mode(small):
 def test_settings_of_the_data_set_reach_gnn_explainer(small):
     dataset, game = small
     contest = benchmark.contest(dataset, game, 3, True)
-    assert benchmark.METHODS["gnn-explainer"](contest, 0).mask_features
+    assert made("gnn-explainer", contest).mask_features
     renamed = replace(contest, dataset=replace(dataset, name="ba-2motifs"))
-    assert not benchmark.METHODS["gnn-explainer"](renamed, 0).mask_features
+    assert not made("gnn-explainer", renamed).mask_features
 
 
 def test_a_slow_method_is_left_out_with_its_reason(small, monkeypatch):
-    contest = benchmark.contest(*small, 3, True)
+    dataset, game = small
+    contest = benchmark.contest(dataset, game, 3, True)
     monkeypatch.setattr(benchmark, "QUICK_MINUTES", 0)
     record, _ = benchmark.unit(contest, "graphsvx", ["fidelity"], 0)
-    assert "would take about" in record["left out"] and "F+ paper, average" not in record
+    assert "would take about" in record["left out"] and PLUS not in record
     record, _ = benchmark.unit(replace(contest, quick=False), "random", ["fidelity"], 0)
     assert "left out" not in record
 
@@ -226,7 +234,7 @@ def test_correlations_and_their_randomness():
     assert not found.equals(random_sets(game, targets, 100, 1))
     table = correlations(found).set_index("attribution")
     assert tuple(table.index) == ATTRIBUTIONS
-    assert table.loc["phi, Eq. 5", "pearson"] > 0.3  # the mean of phi says something about what removing J costs
+    assert table["pearson"]["phi, Eq. 5"] > 0.3  # the mean of phi says something about what removing J costs
 
 
 # --- pictures
@@ -236,18 +244,22 @@ def records():
     rows = []
     for data in ("a", "b"):
         for place, method in enumerate(METHODS):
-            row = {"data": data, "method": method, "label": method, "seed": 0}
-            row |= {f"{sign} paper, {s:.1f}": place + s for sign in ("F+", "F-") for s in SPARSITIES}
+            row: dict[str, object] = {"data": data, "method": method, "label": method, "seed": 0}
+            row |= {fidelity_column(sign, "paper", s): place + s for sign in ("F+", "F-") for s in SPARSITIES}
             rows.append(row)
     return pd.DataFrame(rows)
 
 
 def test_figures_show_every_method():
-    assert set(STYLES) == set(METHODS) and len(set(STYLES.values())) == len(METHODS)
+    looks = {(style(method, place)["color"], style(method, place)["linestyle"]) for place, method in enumerate(METHODS)}
+    assert len(looks) == len(METHODS)
     drawn = fidelity_grid(records(), "paper", "title")
     shown = [axis for axis in drawn.axes if axis.get_visible()]
     assert len(shown) == 4 and all(len(axis.lines) == len(METHODS) for axis in shown)
-    table = records().pivot_table(values="F+ paper, 0.5", index="method", columns="data", sort=False) + 1
+    table = (
+        records().pivot_table(values=fidelity_column("F+", "paper", 0.5), index="method", columns="data", sort=False)
+        + 1
+    )
     drawn = radars([("F+", table, False), ("speed", table, True)], pd.Series({m: m for m in METHODS}), "title")
-    best = drawn.axes[0].lines[list(table.index).index(METHODS[-1])].get_ydata()
+    best = drawn.axes[0].lines[list(table.index).index(list(METHODS)[-1])].get_ydata()
     assert best == pytest.approx(1)  # the rim

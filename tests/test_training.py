@@ -2,6 +2,7 @@
 
 import copy
 import os
+import re
 import signal
 from dataclasses import replace
 
@@ -10,25 +11,22 @@ import pytest
 import torch
 from games import PooledGCN, gcn_game, random_graph
 
+from dgl_lara import LARA
 from dgl_lara.attribution.exact import exact
-from dgl_lara.attribution.mutual_information import mi_value
+from dgl_lara.attribution.mi_value import mi_value
 from dgl_lara.errors import InputError, LaraError
-from dgl_lara.explainer.inputs import explainer_inputs
-from dgl_lara.explainer.network import Surroundings, pair_scores
+from dgl_lara.explainer.inputs import encoder_graph, explainer_inputs
+from dgl_lara.explainer.network import pair_scores
 from dgl_lara.game.game import Game
-from dgl_lara.inference.scores import embed_all, explain
-from dgl_lara.training.coalitions import RunningMean, teach
-from dgl_lara.training.loop import TrainingConfig, TrainingState, default, learning_rate, new_explainer, paper, train
-from dgl_lara.training.losses import (
-    View,
-    embed,
-    least_squares_loss,
-    paired_differences,
-    predicted_differences,
-    running_mean_loss,
-    walked_differences,
-)
-from dgl_lara.training.subgraphs import target_batches
+from dgl_lara.training.attribution_table import AttributionTable
+from dgl_lara.training.coalitions import evaluate_coalitions
+from dgl_lara.training.config import TrainingConfig, default, paper
+from dgl_lara.training.loop import learning_rate, new_explainer, train
+from dgl_lara.training.objective import Step
+from dgl_lara.training.objectives import OBJECTIVES
+from dgl_lara.training.objectives.least_squares import squared_loss
+from dgl_lara.training.state import TrainingState
+from dgl_lara.training.subgraphs import FullGraph, NeighborSubgraphs, target_batches
 from dgl_lara.training.validation import ByCoalitions, ByPhi, make_judge
 from dgl_lara.utils.randomness import generator
 
@@ -36,9 +34,17 @@ SMALL = TrainingConfig(hidden=16, dim=5, masks=4, steps=6)
 
 
 def trained_scores(game, config, targets, validation):
-    state = train(game, config, targets, validation)
-    state.average.load_state_dict(state.best_weights)
-    return explain(state.average, game, embed_all(state.average, game, config.inputs), validation)
+    return LARA.of_game(game, config).fit(targets, validation).explain(validation)
+
+
+def coalitions_of(game, targets, masks, subgraphs=FullGraph):
+    return evaluate_coalitions(game, subgraphs(game, None).batch(targets), masks, generator(0))
+
+
+def step_on_the_whole_graph(game, g, targets, masks, seen):
+    subgraphs = FullGraph(game, seen)
+    coalitions = evaluate_coalitions(game, subgraphs.batch(targets), masks, generator(0))
+    return Step(game, g, coalitions, subgraphs.embed(g, targets))
 
 
 def test_a_linear_gnn_is_learned_to_its_closed_form():
@@ -69,16 +75,14 @@ def test_a_linear_gnn_is_learned_to_its_closed_form():
 @pytest.mark.parametrize("gate", ["walk", "random-walk"])
 def test_walks_without_pairs_equal_explicit_pairs(gate, monkeypatch):
     game = gcn_game(nodes=40, edges=50, seed=3)
-    inputs = explainer_inputs(game, "rich")
-    view = View(Surroundings.of(game.graph), inputs)
+    seen = encoder_graph(game, "rich")
     targets = torch.tensor([5, 1, 30])
-    g = new_explainer(game, replace(SMALL, gate=gate), inputs, targets)
-    lesson = teach(game, targets, 4, generator(0), everything=True)
-    p, t, nodes = embed(g, game, view, targets, everything=True)
-    pairs = paired_differences(g, game, lesson, p, t, nodes)
+    g = new_explainer(game, replace(SMALL, gate=gate), seen.inputs, targets)
+    step = step_on_the_whole_graph(game, g, targets, 4, seen)
+    pairs = step._by_pairs()
     assert pairs.std() > 1e-3
-    monkeypatch.setattr("dgl_lara.training.losses.paired_differences", None)  # the whole graph needs no list of pairs
-    torch.testing.assert_close(predicted_differences(g, game, view, lesson, p, t, nodes), pairs)
+    monkeypatch.setattr(Step, "_by_pairs", None)  # the whole graph needs no list of pairs
+    torch.testing.assert_close(step.predicted_differences(), pairs)
 
 
 def test_mini_batch_training_equals_full_graph_training_when_the_batch_is_everything():
@@ -95,7 +99,7 @@ def test_bystanders_stay_and_players_are_drawn():
     """In a mini-batch only the K-hop players are removed: f agrees with coalitions of the exact convention."""
     game = gcn_game(nodes=60, edges=60, seed=3)
     target = torch.tensor([7])
-    lesson = teach(game, target, 6, generator(0), everything=False)
+    lesson = coalitions_of(game, target, 6, NeighborSubgraphs)
     players = game.players(target)
     keep = lesson.sigma(players.player) > 0
     expected = game.coalitions(players, keep)[:, 0]
@@ -109,12 +113,12 @@ def test_least_squares_loss_has_its_minimum_at_phi():
     target = game.graph.in_degrees().topk(1).indices
     players = game.players(target)
     phi = exact(game, players)
-    lesson = teach(game, target, 4000, generator(0), everything=True)
+    lesson = coalitions_of(game, target, 4000)
     sigma = lesson.sigma(players.player)
     g = new_explainer(game, replace(SMALL, all_classes=False), explainer_inputs(game, "rich"), target)
 
     def loss(scores):
-        return least_squares_loss(g, game, lesson, (sigma @ scores)[:, None, None]).item()
+        return squared_loss(Step(game, g, lesson, None), (sigma @ scores)[:, None, None]).item()
 
     at_phi = loss(phi)
     for direction in torch.randn(8, len(phi), generator=torch.Generator().manual_seed(1)):
@@ -127,7 +131,7 @@ def test_least_squares_loss_has_its_minimum_at_phi():
 def test_running_mean_is_eq_10():
     game = gcn_game(nodes=20, edges=24, seed=1)
     targets = torch.tensor([4, 9, 2])
-    table = RunningMean(game, targets)
+    table = AttributionTable(game, targets)
     samples = []
     for batch in ([9, 4], [2], [9], [9, 2]):
         players = game.players(torch.tensor(batch))
@@ -145,12 +149,12 @@ def test_table_objectives_teach_the_right_thing(objective):
     game = gcn_game(seed=2)
     targets = game.graph.in_degrees().topk(2).indices.sort().values
     players = game.players(targets)
-    table = RunningMean(game, targets)
-    view = View(Surroundings.of(game.graph), explainer_inputs(game, "rich"))
-    g = new_explainer(game, replace(SMALL, objective=objective), view.inputs, targets)
-    lesson = teach(game, targets, 6000, generator(0), everything=True)
-    embedded = embed(g, game, view, targets, everything=True)
-    loss = running_mean_loss(g, game, lesson, table, objective, embedded)
+    table = AttributionTable(game, targets)
+    seen = encoder_graph(game, "rich")
+    g = new_explainer(game, replace(SMALL, objective=objective), seen.inputs, targets)
+    step = step_on_the_whole_graph(game, g, targets, 6000, seen)
+    lesson, embedded = step.coalitions, step.embedded
+    loss = OBJECTIVES[objective].loss(step, table)
     if objective == "running-mean":
         expected = exact(game, players)
     else:
@@ -159,7 +163,7 @@ def test_table_objectives_teach_the_right_thing(objective):
         expected = (inside * values[:, players.row]).sum(0) / inside.sum(0)
     assert expected.std() > 0.03
     assert (table.phi - expected).square().mean() < 0.03 * expected.var()
-    scores = pair_scores(g, embedded[0], embedded[1], players, g.gate(game.graph, players))
+    scores = pair_scores(g, embedded.p, embedded.t, players, g.gate_weights(game.graph, players))
     torch.testing.assert_close(loss, ((scores - table.phi) / g.unit).square().mean())
 
 
@@ -228,12 +232,30 @@ def test_training_leaves_no_trace_in_the_global_generator():
     assert bool((torch.random.get_rng_state() == before).all())
 
 
-def test_bad_settings_and_diverging_losses():
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"gate": "door"}, "gate must be one of none, hop, walk, random-walk (got 'door')"),
+        ({"objective": "least-square"}, "did you mean 'least-squares'?"),
+        ({"schedule": "constnat"}, "did you mean 'constant'?"),
+        ({"masks": 0}, "masks must be a whole number of at least 1 (got 0)"),
+        ({"dim": "5"}, "dim must be a whole number of at least 1 (got '5')"),
+        ({"batch_size": None}, "batch_size must be a whole number of at least 0 (got None)"),
+        ({"seed": True}, "seed must be a whole number"),
+        ({"lr": -1}, "lr must be a number above 0 (got -1)"),
+        ({"lr": float("nan")}, "lr must be a number above 0 (got nan)"),
+        ({"average": 2}, "average must be in [0, 1) (got 2)"),
+        ({"all_classes": "yes"}, "all_classes must be True or False (got 'yes')"),
+        ({"train_on": "test"}, "train_on must be one of train, all (got 'test')"),
+    ],
+)
+def test_settings_are_checked_where_they_are_made(wrong, said):
+    with pytest.raises(InputError, match=re.escape(said)):
+        TrainingConfig(**wrong)
+
+
+def test_diverging_losses():
     game = gcn_game(nodes=40, edges=50, seed=3)
-    with pytest.raises(InputError, match="gate must be one of none, hop, walk"):
-        train(game, replace(SMALL, gate="door"), torch.arange(40), torch.arange(40))
-    with pytest.raises(InputError, match="masks must be at least 1"):
-        train(game, replace(SMALL, masks=0), torch.arange(40), torch.arange(40))
     with pytest.raises(LaraError, match="lower the learning rate"):
         config = replace(SMALL, lr=1e30, schedule="constant", average=0.0)
         train(game, config, torch.arange(40), torch.arange(40))
@@ -276,7 +298,7 @@ def test_bystanders_stay_where_their_degrees_matter():
     further = game.players(targets).counts < Game(game.f, game.graph, game.features, hops=3).players(targets).counts
     assert int(further.sum()) > 20
     for target in targets[further][:10].split(1):
-        lesson = teach(game, target, 6, generator(0), everything=False)
+        lesson = coalitions_of(game, target, 6, NeighborSubgraphs)
         players = game.players(target)
         for values, keep in (
             (lesson.inside, lesson.sigma(players.player) > 0),
@@ -288,18 +310,18 @@ def test_bystanders_stay_where_their_degrees_matter():
 
 def test_lessons_speak_of_the_value_that_is_explained():
     game = gcn_game(nodes=40, edges=50, seed=3, value="probability")
-    lesson = teach(game, torch.tensor([5, 1]), 4, generator(0), everything=True)
-    torch.testing.assert_close(lesson.differences(game), lesson.inside.softmax(2) - lesson.outside.softmax(2))
+    lesson = coalitions_of(game, torch.tensor([5, 1]), 4)
+    torch.testing.assert_close(lesson.differences(game.value), lesson.inside.softmax(2) - lesson.outside.softmax(2))
 
 
 def test_half_the_loss_is_the_explained_class_half_all_classes():
     game = gcn_game(nodes=40, edges=50, seed=3)
     targets = torch.tensor([5, 1, 30])
     g = new_explainer(game, SMALL, explainer_inputs(game, "rich"), targets)
-    lesson = teach(game, targets, 4, generator(0), everything=True)
+    lesson = coalitions_of(game, targets, 4)
     error = torch.randn(4, 3, 3, generator=torch.Generator().manual_seed(1))
     own = torch.stack([error[:, i, game.explained_class[target]] for i, target in enumerate(targets)], dim=1)
-    got = least_squares_loss(g, game, lesson, lesson.differences(game) - error * g.unit)
+    got = squared_loss(Step(game, g, lesson, None), lesson.differences(game.value) - error * g.unit)
     torch.testing.assert_close(got, own.square().mean() / 2 + error.square().mean() / 2)
 
 
@@ -308,10 +330,10 @@ def test_every_step_draws_other_masks_and_every_epoch_other_batches(monkeypatch)
     lessons = []
 
     def recorded(*arguments):
-        lessons.append(teach(*arguments))
+        lessons.append(evaluate_coalitions(*arguments))
         return lessons[-1]
 
-    monkeypatch.setattr("dgl_lara.training.loop.teach", recorded)
+    monkeypatch.setattr("dgl_lara.training.loop.evaluate_coalitions", recorded)
     train(game, replace(SMALL, steps=2), torch.arange(40), torch.arange(40))
     assert not torch.equal(lessons[0].keep, lessons[1].keep)
     epochs = [list(target_batches(torch.arange(20, 60), 16, seed, epoch)) for seed, epoch in ((0, 0), (0, 1), (1, 0))]
@@ -333,16 +355,14 @@ def test_normalisation_comes_from_the_training_targets():
 def test_a_mini_batch_embeds_its_surroundings_as_the_whole_graph_does():
     """Eq. 12 inside `embed`: K hops for the players and K more for g's layers."""
     game = gcn_game(nodes=60, edges=60, seed=3)
-    inputs = explainer_inputs(game, "rich")
-    view = View(Surroundings.of(game.graph), inputs)
+    seen = encoder_graph(game, "rich")
     targets = torch.tensor([17, 3])
-    g = new_explainer(game, SMALL, inputs, targets)
-    whole_p, whole_t, _ = embed(g, game, view, targets, everything=True)
-    p, t, nodes = embed(g, game, view, targets, everything=False)
-    assert len(nodes) < 60
+    g = new_explainer(game, SMALL, seen.inputs, targets)
+    whole, part = (subgraphs(game, seen).embed(g, targets) for subgraphs in (FullGraph, NeighborSubgraphs))
+    assert len(part.nodes) < 60
     players = game.players(targets).player.unique()
-    torch.testing.assert_close(p[torch.searchsorted(nodes, players)], whole_p[players])
-    torch.testing.assert_close(t, whole_t)
+    torch.testing.assert_close(part.p[torch.searchsorted(part.nodes, players)], whole.p[players])
+    torch.testing.assert_close(part.t, whole.t)
 
 
 def test_the_best_averaged_weights_on_the_validation_targets_are_kept(monkeypatch):
@@ -354,7 +374,7 @@ def test_the_best_averaged_weights_on_the_validation_targets_are_kept(monkeypatc
     class Judge:
         name = "a fixed list"
 
-        def __init__(self, game, targets, seed):
+        def __init__(self, game, seen, targets, seed):
             asked.append(targets.tolist())
 
         def score(self, explainer, *_):
@@ -395,15 +415,10 @@ def test_walks_and_pairs_agree_on_a_graph_with_its_own_self_loops():
     plain = gcn_game(nodes=40, edges=50, seed=3)
     some = torch.arange(0, 40, 2)
     game = Game(plain.f, dgl.add_edges(plain.graph, some, some), plain.features, hops=2)
-    inputs = explainer_inputs(game, "rich")
-    view = View(Surroundings.of(game.graph), inputs)
+    seen = encoder_graph(game, "rich")
     targets = torch.tensor([5, 1, 30])
-    g = new_explainer(game, SMALL, inputs, targets)
-    lesson = teach(game, targets, 4, generator(0), everything=True)
-    p, t, nodes = embed(g, game, view, targets, everything=True)
-    torch.testing.assert_close(
-        walked_differences(g, view, lesson, p, t), paired_differences(g, game, lesson, p, t, nodes)
-    )
+    step = step_on_the_whole_graph(game, new_explainer(game, SMALL, seen.inputs, targets), targets, 4, seen)
+    torch.testing.assert_close(step._on_the_whole_graph(), step._by_pairs())
 
 
 def test_ctrl_c_in_the_middle_of_a_step_waits_for_its_end(monkeypatch):
@@ -440,19 +455,18 @@ def test_ctrl_c_in_the_middle_of_a_step_waits_for_its_end(monkeypatch):
 def test_a_graph_too_large_for_phi_is_judged_by_unseen_coalitions(monkeypatch):
     """Both ways put the trained explainer above the untrained one, and near each other."""
     game = gcn_game(nodes=60, edges=70, seed=3)
-    targets, view = torch.arange(60), View(Surroundings.of(game.graph), explainer_inputs(game, "rich"))
-    by_phi = make_judge(game, targets, 0)
+    targets, seen = torch.arange(60), encoder_graph(game, "rich")
+    by_phi = make_judge(game, seen, targets, 0)
     monkeypatch.setattr("dgl_lara.training.validation.SMALL_GRAPH", 1)
     monkeypatch.setattr("dgl_lara.training.validation.AFFORDABLE", 1)
-    by_coalitions = make_judge(game, targets, 0)
+    by_coalitions = make_judge(game, seen, targets, 0)
     assert (type(by_phi), type(by_coalitions)) == (ByPhi, ByCoalitions)
     config = replace(SMALL, hidden=32, steps=150, lr=1e-2)
     trained = train(game, config, targets, targets)
     assert trained.judged_by == ByCoalitions.name
-    trained.average.load_state_dict(trained.best_weights)
     for judge in (by_phi, by_coalitions):
-        before = judge.score(new_explainer(game, SMALL, view.inputs, targets), game, view)
-        assert judge.score(trained.average, game, view) > max(before, 0) + 0.3
+        before = judge.score(new_explainer(game, SMALL, seen.inputs, targets))
+        assert judge.score(trained.best_explainer()) > max(before, 0) + 0.3
 
 
 def test_only_so_many_targets_are_learned_from():

@@ -15,8 +15,11 @@ from dgl_lara.cli import main
 from dgl_lara.errors import InputError
 from dgl_lara.explanation import Explanations
 from dgl_lara.game.game import Game
+from dgl_lara.game.tasks import GRAPH, NODE
 from dgl_lara.inference import export
-from dgl_lara.inference.refinement import correction, covariance, refine, trusted_rows, verify
+from dgl_lara.inference.refinement import correction, covariance, refine
+from dgl_lara.inference.trusted_rows import trusted_rows
+from dgl_lara.inference.verification import verify
 from dgl_lara.metrics.fidelity import fidelity_per_target
 from dgl_lara.utils.randomness import generator
 
@@ -33,7 +36,7 @@ def truth(game):
     targets = ((counts > 3) & (counts <= 11)).nonzero().flatten()
     assert len(targets) >= 12
     players = game.players(targets)
-    return Explanations(players, exact(game, players), game.explained_class[targets], "node", "exact")
+    return Explanations(players, exact(game, players), game.explained_class[targets], NODE, "exact")
 
 
 def off(explanations, by, seed=0):
@@ -56,7 +59,7 @@ def test_a_target_without_neighbours_is_never_flagged():
     graph = dgl.add_nodes(random_graph(10, 12, 0), 1)
     game = Game(SmallGCN(), graph, torch.randn(11, 3, generator=generator(0)), hops=2)
     players = game.players(torch.tensor([10]))
-    verdict = verify(game, Explanations(players, torch.ones(1), game.explained_class[[10]], "node", "-"))
+    verdict = verify(game, Explanations(players, torch.ones(1), game.explained_class[[10]], NODE, "-"))
     assert verdict["fidelity+"].isna().all() and not verdict.worse_than_random.any()
 
 
@@ -65,7 +68,7 @@ def test_graphs_are_verified_and_refined():
     game = Game(PooledGCN(), batch, torch.randn(42, 3, generator=generator(2)), "graph")
     players = game.players(torch.arange(6))
     phi = exact(game, players)
-    truth = Explanations(players, phi, game.explained_class, "graph", "exact")
+    truth = Explanations(players, phi, game.explained_class, GRAPH, "exact")
     assert verify(game, replace(truth, scores=-phi)).worse_than_random.mean() > 0.8
     rough = off(truth, 0.5)
     refined = refine(game, rough, 16).explanations

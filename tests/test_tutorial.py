@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from dgl_lara.cli import main
 from dgl_lara.datasets import load
 from dgl_lara.errors import LaraError
-from dgl_lara.training.loop import TrainingConfig
+from dgl_lara.training.config import TrainingConfig
 
 TEXT = (Path(__file__).parents[1] / "docs" / "your_own_model.md").read_text()
 BLOCKS = re.findall(r"```python\n(.+?)```", TEXT, re.DOTALL)

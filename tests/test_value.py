@@ -6,7 +6,8 @@ import torch
 from games import PooledGCN, SmallGCN, gcn_game, random_graph, star_game
 
 from dgl_lara.errors import InputError, LaraError
-from dgl_lara.game.game import Game, to_values
+from dgl_lara.game.game import Game
+from dgl_lara.game.value import to_values
 
 
 def test_coalitions_remove_players_and_leave_everyone_else():
@@ -34,7 +35,7 @@ def test_chunks_change_nothing(monkeypatch):
     keep = torch.rand(7, len(players.player), generator=torch.Generator().manual_seed(0)) < 0.5
     whole = game.coalitions(players, keep)
     assert whole.std() > 0.1
-    monkeypatch.setattr("dgl_lara.game.game.NODES_A_CALL", 50)
+    monkeypatch.setattr("dgl_lara.game.budget.NODES_A_CALL", 50)
     torch.testing.assert_close(game.coalitions(players, keep), whole)
 
 

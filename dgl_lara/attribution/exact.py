@@ -7,7 +7,7 @@ from torch import Tensor
 
 from dgl_lara.errors import InputError
 from dgl_lara.game.game import Game
-from dgl_lara.game.players import Neighborhood
+from dgl_lara.game.players import Players
 
 MOST_PLAYERS = 20
 
@@ -27,7 +27,7 @@ def banzhaf(values: Tensor, coalitions: Tensor) -> Tensor:
     return signs.T @ values * 2 / len(values)
 
 
-def exact(game: Game, players: Neighborhood) -> Tensor:
+def exact(game: Game, players: Players) -> Tensor:
     """(num_pairs,) phi of every player of every target."""
     if len(players.counts) and int(players.counts.max()) > MOST_PLAYERS:
         raise InputError(

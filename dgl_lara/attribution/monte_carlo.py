@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from dgl_lara.game.game import NODES_A_CALL, Game
-from dgl_lara.game.players import Neighborhood
+from dgl_lara.game.game import Game
+from dgl_lara.game.players import Players
 
 RIDGES = torch.logspace(-4, 4, 33)
 
@@ -38,18 +38,18 @@ def signed(keep: Tensor) -> Tensor:
     return keep.float() * 2 - 1
 
 
-def differences(game: Game, players: Neighborhood, keep: Tensor, classes: Tensor | None = None) -> Tensor:
+def differences(game: Game, players: Players, keep: Tensor, classes: Tensor | None = None) -> Tensor:
     """(num_masks, num_targets): d(S) = f(S) - f(N without S), of the explained class unless others are given."""
     return game.coalitions(players, keep, classes) - game.coalitions(players, ~keep, classes)
 
 
-def per_player(game: Game, players: Neighborhood, pairs: int, generator: torch.Generator) -> Estimate:
+def per_player(game: Game, players: Players, pairs: int, generator: torch.Generator) -> Estimate:
     """Eq. 9 as the paper samples it: `pairs` coalitions for each single player."""
     device = players.player.device
     phi, error = torch.empty(len(players.player), device=device), torch.empty(len(players.player), device=device)
     for row in range(len(players.targets)):
         alone = players.part(slice(row, row + 1))
-        count, start = int(alone.counts[0]), int(players.first[row])
+        count, start = int(alone.counts[0]), int(players.indptr[row])
         keep = random_coalitions(pairs * count, count, generator, device).view(pairs, count, count)
         keep = keep | torch.eye(count, dtype=torch.bool, device=device)  # S_j contains j
         d = differences(game, alone, keep.flatten(0, 1)).view(pairs, count)
@@ -57,34 +57,33 @@ def per_player(game: Game, players: Neighborhood, pairs: int, generator: torch.G
     return Estimate(phi, error)
 
 
-def paired(game: Game, players: Neighborhood, pairs: int, generator: torch.Generator) -> Estimate:
+def paired(game: Game, players: Players, pairs: int, generator: torch.Generator) -> Estimate:
     """Every player learns from every pair: phi_j = mean of sigma_j d."""
     keep = random_coalitions(pairs, len(players.player), generator, players.player.device)
     samples = signed(keep) * differences(game, players, keep)[:, players.row]
     return Estimate(samples.mean(0), samples.std(0) / pairs**0.5)
 
 
-def least_squares(game: Game, players: Neighborhood, pairs: int, generator: torch.Generator) -> Estimate:
+def least_squares(game: Game, players: Players, pairs: int, generator: torch.Generator) -> Estimate:
     """The linear fit of d on sigma, for each target alone."""
     keep = random_coalitions(pairs, len(players.player), generator, players.player.device)
     return fit_each(players, keep, differences(game, players, keep))
 
 
-def shared_least_squares(game: Game, players: Neighborhood, pairs: int, generator: torch.Generator) -> Estimate:
+def shared_least_squares(game: Game, players: Players, pairs: int, generator: torch.Generator) -> Estimate:
     """The same from masks over the whole graph: 2 * pairs passes of f serve every target at once."""
     keep = random_coalitions(pairs, game.graph.num_nodes(), generator, game.features.device)
     classes = game.explained_class[players.targets]
-    step = max(1, NODES_A_CALL // game.graph.num_nodes())  # never all masks x nodes x classes at once
+    step = max(1, game.nodes_a_call // game.graph.num_nodes())  # never all masks x nodes x classes at once
     d = [(game.shared(part) - game.shared(~part))[:, players.targets, classes] for part in keep.split(step)]
     return fit_each(players, keep, torch.cat(d), players.player)
 
 
-def fit_each(players: Neighborhood, keep: Tensor, d: Tensor, columns: Tensor | None = None) -> Estimate:
+def fit_each(players: Players, keep: Tensor, d: Tensor, columns: Tensor | None = None) -> Estimate:
     """One regression a target. `keep` has a column a pair, or `columns` says which column a pair has."""
-    first = players.first.tolist()
     fits = []
-    for row, (start, stop) in enumerate(zip(first, first[1:], strict=False)):
-        mine = keep[:, start:stop] if columns is None else keep[:, columns[start:stop]]
+    for row, pairs in enumerate(players.slices):
+        mine = keep[:, pairs] if columns is None else keep[:, columns[pairs]]
         fits.append(fit(signed(mine), d[:, row]))
     return Estimate(torch.cat([phi for phi, _ in fits]), torch.cat([error for _, error in fits]))
 

@@ -23,39 +23,44 @@ import torch.nn.functional as F
 from dgl import ops
 from torch import Tensor
 
-from dgl_lara.baselines.egos import batches
-from dgl_lara.baselines.method import Method
+from dgl_lara.baselines.common.egos import batches
+from dgl_lara.baselines.common.method import Method
 from dgl_lara.errors import InputError, LaraError
 from dgl_lara.explanation import Explanations
 from dgl_lara.game.game import Game
-from dgl_lara.game.players import Neighborhood, walk_scale, walk_weights
+from dgl_lara.game.players import Players
+from dgl_lara.game.walks import walk_scale, walk_weights
 
 WEIGHT_DECAY = 5e-6  # the authors'
 CREDITS = ("prediction", "class")
-DEFAULT_CREDIT = {"node": "prediction", "graph": "class"}
 
 
 class FastDnX(Method):
     name = "fastdnx"
     learns = True
+    style = ("#009E73", "--")
 
     def __init__(self, game: Game, seed: int = 0, credit: str | None = None, iterations: int = 300) -> None:
         super().__init__(game, seed)
-        credit = credit or DEFAULT_CREDIT[game.task]
+        self.usual_credit = "prediction" if game.task.local else "class"
+        credit = credit or self.usual_credit
         if credit not in CREDITS:
             raise InputError(f"credit must be one of {', '.join(CREDITS)} (got '{credit}').")
         self.credit, self.iterations = credit, iterations
 
     @property
     def label(self) -> str:
-        usual = self.credit == DEFAULT_CREDIT[self.game.task]
-        return self.name if usual else f"{self.name}, credit {self.credit}"
+        return self.name if self.credit == self.usual_credit else f"{self.name}, credit {self.credit}"
+
+    def hurried(self) -> FastDnX:
+        self.iterations = 2
+        return self
 
     def fit(self, targets: Tensor) -> None:
         """Distil f on the whole graph, whatever the targets: the surrogate is one for all of them."""
         game = self.game
         states = smooth(game.graph, game.features, game.hops)
-        if game.task == "graph":
+        if not game.task.local:
             states = ops.segment_reduce(game.graph.batch_num_nodes(), states, "mean")
             self.shares_ = shares_of_mean(game.graph, game.hops)
         theta, self.bias_ = distil(states, game.logits.softmax(dim=1), self.iterations)
@@ -66,23 +71,22 @@ class FastDnX(Method):
         if "terms_" not in vars(self):
             raise LaraError(f"{self.name} has not learned yet; call fit(targets) first.")
         players = self.game.players(targets)
-        scores = [self._explain(part) for part in batches(players)]
+        scores = [self._explain(part) for part in batches(players, self.game.nodes_a_call)]
         return self.result(players, torch.cat([*scores, self.game.features.new_empty(0)]))
 
-    def _explain(self, players: Neighborhood) -> Tensor:
-        if self.game.task == "graph":
-            weight = self.shares_[players.player]
-        else:
+    def _explain(self, players: Players) -> Tensor:
+        if self.game.task.local:
             weight = walk_weights(self.game.graph, players, self.game.hops)[:, -1]
+        else:
+            weight = self.shares_[players.player]
         row, terms = players.row, self.terms_[players.player]
         if self.credit == "class":
             classes = self.game.explained_class[players.targets][row]
             return weight * terms.gather(1, classes.unsqueeze(1)).squeeze(1)
         scores = weight * (terms * self.predictions_[players.targets][row]).sum(dim=1)
-        if self.game.task == "node":
-            total = torch.zeros(len(players.targets), device=row.device).index_add_(0, row, scores)
-            own = players.hop == 0
-            scores[own] = total
+        own = self.game.task.is_target(players)
+        total = torch.zeros(len(players.targets), device=row.device).index_add_(0, row, scores)
+        scores[own] = total[row[own]]
         return scores
 
 
@@ -129,3 +133,6 @@ def distil(states: Tensor, probabilities: Tensor, iterations: int) -> tuple[Tens
     theta, bias = theta.detach(), bias.detach()
     theta = theta / deviation.unsqueeze(1)
     return theta.float(), (bias - mean @ theta).float()
+
+
+METHOD = FastDnX

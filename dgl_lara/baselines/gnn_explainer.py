@@ -14,7 +14,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from dgl_lara.baselines.edges import EdgeMethod, Instances, entropy
+from dgl_lara.baselines.common.edges import EdgeMethod, Instances, entropy
+from dgl_lara.baselines.common.method import Circumstances
 from dgl_lara.game.game import Game
 from dgl_lara.model.evaluating import evaluating
 from dgl_lara.utils.progress import Progress
@@ -27,13 +28,9 @@ FEATURE_SIZE, FEATURE_ENTROPY = 1.0, 0.1
 SETTINGS: dict[str, dict[str, bool]] = {"ba-2motifs": {"mask_features": False}}
 
 
-def for_dataset(name: str) -> dict[str, bool]:
-    """Keywords of the constructor."""
-    return SETTINGS.get(name, {})
-
-
 class GNNExplainer(EdgeMethod):
     name = "gnn-explainer"
+    style = ("#0072B2", "-")
 
     def __init__(
         self, game: Game, seed: int = 0, epochs: int = 100, lr: float = 0.03, mask_features: bool = True
@@ -41,8 +38,12 @@ class GNNExplainer(EdgeMethod):
         super().__init__(game, seed)
         self.epochs, self.lr, self.mask_features = epochs, lr, mask_features
 
+    @classmethod
+    def for_comparison(cls, game: Game, seed: int, where: Circumstances) -> GNNExplainer:
+        return cls(game, seed, **SETTINGS.get(where.dataset, {}))
+
     def score(self, some: Instances) -> Tensor:
-        features = self.game.features[some.node]
+        features = self.game.features[some.egos.nodes]
         edge_logits = self._start(some).requires_grad_()
         feature_logits = features.new_zeros(len(some.targets), features.shape[1]).requires_grad_()
         optimiser = torch.optim.Adam([edge_logits, feature_logits], lr=self.lr)
@@ -65,7 +66,7 @@ class GNNExplainer(EdgeMethod):
 
     def _loss(self, some: Instances, features: Tensor, edges: Tensor, mask: Tensor) -> Tensor:
         """Summed over the targets; `mask` is that of the features, (num_targets, dim)."""
-        seen = features * mask[some.row_of_node] if self.mask_features else features
+        seen = features * mask[some.egos.row] if self.mask_features else features
         logits = self.predict(some, some.both_ways(edges), seen)
         wrong = F.cross_entropy(logits, self.game.explained_class[some.targets], reduction="sum")
         # the authors' mean goes over all pairs of nodes; over the edges alone the entropy outweighs the prediction
@@ -74,3 +75,6 @@ class GNNExplainer(EdgeMethod):
         edge_terms = EDGE_SIZE * some.sums(edges) + EDGE_ENTROPY * mean_entropy
         feature_terms = FEATURE_SIZE * mask.mean(dim=1) + FEATURE_ENTROPY * entropy(mask).mean(dim=1)
         return wrong + edge_terms.sum() + feature_terms.sum()
+
+
+METHOD = GNNExplainer

@@ -8,15 +8,15 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from dgl_lara.baselines.egos import batches, egos
-from dgl_lara.baselines.method import Method
+from dgl_lara.baselines.common.egos import batches, egos, place_of_players
+from dgl_lara.baselines.common.method import Method
 from dgl_lara.errors import InputError
 from dgl_lara.explanation import Explanations
-from dgl_lara.game.game import NODES_A_CALL, to_values
-from dgl_lara.game.players import Neighborhood
+from dgl_lara.game.players import Players
+from dgl_lara.game.value import to_values
 from dgl_lara.model.evaluating import evaluating
 
-NODES_A_PASS = NODES_A_CALL // 4  # a pass that keeps its intermediate states for the way back
+WAY_BACK = 4  # times the memory of a pass that keeps no intermediate states
 
 
 class GradientInput(Method):
@@ -24,34 +24,29 @@ class GradientInput(Method):
 
     name = "gradient x input"
     needs = ("gradients",)
+    style = ("#CC79A7", "--")
 
     def explain(self, targets: Tensor) -> Explanations:
-        players = self.game.players(targets)
-        scores = [self.reduce(self._products(part)) for part in batches(players, NODES_A_PASS)]
+        players, budget = self.game.players(targets), max(1, self.game.nodes_a_call // WAY_BACK)
+        scores = [self.reduce(self._products(part)) for part in batches(players, budget)]
         return self.result(players, torch.cat([*scores, self.game.features.new_empty(0)]))
 
-    def _products(self, players: Neighborhood) -> Tensor:
+    def _products(self, players: Players) -> Tensor:
         """(num_pairs, in_dim) gradient x input."""
         game, here = self.game, egos(self.game, players)
         classes = game.explained_class[players.targets].unsqueeze(1)
         with evaluating(game.f), torch.enable_grad():
-            inputs = here.features.detach().requires_grad_()
-            values = to_values(game.call(here.graph, inputs)[here.targets], game.value).gather(1, classes)
+            inputs = game.features[here.nodes].detach().requires_grad_()
+            values = to_values(game.call(here.graph, inputs)[here.places], game.value).gather(1, classes)
             if not values.requires_grad:
                 raise InputError(
                     f"{self.name} needs a model that torch can differentiate (this one's output is cut off)."
                 )
             (gradient,) = torch.autograd.grad(values.sum(), inputs)
-        return (gradient * inputs.detach())[here.players]
+        return (gradient * inputs.detach())[place_of_players(here, players)]
 
     def reduce(self, products: Tensor) -> Tensor:
         return products.sum(dim=1)
 
 
-class AbsoluteGradientInput(GradientInput):
-    """Unsigned: the sum over features of |gradient x input|. Says how much, not which way."""
-
-    name = "|gradient x input|"
-
-    def reduce(self, products: Tensor) -> Tensor:
-        return products.abs().sum(dim=1)
+METHOD = GradientInput

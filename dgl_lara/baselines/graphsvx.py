@@ -24,15 +24,16 @@ import torch
 from torch import Tensor
 
 from dgl_lara.attribution.exact import all_coalitions
-from dgl_lara.baselines.egos import batches
-from dgl_lara.baselines.method import Method
+from dgl_lara.baselines.common.egos import batches
+from dgl_lara.baselines.common.method import Circumstances, Method
 from dgl_lara.errors import InputError
 from dgl_lara.explanation import Explanations
 from dgl_lara.game.game import Game
-from dgl_lara.game.players import Neighborhood
+from dgl_lara.game.players import Players
 from dgl_lara.utils.progress import Progress
 from dgl_lara.utils.randomness import generator
 
+QUICK_SAMPLES = 200
 MASK_ENTRIES = 50_000_000  # bytes of coalitions held at once
 LARGEST_FAVOURED = 3  # "smarter": the size up to which small coalitions come first; S in GraphSVX's code
 SAMPLINGS = ("uniform", "smarter")
@@ -43,6 +44,8 @@ class GraphSVX(Method):
     present (GraphSVX's own choice), and its score is what it gives alone, so that scores still add up to f - null."""
 
     name = "graphsvx"
+    style = ("#E69F00", "-")
+    quick_words = f"GraphSVX draws {QUICK_SAMPLES} of 800 samples on large graphs"
 
     def __init__(
         self, game: Game, seed: int = 0, samples: int = 800, sampling: str = "uniform", target_plays: bool = True
@@ -53,7 +56,11 @@ class GraphSVX(Method):
         if samples < 4:
             raise InputError(f"samples must be at least 4 (got {samples}).")
         self.samples, self.sampling = samples, sampling
-        self.target_plays = target_plays or game.task == "graph"
+        self.target_plays = target_plays or not game.task.local
+
+    @classmethod
+    def for_comparison(cls, game: Game, seed: int, where: Circumstances) -> GraphSVX:
+        return cls(game, seed, samples=QUICK_SAMPLES) if where.quick and where.large else cls(game, seed)
 
     @property
     def label(self) -> str:
@@ -65,11 +72,11 @@ class GraphSVX(Method):
         scores = [self._explain(part) for part in Progress(parts, self.name)]
         return self.result(players, torch.cat([*scores, self.game.features.new_empty(0)]))
 
-    def _explain(self, players: Neighborhood) -> Tensor:
+    def _explain(self, players: Players) -> Tensor:
         """One evaluation for the coalitions of all these targets; each has its own generator and its own fit."""
         device = players.player.device
         is_fixed = torch.zeros_like(players.player, dtype=torch.bool) if self.target_plays else players.hop == 0
-        rows = [slice(a, b) for a, b in zip(players.first.tolist(), players.first.tolist()[1:], strict=False)]
+        rows = players.slices
         keep = torch.ones(self.samples, len(players.player), dtype=torch.bool, device=device)
         drawn = []  # how many rows of `keep` are this target's coalitions; the first are the empty and the full one
         for target, pairs in zip(players.targets.tolist(), rows, strict=True):
@@ -148,3 +155,6 @@ def shortest_solution(x: Tensor, y: Tensor) -> Tensor:
     if len(x) < x.shape[1]:
         return x.T @ (torch.linalg.pinv(x @ x.T, rtol=1e-12, hermitian=True) @ y)
     return torch.linalg.pinv(x.T @ x, rtol=1e-12, hermitian=True) @ (x.T @ y)
+
+
+METHOD = GraphSVX

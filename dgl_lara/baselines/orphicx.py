@@ -24,8 +24,7 @@ D5. The labels that tell the nodes of a graph apart come from colour refinement 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import dgl
 import torch
@@ -33,12 +32,14 @@ import torch.nn.functional as F
 from dgl import ops
 from torch import Tensor, nn
 
-from dgl_lara.baselines.egos import Egos, batches, egos
-from dgl_lara.baselines.method import Method
+from dgl_lara.baselines.common.egos import batches, egos, place_of_players
+from dgl_lara.baselines.common.method import Circumstances, Method
 from dgl_lara.errors import LaraError
 from dgl_lara.explanation import Explanations
-from dgl_lara.game.game import Game, row_slices
-from dgl_lara.game.players import Neighborhood, is_member
+from dgl_lara.game.batch import Egos
+from dgl_lara.game.budget import row_slices
+from dgl_lara.game.game import Game
+from dgl_lara.game.players import Players, is_member
 from dgl_lara.game.removal import copies
 from dgl_lara.model.evaluating import evaluating
 from dgl_lara.targets.models import GCNLayer
@@ -47,6 +48,7 @@ from dgl_lara.utils.randomness import generator, seeded
 
 EDGES_A_FLOW = 300_000  # decoded for one estimate of the information flow
 EDGES_A_STEP = 1_000_000  # of the ego graphs in one step of training
+QUICK_STEPS = 200
 LABELS = 100  # of colour refinement, one-hot
 
 
@@ -115,11 +117,24 @@ class Autoencoder(nn.Module):
 class OrphicX(Method):
     name = "orphicx"
     learns = True
+    style = ("#009E73", "-")
+    quick_words = f"OrphicX makes {QUICK_STEPS} steps in the place of its authors' 300 epochs"
     needs = ("gradients", "edge weights")
 
     def __init__(self, game: Game, seed: int = 0, config: OrphicXConfig | None = None) -> None:
         super().__init__(game, seed)
-        self.config = config or (OrphicXConfig() if game.task == "node" else for_graphs())
+        self.config = config or (OrphicXConfig() if game.task.local else for_graphs())
+
+    @classmethod
+    def for_comparison(cls, game: Game, seed: int, where: Circumstances) -> OrphicX:
+        method = cls(game, seed)
+        if where.quick:
+            method.config = replace(method.config, steps=QUICK_STEPS)
+        return method
+
+    def hurried(self) -> OrphicX:
+        self.config = replace(self.config, steps=2)
+        return self
 
     def fit(self, targets: Tensor) -> None:
         config, random = self.config, generator(self.seed)
@@ -161,26 +176,27 @@ class OrphicX(Method):
         if "model_" not in vars(self):
             raise LaraError(f"{self.name} has not learned yet; call fit(targets) first.")
         players = self.game.players(targets)
-        scores = [self._explain(part) for part in batches(players)]
+        scores = [self._explain(part) for part in batches(players, self.game.nodes_a_call)]
         return self.result(players, torch.cat([*scores, self.game.features.new_empty(0)]))
 
-    def _explain(self, players: Neighborhood) -> Tensor:
+    def _explain(self, players: Players) -> Tensor:
         here = egos(self.game, players, self.game.hops)
-        mean, _ = self.model_.encode(here.graph, self._inputs(here, players))
+        mean, _ = self.model_.encode(here.graph, self._inputs(here))
         weights = self.model_.decode(here.graph, self._causal_part(mean)).sigmoid()
-        return node_means(here.graph, weights)[here.players]
+        return node_means(here.graph, weights)[place_of_players(here, players)]
 
     @property
     def _in_dim(self) -> int:
-        return self.game.features.shape[1] + (self.game.hops + 1 if self.game.task == "node" else LABELS)
+        return self.game.features.shape[1] + (self.game.hops + 1 if self.game.task.local else LABELS)
 
-    def _inputs(self, here: Egos, players: Neighborhood) -> Tensor:
+    def _inputs(self, here: Egos) -> Tensor:
         """Features, and what tells a node's place: its distance to the target, or its colour in the graph."""
-        if self.game.task == "node":
-            place = F.one_hot(players.hop, self.game.hops + 1)
+        if self.game.task.local:
+            place = F.one_hot(here.hop, self.game.hops + 1)
         else:
             place = F.one_hot(refined_labels(here.graph, here.row).clamp(max=LABELS - 1), LABELS)
-        return torch.cat([here.features, place.to(here.features)], dim=1)
+        features = self.game.features[here.nodes]
+        return torch.cat([features, place.to(features)], dim=1)
 
     def _causal_part(self, z: Tensor) -> Tensor:
         is_causal = torch.arange(z.shape[1], device=z.device) < self.config.causal_dim
@@ -193,14 +209,14 @@ class OrphicX(Method):
         targets = players.targets
         here = egos(game, players, game.hops)
         edge_row = here.row[here.graph.edges()[0]]
-        mean, log_deviation = model.encode(here.graph, self._inputs(here, players))
+        mean, log_deviation = model.encode(here.graph, self._inputs(here))
         z = mean + normal(mean.shape, random, mean.device) * log_deviation.exp() if noise else mean
 
         # reconstruction (a node is its own neighbour) and prior
         h = model.decoder(z)
         present = torch.cat([model.decode(here.graph, z), (h * h).sum(dim=1)])
         present_row = torch.cat([edge_row, here.row])
-        absent_src, absent_dst = non_edges(here, players.first, present_row, random)
+        absent_src, absent_dst = non_edges(here, players.indptr, present_row, random)
         absent = (h[absent_src] * h[absent_dst]).sum(dim=1)
         missed = averages(F.softplus(-present), present_row, len(targets))
         invented = averages(F.softplus(absent), here.row[absent_src], len(targets))
@@ -210,7 +226,7 @@ class OrphicX(Method):
 
         # what alpha alone makes of the graph
         weights = model.decode(here.graph, self._causal_part(z)).sigmoid()
-        logits = self._predict(here.graph, here.features, weights)[here.targets]
+        logits = self._predict(here.graph, game.features[here.nodes], weights)[here.places]
         likeness = F.kl_div(logits.log_softmax(1), game.logits[targets].softmax(1), reduction="none").mean()
         size = averages(weights, edge_row, len(targets)).mean()
 
@@ -224,10 +240,9 @@ class OrphicX(Method):
         )
 
     def _predict(self, graph: dgl.DGLGraph, features: Tensor, weights: Tensor) -> Tensor:
-        f: Callable[..., Tensor] = self.game.f
-        return f(graph, features, weights).float()
+        return self.call_with_weights(graph, features, weights).float()
 
-    def _flow(self, model: Autoencoder, player: Neighborhood, random: torch.Generator) -> Tensor:
+    def _flow(self, model: Autoencoder, player: Players, random: torch.Generator) -> Tensor:
         """I(alpha; y) of one target: z drawn from the prior, y predicted on the decoded graphs."""
         config = self.config
         here = egos(self.game, player, self.game.hops)
@@ -239,19 +254,18 @@ class OrphicX(Method):
         alpha = normal((alphas, 1, nodes, causal), random, device).expand(-1, betas, -1, -1)
         beta = normal((alphas, betas, nodes, other), random, device)
         many = copies(here.graph, alphas * betas)
-        features = here.features.repeat(alphas * betas, 1)
+        features = self.game.features[here.nodes].repeat(alphas * betas, 1)
         weights = model.decode(many, torch.cat([alpha, beta], dim=3).flatten(0, 2)).sigmoid()
-        if self.game.task == "graph":
-            count = torch.ones(alphas * betas, dtype=torch.long, device=device)
-            many.set_batch_num_nodes(count * nodes)
-            many.set_batch_num_edges(count * edges)
+        count = torch.ones(alphas * betas, dtype=torch.long, device=device)
+        many.set_batch_num_nodes(count * nodes)
+        many.set_batch_num_edges(count * edges)
         logits = self._predict(many, features, weights)
-        if self.game.task == "node":
-            logits = logits[int(here.targets) :: nodes]
+        rows = self.game.task.num_targets(here.graph)  # of f's answer on one copy
+        logits = logits[int(here.places) :: rows]
         return information_flow(logits.softmax(1).view(alphas, betas, -1))
 
 
-def within_budget(game: Game, players: Neighborhood) -> Neighborhood:
+def within_budget(game: Game, players: Players) -> Players:
     """The first of these targets whose graphs together have no more than `EDGES_A_STEP` edges; at least one."""
     degrees = game.graph.in_degrees(players.player)
     edges = torch.zeros_like(players.counts).index_add_(0, players.row, degrees.to(players.counts))
@@ -316,3 +330,6 @@ def scrambled(label: Tensor) -> Tensor:
     """Numbers whose sums tell multisets of labels apart (they wrap around, which is as good)."""
     mixed = (label + 1) * -7046029254386353131
     return (mixed ^ (mixed >> 31)) * -4658895280553007687
+
+
+METHOD = OrphicX

@@ -14,10 +14,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from dgl_lara.baselines.edges import EdgeMethod, Instances, entropy, instances
+from dgl_lara.baselines.common.edges import EdgeMethod, Instances, entropy, instances
+from dgl_lara.baselines.common.method import Circumstances
 from dgl_lara.errors import InputError
 from dgl_lara.game.game import Game
-from dgl_lara.inference.scores import check_targets
 from dgl_lara.model.evaluating import evaluating
 from dgl_lara.utils.progress import Progress
 from dgl_lara.utils.randomness import generator, seeded
@@ -58,10 +58,6 @@ SETTINGS = {
 }
 
 
-def for_dataset(name: str) -> Settings:
-    return SETTINGS.get(name, Settings())
-
-
 class EdgeNetwork(nn.Module):
     """A hidden layer on the embeddings of an edge's two ends (and of the target), side by side."""
 
@@ -79,6 +75,7 @@ class EdgeNetwork(nn.Module):
 
 class PGExplainer(EdgeMethod):
     name = "pg-explainer"
+    style = ("#56B4E9", "-")
     learns = True
     needs = ("edge weights", "gradients", "embeddings")
 
@@ -87,13 +84,21 @@ class PGExplainer(EdgeMethod):
         self.settings = settings or Settings()
         self.network: EdgeNetwork | None = None
 
+    @classmethod
+    def for_comparison(cls, game: Game, seed: int, where: Circumstances) -> PGExplainer:
+        return cls(game, seed, SETTINGS.get(where.dataset))
+
+    def hurried(self) -> PGExplainer:
+        self.settings = replace(self.settings, epochs=1)
+        return self
+
     def fit(self, targets: Tensor) -> None:
-        check_targets(targets, self.game)
+        self.game.check_targets(targets)
         settings, noise = self.settings, generator(self.seed)
         with evaluating(self.game.f):
             self.embeddings = self.game.f.embed(self.game.graph, self.game.features)  # type: ignore[attr-defined]
         with seeded(self.seed):
-            self.network = EdgeNetwork(self.embeddings.shape[1], 3 if self.game.task == "node" else 2)
+            self.network = EdgeNetwork(self.embeddings.shape[1], 2 + self.game.task.local)
         self.network.to(self.embeddings.device)
         parameters = list(self.network.parameters())
         optimiser = torch.optim.Adam(parameters, lr=settings.lr)
@@ -122,7 +127,7 @@ class PGExplainer(EdgeMethod):
         low = self.settings.bias + 1e-4
         uniform = low + (1 - 2 * low) * torch.rand(len(logits), generator=noise).to(logits.device)
         mask = ((uniform.logit() + logits) / temperature).sigmoid()
-        predicted = self.predict(some, some.both_ways(mask), self.game.features[some.node])
+        predicted = self.predict(some, some.both_ways(mask), self.game.features[some.egos.nodes])
         wrong = F.cross_entropy(predicted, self.game.explained_class[some.targets], reduction="sum")
         terms = self.settings.size * some.sums(mask) + self.settings.entropy * some.means(entropy(mask))
         return wrong + terms.sum()
@@ -130,12 +135,15 @@ class PGExplainer(EdgeMethod):
     def _edge_logits(self, some: Instances) -> Tensor:
         if self.network is None:
             raise InputError(f"{self.name} must be fitted before it explains.")
-        nodes, place = torch.unique(some.node, return_inverse=True)  # ego graphs share many
-        ends = [place[end] for end in some.graph.find_edges(some.edge)]
-        if self.game.task == "node":
-            ends.append(place[some.prediction][some.row])
+        nodes, place = torch.unique(some.egos.nodes, return_inverse=True)  # ego graphs share many
+        ends = [place[end] for end in some.egos.graph.find_edges(some.edge)]
+        if self.game.task.local:
+            ends.append(place[some.egos.places][some.row])
         return self.network(self.embeddings[nodes], ends)
 
     def score(self, some: Instances) -> Tensor:
         with torch.no_grad():
             return some.both_ways(self._edge_logits(some).sigmoid())
+
+
+METHOD = PGExplainer

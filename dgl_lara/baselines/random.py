@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from dgl_lara.baselines.method import Method
+from dgl_lara.baselines.common.method import Method
 from dgl_lara.explanation import Explanations
 from dgl_lara.utils.randomness import generator
 
@@ -14,7 +14,11 @@ class Random(Method):
     """Uniform scores."""
 
     name = "random"
+    style = ("#999999", ":")
 
     def explain(self, targets: Tensor) -> Explanations:
         players = self.game.players(targets)
         return self.result(players, torch.rand(len(players.player), generator=generator(self.seed)).to(targets.device))
+
+
+METHOD = Random

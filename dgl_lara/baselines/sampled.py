@@ -8,7 +8,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from dgl_lara.attribution.monte_carlo import least_squares
-from dgl_lara.baselines.method import Method
+from dgl_lara.baselines.common.method import Method
 from dgl_lara.explanation import Explanations
 from dgl_lara.game.game import Game
 from dgl_lara.utils.randomness import generator
@@ -16,10 +16,12 @@ from dgl_lara.utils.randomness import generator
 
 class Sampled(Method):
     name = "sampled"
+    style = ("#000000", "--")
 
-    def __init__(self, game: Game, seed: int = 0, pairs: int = 300) -> None:
+    def __init__(self, game: Game, seed: int = 0, pairs: int | None = None) -> None:
+        """`pairs`: of coalitions a target; without a number, the task's own."""
         super().__init__(game, seed)
-        self.pairs = pairs
+        self.pairs = game.task.sampled_pairs if pairs is None else pairs
 
     @property
     def label(self) -> str:
@@ -28,3 +30,6 @@ class Sampled(Method):
     def explain(self, targets: Tensor) -> Explanations:
         players = self.game.players(targets)
         return self.result(players, least_squares(self.game, players, self.pairs, generator(self.seed)).phi)
+
+
+METHOD = Sampled

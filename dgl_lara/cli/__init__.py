@@ -11,7 +11,7 @@ import click
 from dgl_lara import __version__
 from dgl_lara.cli.benchmark import benchmark
 from dgl_lara.cli.datasets import datasets
-from dgl_lara.cli.evaluate import evaluate
+from dgl_lara.cli.evaluate import evaluate_command
 from dgl_lara.cli.explain import explain_command
 from dgl_lara.cli.report import report
 from dgl_lara.cli.reproduce import reproduce
@@ -46,5 +46,5 @@ def main() -> None:
     """Explain any graph neural network in one feed-forward pass."""
 
 
-for command in (datasets, target, train, evaluate, explain_command, benchmark, report, reproduce):
+for command in (datasets, target, train, evaluate_command, explain_command, benchmark, report, reproduce):
     main.add_command(command)

@@ -8,11 +8,13 @@ from typing import Any
 
 import click
 
-from dgl_lara.choices import METHODS, VALUES
+from dgl_lara.baselines import BASELINES
+from dgl_lara.choices import LARA_FORMS, VALUES
 from dgl_lara.cli.options import FILE, FOLDER, choose_device, dataset_options, device_option, load_dataset, target_for
 from dgl_lara.datasets import Options
+from dgl_lara.metrics import METRICS
 
-MEASURES = ("fidelity", "agreement", "auc", "throughput")
+METHODS = (*BASELINES.names, *LARA_FORMS)
 
 
 class Several(click.ParamType):
@@ -34,7 +36,7 @@ class Several(click.ParamType):
 @click.option("--run", "folder", type=FOLDER, help="Compare on the model and data of this run instead.")
 @click.option("--target", "target_file", type=FILE, help="Model to explain (.pt or .npz); else one is trained.")
 @click.option("--methods", type=Several("methods", METHODS), default="all", show_default=True, help="With commas.")
-@click.option("--metric", "metrics", type=Several("metrics", MEASURES), default="all", show_default=True)
+@click.option("--metric", "metrics", type=Several("metrics", METRICS.names), default="all", show_default=True)
 @click.option("--targets", type=click.IntRange(min=1), default=200, show_default=True, help="Test targets, at most.")
 @click.option("--seeds", type=click.IntRange(min=1), default=5, show_default=True, help="How often each is repeated.")
 @click.option("--value", type=click.Choice(VALUES), default="logit", show_default=True, help="The number explained.")
@@ -57,8 +59,7 @@ def benchmark(
 ) -> None:
     """Compare LARA with its rivals; goes on where it was if it is interrupted."""
     from dgl_lara.evaluation import comparison
-    from dgl_lara.game.game import Game
-    from dgl_lara.lara import choose_hops
+    from dgl_lara.lara import LARA
     from dgl_lara.reports.benchmark_table import shown, summary, write_comparison
     from dgl_lara.runs import RUNS, open_run
     from dgl_lara.utils.tables import text_table
@@ -71,8 +72,7 @@ def benchmark(
     else:
         dataset = load_dataset(str(name), options, device)
         model, _ = target_for(dataset, target_file, 0)
-        hops = choose_hops(model, dataset.graph, dataset.features, dataset.task, "auto")
-        game = Game(model, dataset.graph, dataset.features, dataset.task, hops, value)
+        game = LARA(model, dataset.graph, dataset.features, dataset.task, value=value).game
     contest = comparison.contest(dataset, game, targets, quick)
     out = out or RUNS / f"benchmark-{dataset.name}"
     records = comparison.compare(contest, methods, metrics, seeds, comparison.parts_folder(contest, metrics, out))
@@ -82,7 +82,7 @@ def benchmark(
     click.echo(title)
     click.echo(text_table(*shown(table, lambda text: f"*{text}")))
     click.echo("* best of the column")
-    note = comparison.QUICK_WORDS if quick else ""
+    note = comparison.quick_words() if quick else ""
     for _, row in table.iterrows():
         if isinstance(row.get("left out"), str):
             click.echo(f"left out: {row['name']} ({row['left out']})")

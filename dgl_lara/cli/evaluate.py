@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from dgl_lara.choices import METRICS
 from dgl_lara.cli.options import FILE, FOLDER, DatasetName, choose_device, device_option, seed_option, stored_name
+from dgl_lara.metrics import METRICS
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @click.command("eval")
@@ -22,7 +26,7 @@ from dgl_lara.cli.options import FILE, FOLDER, DatasetName, choose_device, devic
 @click.option("--json", "json_file", type=FILE, help="Write the figures here too.")
 @seed_option
 @device_option
-def evaluate(
+def evaluate_command(
     folder: Path | None,
     name: str | None,
     metric: str,
@@ -35,34 +39,27 @@ def evaluate(
     device: str,
 ) -> None:
     """Measure a trained explainer; tables, CSV and JSON, and a plot of fidelity against sparsity."""
-    from dgl_lara.evaluation import run_evaluation
+    from dgl_lara.evaluation.run_evaluation import Subject, evaluate
+    from dgl_lara.metrics.common.metric import Case
     from dgl_lara.reports.results import print_table, write_results
     from dgl_lara.runs import newest_run, open_run
-    from dgl_lara.training.subgraphs import some_targets
+    from dgl_lara.utils.randomness import some_targets
 
     if folder and name:
         raise click.UsageError("give --run or --dataset, not both.")
     run = open_run(folder or newest_run(name and stored_name(name)), choose_device(device))
-    dataset, game = run.dataset, run.game
-    subject = run_evaluation.Subject(
-        game=game,
-        explainer=run.explainer(),
-        inputs=run.config.training.inputs,
-        targets=some_targets(dataset.split(split), targets, seed),
-        motif=dataset.motif,
-        pairs=(300 if dataset.task == "node" else 100) if pairs is None else pairs,
-        reference_pairs=reference_pairs,
-        seed=seed,
-    )
-    what = f"{dataset.name} ({dataset.source}), {len(subject.targets)} {split} {dataset.task}s, value: {game.value}"
+    dataset, lara = run.dataset, run.trained()
+    chosen = some_targets(dataset.split(split), targets, seed)
+    subject = Subject(lara, Case(lara.game, chosen, dataset.motif, reference_pairs, seed), pairs)
+    what = f"{dataset.name} ({dataset.source}), {len(chosen)} {split} {dataset.task}s, value: {lara.game.value}"
     click.echo(f"{what}; run {run.folder}")
-    results = {}
+    results: dict[str, pd.DataFrame] = {}
     for each in METRICS if metric == "all" else (metric,):
-        if each == "latency" and "throughput" in results:
+        if METRICS[each] in [METRICS[done] for done in results]:
             continue  # one table shows both
-        results[each] = run_evaluation.evaluate(subject, each)
+        results[each] = evaluate(subject, each)
         click.echo(f"\n{each}")
-        click.echo(print_table(each, results[each]))
+        click.echo(print_table(each, results[each]) if len(results[each]) else METRICS[each].missing(subject.case))
     stem = "eval" if split == "test" else f"eval-{split}"
     written = write_results(results, run.folder, stem, what, json_file)
     click.echo("\nwritten: " + ", ".join(map(str, written)))

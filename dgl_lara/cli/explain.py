@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,8 +11,11 @@ import click
 
 from dgl_lara.choices import PICTURES, TABLES
 from dgl_lara.cli.options import FILE, FOLDER, CountOrWord, Memory, choose_device, device_option
+from dgl_lara.errors import InputError
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from dgl_lara.explanation import Explanation
     from dgl_lara.runs import Run
 
@@ -74,11 +77,27 @@ def explain_command(
 
     run = open_run(folder or newest_run(), choose_device(device), memory, offload)
     reuse_freed_memory(run.dataset.graph.num_nodes())
+    trust = Trust(refine, verify)
     if one:
+        explanation = _explain_one(run, {"node": node, "graph": graph}, asked_class, trust, top or 10)
         files = [path for path in (picture, out) if path]
-        _explain_one(run, node, graph, asked_class, top or 10, refine, verify, files)
+        for path in files:
+            explanation.save(path)
+        if files:
+            click.echo("\nwritten: " + ", ".join(map(str, files)))
     elif out:
-        _explain_many(run, split, nodes_file, top or 20, refine, verify, out, workers, started)
+        targets = read_targets(nodes_file) if nodes_file else run.dataset.split(split or "all")
+        count = _explain_many(run, targets, trust, top or 20, out, workers)
+        spent = time.monotonic() - started
+        click.echo(f"{len(targets):,} explanations, {count:,} rows in {out}; {spent:.1f} s in all, loading included")
+
+
+@dataclass(frozen=True)
+class Trust:
+    """What is bought with model calls at the time of asking."""
+
+    refine: int | None  # pairs of coalitions
+    verify: bool
 
 
 def _check_endings(picture: Path | None, out: Path | None) -> None:
@@ -90,54 +109,34 @@ def _check_endings(picture: Path | None, out: Path | None) -> None:
 
 
 def _explain_one(
-    run: Run,
-    node: int | None,
-    graph: int | None,
-    asked_class: int | None,
-    top: int | str,
-    pairs: int | None,
-    verified: bool,
-    files: list[Path],
-) -> None:
-    import torch
-
-    from dgl_lara.inference.refinement import refine, verify
-    from dgl_lara.inference.scores import explain
-
-    task, dataset = run.game.task, run.dataset
-    target = node if task == "node" else graph
+    run: Run, asked: dict[str, int | None], asked_class: int | None, trust: Trust, top: int | str
+) -> Explanation:
+    """Print one explanation; `asked`: the number given for each kind of target."""
+    lara, dataset = run.trained(), run.dataset
+    task, target = lara.task, asked[lara.task.name]
     if target is None:
         raise click.UsageError(f"this run explains {task}s: ask with --{task} (its data set is {dataset.name}).")
-    if target >= run.game.num_targets:
-        raise click.UsageError(f"--{task} must be in 0..{run.game.num_targets - 1} (got {target}).")
-    if asked_class is not None and asked_class >= run.game.num_classes:
-        raise click.UsageError(f"--class must be in 0..{run.game.num_classes - 1} (got {asked_class}).")
-    where = run.game.features.device
-    classes = None if asked_class is None else torch.tensor([asked_class], device=where)
-    explainer = run.explainer()
-    asked = torch.tensor([target], device=where)
-    if classes is None:  # no pass over everything for a single question
-        found = replace(run.explain(explainer, asked), game=run.game)
-    else:
-        found = explain(explainer, run.game, run.embeddings(explainer), asked, classes)
-    if pairs:
-        refined = refine(run.game, found, pairs)
+    if target >= dataset.num_targets:
+        raise click.UsageError(f"--{task} must be in 0..{dataset.num_targets - 1} (got {target}).")
+    known = lara.explainer_.config.num_classes
+    if asked_class is not None and asked_class >= known:
+        raise click.UsageError(f"--class must be in 0..{known - 1} (got {asked_class}).")
+    found = lara.explain([target], None if asked_class is None else [asked_class])
+    if trust.refine:
+        refined = lara.refine(found, trust.refine)
         found = refined.explanations
-        click.echo(f"refined with {pairs} pairs of model calls; the scores moved by {refined.moved.item():.0%}")
+        click.echo(f"refined with {trust.refine} pairs of model calls; the scores moved by {refined.moved.item():.0%}")
     explanation = found.named(dataset.node_labels, dataset.node_names, dataset.motif)[0]
     click.echo(explanation.in_words())
     click.echo("\n" + _table(explanation, len(explanation) if top == "all" else int(top)))
-    if verified:
-        verdict = verify(run.game, found).iloc[0]
+    if trust.verify:
+        verdict = lara.verify(found).iloc[0]
         click.echo(
             f"\nfidelity+ {verdict['fidelity+']:.2f}, fidelity- {verdict['fidelity-']:.2f}; as many random players: "
             f"{verdict['random fidelity+']:.2f}, {verdict['random fidelity-']:.2f}"
             + ("; WORSE THAN RANDOM" if verdict["worse_than_random"] else "")
         )
-    for path in files:
-        explanation.save(path)
-    if files:
-        click.echo("\nwritten: " + ", ".join(map(str, files)))
+    return explanation
 
 
 def _table(explanation: Explanation, most: int) -> str:
@@ -147,50 +146,49 @@ def _table(explanation: Explanation, most: int) -> str:
     from dgl_lara.utils.tables import text_table
 
     names = dict(zip(explanation.players.tolist(), explanation.player_names(), strict=True))
-    columns = ["hop", "score", "rank"] if explanation.task == "node" else ["score", "rank"]
+    local = explanation.task.local
+    columns = ["hop", "score", "rank"] if local else ["score", "rank"]
     best = explanation.top(most)
     everyone = explanation.top(len(explanation))
     against = everyone[(everyone.score < 0) & (everyone["rank"] > most)].tail(3)  # the strongest that speak against
     best = pd.concat([best, against])
     figures = best[columns].itertuples(index=False)
     rows = [[names[player], *row] for player, row in zip(best.player, figures, strict=True)]
-    return text_table(["node" if explanation.task == "node" else explanation.kind, *columns], rows)
+    return text_table(["node" if local else explanation.kind, *columns], rows)
 
 
-def _explain_many(
-    run: Run,
-    split: str | None,
-    nodes_file: Path | None,
-    top: int | str,
-    refine: int | None,
-    verify: bool,
-    out: Path,
-    workers: int,
-    started: float,
-) -> None:
-    from dgl_lara.inference.export import explain_to_file, read_targets
-    from dgl_lara.inference.refinement import trusted_rows
-    from dgl_lara.inference.top_players import BulkExplainer
+def _explain_many(run: Run, targets: Tensor, trust: Trust, top: int | str, out: Path, workers: int) -> int:
+    """Stream the explanations to the file; returns how many rows it has."""
+    from dgl_lara.inference.export import explain_to_file
+    from dgl_lara.inference.trusted_rows import trusted_rows
     from dgl_lara.model.weights import weights_hash
 
-    explainer, training = run.explainer(), run.config.training
-    targets = read_targets(nodes_file).to(run.game.features.device) if nodes_file else run.dataset.split(split or "all")
+    lara, seed = run.trained(), run.config.training.seed
+    bulk = lara.bulk(workers)
     about = {
         "run": run.folder.name,
         "dataset": run.dataset.name,
         "source": run.dataset.source,
-        "players": f"{run.config.hops}-hop in-neighbourhood with the target"
-        if run.game.task == "node"
-        else "all nodes",
-        "value": run.game.value,
-        "gate": explainer.config.gate,
-        "seed": training.seed,
-        "model": weights_hash(run.target),
-        "explainer": weights_hash(explainer),
+        "players": lara.task.players_in_words(run.config.hops),
+        "value": lara.game.value,
+        "gate": lara.explainer_.config.gate,
+        "seed": seed,
+        "model": weights_hash(run.model),
+        "explainer": weights_hash(lara.explainer_),
+        "refined": trust.refine,
+        "verified": trust.verify,
     }
-    bulk = BulkExplainer(explainer, run.game, run.embeddings(explainer, workers), run.memory // 2)
-    make = trusted_rows(refine, verify, training.seed) if refine or verify else None
-    about |= {"refined": refine, "verified": verify}
-    count = explain_to_file(bulk, targets, None if top == "all" else int(top), out, about, make)
-    spent = time.monotonic() - started
-    click.echo(f"{len(targets):,} explanations, {count:,} rows in {out}; {spent:.1f} s in all, loading included")
+    make = trusted_rows(trust.refine, trust.verify, seed) if trust.refine or trust.verify else None
+    kept = None if top == "all" else int(top)
+    return explain_to_file(bulk, targets.to(lara.features.device), kept, out, about, make)
+
+
+def read_targets(path: Path) -> Tensor:
+    """Node (or graph) numbers from a text file, one a line."""
+    import torch
+
+    try:
+        numbers = [int(line) for line in path.read_text().split()]
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path} must hold one whole number a line ({error}).") from error
+    return torch.tensor(numbers, dtype=torch.long)

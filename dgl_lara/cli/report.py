@@ -33,14 +33,14 @@ def report(
     if out and out.suffix != ".html":
         raise click.UsageError(f"--out must end in .html (got '{out.name}').")
 
-    from dgl_lara.reports.page import measure, render
+    from dgl_lara.reports.findings import measure
+    from dgl_lara.reports.page import render
     from dgl_lara.runs import newest_run, open_run
     from dgl_lara.utils.files import written_whole
     from dgl_lara.utils.memory import reuse_freed_memory
 
     reuse_freed_memory()
     run = open_run(folder or newest_run(), choose_device(device))
-    pairs = (300 if run.game.task == "node" else 100) if pairs is None else pairs
     page = render(measure(run, split, targets, pairs, reference_pairs, seed))
     out = out or run.folder / "report.html"
     with written_whole(out) as temporary:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from dgl_lara.choices import EMBEDDINGS, GATES, INPUTS, OBJECTIVES, PRESETS, VALUES
+from dgl_lara.choices import EMBEDDINGS, INPUTS, PRESETS, TRAIN_ON, VALUES
 from dgl_lara.cli.options import (
     FILE,
     FOLDER,
@@ -26,6 +26,14 @@ from dgl_lara.cli.options import (
     target_for,
 )
 from dgl_lara.datasets import Options
+from dgl_lara.explainer.gates import GATES
+from dgl_lara.training.objectives import OBJECTIVES
+
+if TYPE_CHECKING:
+    from dgl_lara.datasets.dataset import Dataset
+    from dgl_lara.lara import LARA
+    from dgl_lara.model.own_model import OwnModel
+    from dgl_lara.training.config import TrainingConfig
 
 
 def training_options(command: Callable) -> Callable:
@@ -34,11 +42,11 @@ def training_options(command: Callable) -> Callable:
     decorators = [
         click.option("--preset", type=click.Choice(PRESETS), default="default", show_default=True,
                      help="Where all options below start from: what measured best, or the paper."),
-        click.option("--objective", type=click.Choice(OBJECTIVES), help="What teaches the explainer."),
-        click.option("--gate", type=click.Choice(GATES), help="How a score knows where the player stands."),
+        click.option("--objective", type=click.Choice(OBJECTIVES.names), help="What teaches the explainer."),
+        click.option("--gate", type=click.Choice(GATES.names), help="How a score knows where the player stands."),
         click.option("--inputs", type=click.Choice(INPUTS), help="What the explainer sees of a node."),
         click.option("--embedding", type=click.Choice(EMBEDDINGS), help="Separate p and t, or one for both."),
-        click.option("--train-on", type=click.Choice(["train", "all"]),
+        click.option("--train-on", type=click.Choice(TRAIN_ON),
                      help="Targets to learn from (no label is used)."),
         click.option("--targets", type=natural, help="Learn from so many of them, drawn at random. Default: all."),
         click.option("--batch-size", type=CountOrWord("all"), help="Targets a step."),
@@ -87,12 +95,7 @@ def train(
     **changes: Any,
 ) -> None:
     """Train an explainer for a model on a data set."""
-    from dgl_lara.game.game import Game
-    from dgl_lara.lara import choose_hops
-    from dgl_lara.model.own_model import find_model, open_model
     from dgl_lara.runs import RunConfig, create_run, open_run
-    from dgl_lara.training import loop
-    from dgl_lara.utils.memory import most_of_what_is_free
 
     if graph_file and name:
         raise click.UsageError("give --graph or --dataset, not both.")
@@ -103,7 +106,6 @@ def train(
         raise click.UsageError("give --model or --target, not both.")
     if weights_file and not own_name:
         raise click.UsageError("--weights goes with --model, the function that builds the model they belong to.")
-    memory = memory or most_of_what_is_free()
     if resume:
         fixed = {**changes, "target": target_file, "model": own_name, "out": out}
         extra = [field for field, given in fixed.items() if given is not None]
@@ -112,56 +114,73 @@ def train(
                 f"--resume takes all settings from the run; leave out --{extra[0].replace('_', '-')}."
             )
         run = open_run(resume, choose_device(device), memory)
-        state = run.last_checkpoint()
     else:
         dataset = load_dataset(str(name), options, device)
-        changes["batch_size"] = loop.ALL if changes["batch_size"] == "all" else changes["batch_size"]
-        given = {field: value for field, value in changes.items() if value is not None}
-        count = len(dataset.split(changes["train_on"] or "train"))
-        base = loop.paper(dataset.task, seed) if preset == "paper" else loop.default(dataset.task, count, seed)
-        config = replace(base, **given)
-        own = find_model(own_name) if own_name else None
-        model: Any
-        details: dict = {}
-        if own:
-            model = open_model(own, weights_file, dataset)
-            if not weights_file:
-                click.echo(f"no --weights: the model is explained as {own_name} returns it")
+        if own_name:
+            explained = own_model(own_name, weights_file, dataset)
         else:
-            model, details = target_for(dataset, target_file, seed)
-        if hops == "auto" and not hasattr(model, "num_hops"):
-            hops = "measure"
-        how = {"auto": "declared by the model", "measure": "measured, Eq. 13"}.get(str(hops), "given")
-        if hops == "measure" and dataset.task == "graph":
-            how = "the explainer's depth; every node of a graph is a player"
-        hops = choose_hops(model, dataset.graph, dataset.features, dataset.task, hops)
-        game = Game(model, dataset.graph, dataset.features, dataset.task, hops, value)
-        needed = loop.full_graph_bytes(game, config)
-        if config.batch_size == loop.ALL and changes["batch_size"] is None and needed > memory:
-            config = replace(config, **{**loop.MINI_BATCHES, **given})
-            click.echo(
-                f"mini-batches of {config.batch_size} from {config.targets:,} targets: the whole graph at once needs "
-                f"about {needed >> 30} GB; --memory or --batch-size say otherwise"
-            )
-        run = create_run(
-            out,
-            RunConfig(stored_name(str(name)), options, hops, value, config, preset, own),
-            dataset,
-            model,
-            game,
-            details,
-        )
-        click.echo(f"K = {hops} ({how})")
-        state = None
-    training_config, dataset = run.config.training, run.dataset
-    click.echo(f"{dataset.name} ({dataset.source}); run folder {run.folder}")
+            explained = Explained(*target_for(dataset, target_file, seed))
+        lara, how = lara_for(explained.model, dataset, hops, value, memory)
+        lara.config = settings(lara, dataset, preset, changes, seed)
+        about = RunConfig(stored_name(str(name)), options, lara.game.hops, value, lara.config, preset, explained.own)
+        run = create_run(out, about, dataset, lara, explained.details)
+        click.echo(f"K = {lara.game.hops} ({how})")
+    click.echo(f"{run.dataset.name} ({run.dataset.source}); run folder {run.folder}")
     try:
-        ended = loop.train(
-            run.game, training_config, dataset.split(training_config.train_on), dataset.val, state, run.checkpoint
-        )
+        state = run.train().state_
     except KeyboardInterrupt:
         click.echo(f"Interrupted; nothing is lost. Go on with: dgl-lara train --resume {run.folder}", err=True)
         sys.exit(130)
-    run.keep_answer()
-    click.echo(f"validation agreement ({ended.judged_by}): {ended.best:.3f} after {ended.step} steps")
+    click.echo(f"validation agreement ({state.judged_by}): {state.best:.3f} after {state.step} steps")
     click.echo(f"next: dgl-lara eval --run {run.folder} --metric fidelity")
+
+
+@dataclass(frozen=True)
+class Explained:
+    """The model to explain, what is known of it, and where a model of the user's own comes from."""
+
+    model: Any
+    details: dict = field(default_factory=dict)
+    own: OwnModel | None = None
+
+
+def own_model(name: str, weights: Path | None, dataset: Dataset) -> Explained:
+    from dgl_lara.model.own_model import find_model, open_model
+
+    own = find_model(name)
+    model = open_model(own, weights, dataset.features, dataset.num_classes)
+    if not weights:
+        click.echo(f"no --weights: the model is explained as {name} returns it")
+    return Explained(model, own=own)
+
+
+def lara_for(model: Any, dataset: Dataset, hops: int | str, value: str, memory: int | None) -> tuple[LARA, str]:
+    """The method on this data, and how its K came about."""
+    from dgl_lara.lara import LARA
+
+    if hops == "auto" and not hasattr(model, "num_hops"):
+        hops = "measure"
+    lara = LARA(model, dataset.graph, dataset.features, dataset.task, hops, value, memory=memory)
+    how = {"auto": "declared by the model", "measure": "measured, Eq. 13"}.get(str(hops), "given")
+    if hops == "measure" and not lara.task.local:
+        how = "the explainer's depth; every node of a graph is a player"
+    return lara, how
+
+
+def settings(lara: LARA, dataset: Dataset, preset: str, changes: dict[str, Any], seed: int) -> TrainingConfig:
+    """The preset with the changes asked for, in mini-batches where the whole graph does not fit."""
+    from dgl_lara.training.config import ALL, default, full_graph_bytes, paper, within_memory
+
+    given = {field: value for field, value in changes.items() if value is not None}
+    if given.get("batch_size") == "all":
+        given["batch_size"] = ALL
+    count = len(dataset.split(given.get("train_on", "train")))
+    base = paper(dataset.task, seed) if preset == "paper" else default(dataset.task, count, seed)
+    whole = replace(base, **given)
+    config = within_memory(whole, lara.game, given)
+    if config != whole:
+        click.echo(
+            f"mini-batches of {config.batch_size} from {config.targets:,} targets: the whole graph at once needs "
+            f"about {full_graph_bytes(lara.game, whole) >> 30} GB; --memory or --batch-size say otherwise"
+        )
+    return config

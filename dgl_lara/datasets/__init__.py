@@ -110,7 +110,7 @@ def load(name: str, options: Options = Options()) -> Dataset:  # noqa: B008 (fro
     """The data set of that name, or the one in that file (.npz or .bin)."""
     _check(name, options)
     if is_file_name(name):
-        from dgl_lara.datasets.files import load_file
+        from dgl_lara.datasets.own_files import load_file
 
         return load_file(Path(name), options)
     module = importlib.import_module(f"dgl_lara.datasets.{DATASETS[name].module}")

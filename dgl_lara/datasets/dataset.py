@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from dgl_lara.errors import InputError
+from dgl_lara.game.tasks import as_task
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +78,7 @@ class Dataset:
             return self  # sets with ground truth are stored in both directions already
         src, dst = self.graph.edges()
         graph = undirected_graph(src, dst, self.graph.num_nodes())
-        if self.task == "graph":
+        if self.graph.batch_size > 1:
             sizes = self.graph.batch_num_nodes()
             graph.set_batch_num_nodes(sizes)
             graph.set_batch_num_edges(torch.bincount(self.graph_of_node[graph.edges()[0]], minlength=len(sizes)))
@@ -115,7 +116,7 @@ def checked(dataset: Dataset) -> Dataset:
         raise InputError(
             f"{name}: features must be finite ({len(bad)} rows hold NaN or infinity, first: row {bad[0]})."
         )
-    units, expected = ("node", graph.num_nodes()) if dataset.task == "node" else ("graph", graph.batch_size)
+    units, expected = dataset.task, as_task(dataset.task).num_targets(graph)
     if dataset.labels.dim() != 1 or len(dataset.labels) != expected:
         raise InputError(
             f"{name}: labels must have one entry a {units}, ({expected},) (got {tuple(dataset.labels.shape)})."

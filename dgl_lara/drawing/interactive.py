@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import html
 import json
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from markupsafe import Markup
 
 from dgl_lara.drawing.scene import Scene
-from dgl_lara.utils.templates import fill
+from dgl_lara.utils.templates import rendered
 
 
 @dataclass(frozen=True)
@@ -35,9 +35,8 @@ class Story:
 
 def page(scene: Scene, story: Story) -> str:
     """The HTML."""
-    parts = {"title": story.title, "about": story.about}
-    escaped = {name: html.escape(text) for name, text in parts.items()}
-    return fill(__package__, "interactive.html", {**escaped, "data": embedded(_data(scene, story))})
+    data = Markup(embedded(_data(scene, story)))
+    return rendered(__package__, "interactive.html", title=story.title, about=story.about, data=data)
 
 
 def embedded(data: dict[str, Any]) -> str:

@@ -19,7 +19,8 @@ NEGLIGIBLE = 1e-6  # of the largest score: counts as zero
 class Facts:
     """What the sentence is made of. Players come best first; the target itself is not among them."""
 
-    task: str
+    task: str  # what the target is: "node", "graph"
+    named_by_hop: bool  # players stand at hop distances
     target: int
     explained_class: int
     predicted_class: int
@@ -86,7 +87,7 @@ def _listed(facts: Facts, places: list[int], more: str = "") -> str:
     """'its 1-hop neighbours 511 and 513 and its 2-hop neighbour 9'; 'atoms N3 and O4'."""
     groups: dict[str, list[str]] = {}
     for place in sorted(places, key=lambda place: facts.hop[place]):
-        kind = f"its {facts.hop[place]}-hop {facts.kind}" if facts.task == "node" else facts.kind
+        kind = f"its {facts.hop[place]}-hop {facts.kind}" if facts.named_by_hop else facts.kind
         groups.setdefault(kind, []).append(facts.names[place])
     phrases = [f"{kind}{'s' * (len(names) > 1)} {_and(names)}" for kind, names in groups.items()]
     return _and([*phrases, *([more] if more else [])])

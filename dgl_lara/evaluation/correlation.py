@@ -7,11 +7,11 @@ import torch
 from scipy.stats import pearsonr, spearmanr
 from torch import Tensor
 
+from dgl_lara.attribution.mi_value import mi_value
 from dgl_lara.attribution.monte_carlo import least_squares
-from dgl_lara.attribution.mutual_information import mi_value
 from dgl_lara.explanation import Explanations
 from dgl_lara.game.game import Game
-from dgl_lara.game.players import Neighborhood
+from dgl_lara.game.players import Players
 from dgl_lara.utils.randomness import generator
 
 FEWEST_PLAYERS = 3
@@ -65,7 +65,7 @@ def _sums(values: Tensor, row: Tensor, count: int) -> Tensor:
     return values.new_zeros(count).index_add(0, row, values)
 
 
-def _logits(game: Game, players: Neighborhood, keep: Tensor) -> Tensor:
+def _logits(game: Game, players: Players, keep: Tensor) -> Tensor:
     """(num_targets, num_classes) under one coalition, whatever value the game explains."""
     plain = Game(game.f, game.graph, game.features, game.task, game.hops, "logit", game.answer)
     each = [torch.full_like(players.targets, c) for c in range(game.num_classes)]

@@ -1,7 +1,7 @@
-"""The game that is explained: which number of f, and its value for any coalition of players.
+"""The game that is explained: f, a graph and a task, and the value of any coalition of players.
 
 `Game` owns two conventions: the explained class is the one f predicts on the untouched graph (unless another is
-asked for), and the value is its raw logit (or probability, or log-odds).
+asked for), and the value is its raw logit (or probability, or log-odds; see `value.py`).
 
 Models of one number z a row come in two kinds. With `value="logit"` z is the logit of class 1 of two: it is spread to
 [-z/2, z/2], whose softmax is (sigmoid(-z), sigmoid(z)), and what is explained is the log-odds of the predicted side, z
@@ -11,6 +11,7 @@ for class 1 and -z for class 0. With `value="output"` (regression) z itself is e
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
 from functools import cached_property
 
 import dgl
@@ -19,36 +20,20 @@ from torch import Tensor
 
 from dgl_lara.choices import VALUES
 from dgl_lara.errors import InputError
-from dgl_lara.game.players import Neighborhood, find, in_neighborhood, nodes_of_graphs, walk_counts
-from dgl_lara.game.removal import (
-    bare,
-    ego_graphs,
-    has_all_loops,
-    null_prediction,
-    predict_graphs,
-    predict_nodes,
-    take_graphs,
-)
+from dgl_lara.game.batch import Batch
+from dgl_lara.game.budget import Budget, row_slices
+from dgl_lara.game.hops import fewest_hops, spread_out
+from dgl_lara.game.player_kind import NODES
+from dgl_lara.game.players import Players
+from dgl_lara.game.removal import bare, has_all_loops, null_prediction
+from dgl_lara.game.task import Task
+from dgl_lara.game.tasks import as_task
+from dgl_lara.game.value import of_classes, to_values
 from dgl_lara.model import blackbox
 from dgl_lara.model.blackbox import Model
 from dgl_lara.model.evaluating import evaluating
 
-NODES_A_CALL = 200_000  # bounds the memory of one call of f
-
-
-def to_values(logits: Tensor, kind: str) -> Tensor:
-    """The numbers that are explained, one a class, from the logits."""
-    if kind in ("logit", "output"):
-        return logits
-    if kind == "log-odds" and logits.shape[-1] == 2:
-        return logits - logits.flip(-1)  # the same as below, and exact for certain predictions too
-    log_p = logits.log_softmax(dim=-1)
-    if kind == "probability":
-        return log_p.exp()
-    # log p/(1-p), with 1-p = sum of the other classes' probabilities, stable where p is near 1
-    total = logits.logsumexp(dim=-1, keepdim=True)
-    others = torch.log(-torch.expm1((logits - total).clamp(max=-1e-7)))
-    return log_p - others
+CHECKED = 16  # nodes on whose ego graphs f must give its own predictions
 
 
 class Game:
@@ -58,39 +43,42 @@ class Game:
     when a coalition is evaluated on the ego graph; one more than K where f normalises by degree.
     """
 
+    kind = NODES
+
     def __init__(
         self,
         f: Model,
         graph: dgl.DGLGraph,
         features: Tensor,
-        task: str = "node",
+        task: str | Task = "node",
         hops: int = 1,
         value: str = "logit",
         answer: Tensor | None = None,
+        known: Tensor | None = None,
+        memory: int | None = None,
     ) -> None:
-        """`answer`: f on the untouched graph, where that is known already (kept with a run, or made in batches)."""
-        if task not in ("node", "graph"):
-            raise InputError(f"task must be 'node' or 'graph' (got '{task}').")
+        """`answer`: f on the untouched graph, where that was asked before; `known`: the targets whose rows of it are
+        right, if not all (see `inference/nearby.py`). `memory`: bytes that calls of f and chunks of targets keep to."""
         if value not in VALUES:
             raise InputError(f"value must be one of {', '.join(VALUES)} (got '{value}').")
         if hops < 0:
             raise InputError(f"hops must be at least 0 (got {hops}).")
-        graph = bare(graph)
-        known = answer is not None
-        answer = blackbox.untouched(f, graph, features, task) if answer is None else answer
-        self.f, self.graph, self.features, self.task, self.hops = f, graph, features, task, hops
-        self.answer, self.calls, self.evaluations = answer, 0 if known else 2, 0
-        self.single = answer.shape[1] == 1 and value != "output"  # one number for two classes
+        self.task = as_task(task)
+        self.f, self.graph, self.features, self.hops = f, bare(graph), features, hops
+        self.budget = Budget.of(memory)
+        self.calls, self.evaluations = 0 if answer is not None else 2, 0
+        self.answer = self._untouched() if answer is None else answer
+        self.single = self.answer.shape[1] == 1 and value != "output"  # one number for two classes
         self.value = "log-odds" if self.single and value == "logit" else value
-        self.logits = self._spread(answer)  # (num_targets, num_classes)
+        self.logits = self._spread(self.answer)  # (num_targets, num_classes)
         with evaluating(f):
-            self.null_logits = null_prediction(self.call, features, has_all_loops(graph))  # (num_classes,)
+            self.null_logits = null_prediction(self.call, features, has_all_loops(self.graph))  # (num_classes,)
         self.null = to_values(self.null_logits, self.value)  # (num_classes,)
         self.full = to_values(self.logits, self.value)  # (num_targets, num_classes)
         # an output is no class: the first is explained, unless another is asked for
         best = self.logits.argmax(dim=1)
         self.explained_class = torch.zeros_like(best) if value == "output" else best  # (num_targets,)
-        self.context = hops if task == "graph" else self._context_hops()
+        self.context = self._context_hops(known) if self.task.local else hops
 
     @property
     def num_targets(self) -> int:
@@ -100,43 +88,62 @@ class Game:
     def num_classes(self) -> int:
         return self.logits.shape[1]
 
+    @property
+    def nodes_a_call(self) -> int:
+        return self.budget.nodes_a_call(self.features.shape[1])
+
     @cached_property
     def work(self) -> Tensor:
-        """(num_targets,) walks that end at a target, a bound on its players and on what explaining it costs."""
-        if self.task == "graph":
-            return self.graph.batch_num_nodes().double()
-        return walk_counts(self.graph, self.hops)
+        """(num_targets,) a bound on the players of each target and on what explaining it costs."""
+        return self.task.work(self.graph, self.hops)
+
+    # --- asking f
 
     def call(self, graph: dgl.DGLGraph, features: Tensor) -> Tensor:
         self.calls += 1
-        return self._spread(blackbox.call(self.f, graph, features, self.task))
+        rows = self.task.num_targets(graph)
+        return self._spread(blackbox.call(self.f, graph, features, rows, self.task.name))
+
+    def _untouched(self) -> Tensor:
+        return blackbox.untouched(self.f, self.graph, self.features, self.task.num_targets(self.graph), self.task.name)
 
     def _spread(self, answer: Tensor) -> Tensor:
         """Logits: f's own, or two for the one z of two classes (see the top of the file)."""
         return torch.cat([-answer, answer], dim=1) / 2 if self.single else answer
 
-    def _context_hops(self, sample: int = 16) -> int:
+    def _context_hops(self, known: Tensor | None) -> int:
         """The fewest hops, from K on, whose ego graphs give f's predictions: K + 1 where boundary degrees count."""
-        nodes = torch.linspace(0, self.num_targets - 1, min(sample, self.num_targets)).long().to(self.features.device)
-        for hops in range(self.hops, self.hops + 4):
-            context = in_neighborhood(self.graph, nodes, hops)
-            own = (context.hop == 0).nonzero().flatten()
-            with evaluating(self.f):
-                seen = self.call(ego_graphs(self.graph, context), self.features[context.player])[own]
-            if (seen - self.logits[nodes]).abs().max() <= 1e-4 * self.logits.abs().max():
-                return hops
-        warnings.warn(
-            f"f does not give its own predictions on {self.hops + 3}-hop ego graphs (does it see outgoing edges, "
-            "or the whole graph?); values of coalitions are approximate.",
-            stacklevel=3,
-        )
-        return self.hops + 1
+        known = torch.arange(self.num_targets, device=self.features.device) if known is None else known
+        nodes = known[spread_out(len(known), CHECKED, known.device)]
+        with evaluating(self.f):
+            found = fewest_hops(
+                self.call, self.graph, self.features, nodes, self.logits[nodes], range(self.hops, self.hops + 4),
+                1e-4, self.nodes_a_call,
+            )  # fmt: skip
+        if found is None:
+            warnings.warn(
+                f"f does not give its own predictions on {self.hops + 3}-hop ego graphs (does it see outgoing edges, "
+                "or the whole graph?); values of coalitions are approximate.",
+                stacklevel=3,
+            )
+        return self.hops + 1 if found is None else found
 
-    def players(self, targets: Tensor) -> Neighborhood:
-        """N(v): the K-hop in-neighbourhood with the target itself; for a graph all its nodes."""
-        if self.task == "graph":
-            return nodes_of_graphs(self.graph, targets)
-        return in_neighborhood(self.graph, targets, self.hops)
+    # --- targets and their players
+
+    def check_targets(self, targets: Tensor) -> None:
+        check_targets(targets, self.num_targets, self.task)
+
+    def players(self, targets: Tensor) -> Players:
+        """N(v): for a node its K-hop in-neighbourhood with the target itself; for a graph all its nodes."""
+        return self.kind.players(self.task, self.graph, targets, self.hops)
+
+    def chunks(self, targets: Tensor) -> list[slice]:
+        """Slices of the targets that stay within the memory, whatever the hubs (one that does not fit stands alone)."""
+        if len(targets) == 1:
+            return [slice(0, 1)]
+        return row_slices(self.work[targets], self.budget.walks_a_chunk)
+
+    # --- coalitions
 
     def shared(self, keep: Tensor) -> Tensor:
         """(num_masks, num_targets, num_classes): one mask over the whole graph is a coalition for every target.
@@ -146,69 +153,54 @@ class Game:
         """
         return to_values(self.logits_under(self.graph, self.features, keep), self.value)
 
+    def logits_of(self, batch: Batch, keep: Tensor) -> Tensor:
+        """(num_masks, num_targets, num_classes): what f says of a batch's targets under each mask over the batch."""
+        keep = keep if batch.bystander is None else keep | batch.bystander
+        return self.logits_under(batch.graph, self.features[batch.nodes], keep)[:, batch.places]
+
     def logits_under(self, graph: dgl.DGLGraph, features: Tensor, keep: Tensor) -> Tensor:
         """(num_masks, rows, num_classes): f on a (sub)graph under each mask; null where the row itself is removed."""
-        predict = predict_nodes if self.task == "node" else predict_graphs
-        step = max(1, NODES_A_CALL // max(graph.num_nodes(), 1))
         with evaluating(self.f):
-            parts = [predict(self.call, graph, features, part, self.null_logits) for part in keep.split(step)]
+            parts = [
+                self.task.predict(self.call, graph, self.kind.remove(graph, features, part), self.null_logits)
+                for part in self._affordable(keep, graph.num_nodes())
+            ]
         self.evaluations += sum(part.shape[0] * part.shape[1] for part in parts)
         return torch.cat(parts)
 
-    def coalitions(self, players: Neighborhood, keep: Tensor, classes: Tensor | None = None) -> Tensor:
+    def _affordable(self, keep: Tensor, num_nodes: int) -> Iterator[Tensor]:
+        """As many masks at a time as one call of f can take copies of the graph for."""
+        yield from keep.split(max(1, self.nodes_a_call // max(num_nodes, 1)))
+
+    def coalitions(self, players: Players, keep: Tensor, classes: Tensor | None = None) -> Tensor:
         """(num_masks, num_targets): the value of each target when only the kept players remain.
 
-        `keep` has a row a coalition and a column a (target, player) pair. Nodes that are not players stay.
+        `keep` has a row a coalition and a column a (target, player) pair. Whoever is not a player stays.
         """
         classes = self.explained_class[players.targets] if classes is None else classes
         self.evaluations += len(keep) * len(players.targets)
-        first = players.first
+        indptr = players.indptr
         values = torch.empty(len(keep), len(players.targets), device=keep.device)
-        for rows in row_slices(players.counts, NODES_A_CALL):
-            pairs = slice(int(first[rows.start]), int(first[rows.stop]))
+        for rows in row_slices(players.counts, self.nodes_a_call):
+            pairs = slice(int(indptr[rows.start]), int(indptr[rows.stop]))
             values[:, rows] = self._some_coalitions(players.part(rows), keep[:, pairs], classes[rows])
         return values
 
-    def _some_coalitions(self, players: Neighborhood, keep: Tensor, classes: Tensor) -> Tensor:
-        if self.task == "graph":
-            return self._some_graphs(players, keep, classes)
-        context = in_neighborhood(self.graph, players.targets, self.context)
-        place, is_player = find(context.key, players.key)
-        own = (context.hop == 0).nonzero().flatten()  # one target a row, in order
-        ego, features = ego_graphs(self.graph, context), self.features[context.player]
-        step = max(1, NODES_A_CALL // max(len(place), 1))
+    def _some_coalitions(self, players: Players, keep: Tensor, classes: Tensor) -> Tensor:
+        here = self.task.egos(self.graph, players.targets, self.context)
+        features, (pair, plays) = self.features[here.nodes], self.kind.columns_on(here, players)
         values = []
         with evaluating(self.f):
-            for part in keep.split(step):
-                present = torch.where(is_player, part[:, place], True)
-                logits = predict_nodes(self.call, ego, features, present, self.null_logits)[
-                    :, own
-                ]  # (masks, targets, classes)
-                values.append(_pick(to_values(logits, self.value), classes))
-        return torch.cat(values)
-
-    def _some_graphs(self, players: Neighborhood, keep: Tensor, classes: Tensor) -> Tensor:
-        batch, nodes = take_graphs(self.graph, players.targets)
-        features = self.features[nodes]
-        step = max(1, NODES_A_CALL // max(len(nodes), 1))
-        values = []
-        with evaluating(self.f):
-            for part in keep.split(step):
-                logits = predict_graphs(self.call, batch, features, part, self.null_logits)
-                values.append(_pick(to_values(logits, self.value), classes))
+            for part in self._affordable(keep, len(here.nodes)):
+                left = self.kind.remove(here.graph, features, torch.where(plays, part[:, pair], True))
+                logits = self.task.predict(self.call, here.graph, left, self.null_logits)[:, here.places]
+                values.append(of_classes(to_values(logits, self.value), classes))
         return torch.cat(values)
 
 
-def _pick(values: Tensor, classes: Tensor) -> Tensor:
-    return values.gather(2, classes.expand(len(values), -1).unsqueeze(2)).squeeze(2)
-
-
-def row_slices(counts: Tensor, budget: float) -> list[slice]:
-    """Consecutive targets whose players together stay within the budget (a larger one stands alone)."""
-    slices, start, total = [], 0, 0
-    for row, count in enumerate(counts.tolist()):
-        if total and total + count > budget:
-            slices.append(slice(start, row))
-            start, total = row, 0
-        total += count
-    return [*slices, slice(start, len(counts))]
+def check_targets(targets: Tensor, count: int, task: Task) -> None:
+    if not len(targets):
+        raise InputError("no targets were given to explain.")
+    if int(targets.min()) < 0 or int(targets.max()) >= count:
+        wrong = targets[(targets < 0) | (targets >= count)][0]
+        raise InputError(f"targets must be {task}s 0..{count - 1} (got {int(wrong)}).")

@@ -1,4 +1,4 @@
-"""The players of many targets on the CPU, listed by compiled code: the same lists as `neighborhood.in_neighborhood`.
+"""The players of many targets on the CPU, listed by compiled code: the same lists as `players.in_neighborhood`.
 
 Breadth first from one target at a time, several targets at once; nothing is sorted but each target's own players.
 """
@@ -22,9 +22,9 @@ def list_players(graph: dgl.DGLGraph, targets: Tensor, hops: int) -> tuple[Tenso
     counts = np.empty(len(rows), np.int64)
     with threads(len(rows)) as workers:
         count(indptr, sources, rows, hops, workers, counts)
-        first = np.concatenate([np.zeros(1, np.int64), counts.cumsum()])
-        player, hop = np.empty(first[-1], np.int64), np.empty(first[-1], np.int64)
-        _list(indptr, sources, rows, hops, workers, first, player, hop)
+        ends = np.concatenate([np.zeros(1, np.int64), counts.cumsum()])
+        player, hop = np.empty(ends[-1], np.int64), np.empty(ends[-1], np.int64)
+        _list(indptr, sources, rows, hops, workers, ends, player, hop)
     return torch.from_numpy(counts), torch.from_numpy(player), torch.from_numpy(hop)
 
 
@@ -50,8 +50,8 @@ def count(indptr, sources, targets, hops, workers, counts):  # type: ignore[no-u
 
 
 @numba.njit(parallel=True, cache=True, nogil=True)
-def _list(indptr, sources, targets, hops, workers, first, player, hop):  # type: ignore[no-untyped-def]
-    """Players in rising order and their distance, from place first[row] on."""
+def _list(indptr, sources, targets, hops, workers, ends, player, hop):  # type: ignore[no-untyped-def]
+    """Players in rising order and their distance, from place ends[row] on."""
     for worker in numba.prange(workers):
         nodes = len(indptr) - 1
         seen_by, queue = np.full(nodes, -1, np.int64), np.empty(nodes, np.int64)
@@ -59,7 +59,7 @@ def _list(indptr, sources, targets, hops, workers, first, player, hop):  # type:
         for row in range(worker, len(targets), workers):
             found = _reach(indptr, sources, targets[row], row, hops, seen_by, queue, distance)
             queue[:found].sort()
-            place = first[row]
+            place = ends[row]
             for node in queue[:found]:
                 player[place], hop[place] = node, distance[node]
                 place += 1

@@ -1,8 +1,7 @@
 """The compiled walk: on the CPU, scores of all players of many targets without lists of walks in between.
 
-Outwards from one target at a time, w_d <p, t> is added for every node that is met. `bulk.py` keeps the best of them;
-here all are kept. The same numbers come from `explainer.gate` and `explainer.pair_scores` on any device; a test holds
-the two together.
+Outwards from one target at a time, w_d <p, t> is added for every node that is met. `top_players.py` keeps the best of
+them; here all are kept. The same numbers come from `network.pair_scores` on any device; a test holds the two together.
 """
 
 from __future__ import annotations
@@ -12,14 +11,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dgl_lara.choices import GATES
+from dgl_lara.explainer.gate import BY_HOP, BY_WALK, ONE_TERM
 from dgl_lara.explainer.network import Explainer
 from dgl_lara.game.game import Game
 from dgl_lara.game.listing import count, threads
-from dgl_lara.game.players import Neighborhood, walk_scale
+from dgl_lara.game.players import Players
+from dgl_lara.game.walks import walk_scale
 
 TINY = np.finfo(np.float32).tiny
-NONE, HOP, WALK = (GATES.index(gate) for gate in ("none", "hop", "walk"))
 
 
 class Walks:
@@ -31,39 +30,39 @@ class Walks:
         self.indptr, self.sources = indptr.numpy(), sources.numpy().astype(np.int32)
         self.scale = walk_scale(game.graph).numpy()
         self.source = self.by_term(source)
-        self.gate = WALK if self.config.walks else GATES.index(self.config.gate)
+        self.gate = explainer.gate.kernel
 
     def by_term(self, rows: Tensor) -> np.ndarray:
         """(terms, rows, dim): all nodes of one distance side by side, so that a dot product reads one cache line."""
         split = rows.detach().view(len(rows), self.config.terms, self.config.dim)
         return split.transpose(0, 1).contiguous().numpy()
 
-    def scores(self, targets: Tensor, t: Tensor) -> tuple[Neighborhood, Tensor]:
+    def scores(self, targets: Tensor, t: Tensor) -> tuple[Players, Tensor]:
         """The players of the targets and their scores. t: one row a target, already turned to its class."""
         counts = np.empty(len(targets), np.int64)
         with threads(len(targets)) as workers:
             count(self.indptr, self.sources, targets.numpy(), self.hops, workers, counts)
-            first = np.concatenate([np.zeros(1, np.int64), counts.cumsum()])
-            player, hop = np.empty(first[-1], np.int64), np.empty(first[-1], np.int64)
-            score = np.empty(first[-1], np.float32)
+            ends = np.concatenate([np.zeros(1, np.int64), counts.cumsum()])
+            player, hop = np.empty(ends[-1], np.int64), np.empty(ends[-1], np.int64)
+            score = np.empty(ends[-1], np.float32)
             _score(
                 self.indptr, self.sources, self.scale, self.source, self.by_term(t), targets.numpy(), self.gate,
-                self.hops, workers, first, player, hop, score,
+                self.hops, workers, ends, player, hop, score,
             )  # fmt: skip
         found = [torch.from_numpy(values) for values in (counts, player, hop)]
-        return Neighborhood(targets, found[0], found[1], found[2], self.num_nodes), torch.from_numpy(score)
+        return Players(targets, found[0], found[1], found[2], self.num_nodes), torch.from_numpy(score)
 
 
 @numba.njit(parallel=True, cache=True, nogil=True)
-def _score(indptr, sources, scale, p, t, targets, gate, hops, workers, first, player, hop, score):  # type: ignore[no-untyped-def]
-    """Players in rising order, their distance and score, from place first[row] on."""
+def _score(indptr, sources, scale, p, t, targets, gate, hops, workers, ends, player, hop, score):  # type: ignore[no-untyped-def]
+    """Players in rising order, their distance and score, from place ends[row] on."""
     for worker in numba.prange(workers):
         nodes = len(indptr) - 1
         total, weight = np.zeros(nodes, np.float32), np.zeros(nodes, np.float32)
         distance = np.full(nodes, -1, np.int8)
         here, there, seen = np.empty(nodes, np.int32), np.empty(nodes + 1, np.int32), np.empty(nodes, np.int32)
         now = np.empty(nodes, np.float32)
-        term = 0 if gate == NONE else hops
+        term = 0 if gate == ONE_TERM else hops
         for row in range(worker, len(targets), workers):
             mine = t[:, row]
             count, reached = walk(
@@ -72,18 +71,18 @@ def _score(indptr, sources, scale, p, t, targets, gate, hops, workers, first, pl
             )  # fmt: skip
             for place in range(count):
                 node = seen[place]
-                if gate == WALK and hops > 0:
+                if gate == BY_WALK and hops > 0:
                     total[node] += weight[node] * scale[node] * dot(p[term, node], mine[term])
                 weight[node] = 0
             for place in range(reached):
                 node = there[place]
                 if weight[node] == 0:
                     continue  # a near player
-                carried = weight[node] * scale[node] if gate == WALK else np.float32(1)
+                carried = weight[node] * scale[node] if gate == BY_WALK else np.float32(1)
                 total[node] = carried * dot(p[term, node], mine[term])
                 weight[node], distance[node], seen[count] = 0, hops, node
                 count += 1
-            place = first[row]
+            place = ends[row]
             seen[:count].sort()
             for node in seen[:count]:
                 player[place], hop[place], score[place] = node, distance[node], total[node]
@@ -124,11 +123,11 @@ def walk(  # type: ignore[no-untyped-def]
             if new:
                 distance[other], total[other], seen[count] = step, 0, other
                 count += 1
-            if gate == WALK:
+            if gate == BY_WALK:
                 total[other] += carried * dot(p[step, other], t[step])
             elif new:
-                total[other] = dot(p[step if gate == HOP else 0, other], t[step if gate == HOP else 0])
-            if gate == WALK or new:
+                total[other] = dot(p[step if gate == BY_HOP else 0, other], t[step if gate == BY_HOP else 0])
+            if gate == BY_WALK or new:
                 here[size], now[size] = other, carried
                 size += 1
     return count, reached

@@ -17,27 +17,18 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
-import torch
 from torch import Tensor
 
+from dgl_lara.choices import EXPORTS
 from dgl_lara.errors import InputError
-from dgl_lara.inference.scores import chunks, explain
+from dgl_lara.explanation import COLUMNS, pairs_frame
+from dgl_lara.inference.scores import explain
 from dgl_lara.inference.top_players import BulkExplainer, TopPlayers
 from dgl_lara.utils.files import short_hash, written_whole
 from dgl_lara.utils.progress import Progress
 
-ENDINGS = (".parquet", ".csv", ".jsonl")
 TARGETS_A_PART = 8192
-SCHEMA = pa.schema(
-    [
-        ("target", pa.int64()),
-        ("player", pa.int64()),
-        ("hop", pa.int8()),
-        ("score", pa.float32()),
-        ("rank", pa.int32()),
-        ("explained_class", pa.int32()),
-    ]
-)
+SCHEMA = pa.schema([(name, pa.type_for_alias(kind)) for name, kind in COLUMNS.items()])
 
 
 def explain_to_file(
@@ -47,11 +38,11 @@ def explain_to_file(
 
     `make`, in the place of `rows`, may give columns beyond those of SCHEMA.
     """
-    if out.suffix not in ENDINGS:
-        raise InputError(f"the file must end in {', '.join(ENDINGS)} (got '{out.name}').")
+    if out.suffix not in EXPORTS:
+        raise InputError(f"the file must end in {', '.join(EXPORTS)} (got '{out.name}').")
     order = hashlib.sha256(targets.cpu().numpy().tobytes()).hexdigest()[:16]
     parts = out.with_name(out.name + ".parts") / short_hash(
-        {**about, "targets": order, "top": top, "memory": top is None and bulk.memory}
+        {**about, "targets": order, "top": top, "a chunk": top is None and bulk.game.budget.walks_a_chunk}
     )
     parts.mkdir(parents=True, exist_ok=True)
     paths = []
@@ -80,13 +71,13 @@ def pieces(bulk: BulkExplainer, targets: Tensor, top: int | None) -> Iterator[Te
         if top is not None:
             yield part
         else:
-            for rows in chunks(bulk.game, part, bulk.memory):
+            for rows in bulk.game.chunks(part):
                 yield part[rows]
 
 
 def rows(bulk: BulkExplainer, targets: Tensor, top: int | None) -> pd.DataFrame:
     if top is None:
-        return explain(bulk.explainer, bulk.game, bulk.embeddings, targets, memory=bulk.memory).to_frame()
+        return explain(bulk.explainer, bulk.game, bulk.embeddings, targets).to_frame()
     return top_frame(bulk.top(targets, top))
 
 
@@ -94,15 +85,13 @@ def top_frame(best: TopPlayers) -> pd.DataFrame:
     """One row for each kept (target, player) pair, best first."""
     real = best.player >= 0
     row, rank = np.nonzero(real)
-    return pd.DataFrame(
-        {
-            "target": best.targets[row],
-            "player": best.player[real],
-            "hop": best.hop[real],
-            "score": best.score[real],
-            "rank": rank + 1,
-            "explained_class": best.explained_class[row],
-        }
+    return pairs_frame(
+        target=best.targets[row],
+        player=best.player[real],
+        hop=best.hop[real],
+        score=best.score[real],
+        rank=rank + 1,
+        explained_class=best.explained_class[row],
     )
 
 
@@ -136,12 +125,3 @@ def _to_json_lines(parts: list[Path], out: Path, about: dict) -> int:
 
 
 WRITERS = {".parquet": _to_parquet, ".csv": _to_csv, ".jsonl": _to_json_lines}
-
-
-def read_targets(path: Path) -> Tensor:
-    """Node (or graph) numbers from a text file, one a line."""
-    try:
-        numbers = [int(line) for line in path.read_text().split()]
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path} must hold one whole number a line ({error}).") from error
-    return torch.tensor(numbers, dtype=torch.long)

@@ -2,7 +2,7 @@
 
 Inputs and results stay in main memory (pinned, if the model is on a GPU), only one batch at a time is where the
 model is. DGL's samplers cut the batches out, in `workers` processes besides this one. The numbers are those of
-`inference.embed_all`, up to rounding.
+`scores.embed_all`, up to rounding.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from dgl_lara.errors import InputError
 from dgl_lara.explainer.inputs import explainer_inputs
 from dgl_lara.explainer.network import Explainer
 from dgl_lara.game.game import Game
-from dgl_lara.game.players import walk_scale
+from dgl_lara.game.node_task import khop_batch
+from dgl_lara.game.walks import walk_scale
 from dgl_lara.inference.scores import Embeddings
 from dgl_lara.model import blackbox
 from dgl_lara.model.blackbox import Model
 from dgl_lara.model.evaluating import evaluating
-from dgl_lara.training.subgraphs import attribution_subgraph
 from dgl_lara.utils.progress import Progress
 
 NODES_A_BATCH = 16_384
@@ -33,7 +33,7 @@ TARGETS_A_BATCH = 4096
 warnings.filterwarnings("ignore", message="Dataloader CPU affinity")  # DGL's advice for servers with many cores
 
 
-class Elsewhere(nn.Module):
+class OnDevice(nn.Module):
     """f on a device of its own, for data that stays in main memory: what it is called with goes there and back."""
 
     def __init__(self, model: Model, device: torch.device) -> None:
@@ -46,7 +46,7 @@ class Elsewhere(nn.Module):
 
 
 def full_pass_bytes(explainer: Explainer, num_nodes: int) -> int:
-    """What `inference.embed_all` holds at its peak, for the choice between the two."""
+    """What `scores.embed_all` holds at its peak, for the choice between the two."""
     config = explainer.config
     states = config.hidden * (config.layers + 1)
     numbers = 2 * config.in_dim + 2 * states + 2 * config.hidden + 2 * config.terms * config.dim
@@ -58,8 +58,8 @@ def predict_in_batches(f: Model, graph: dgl.DGLGraph, features: Tensor, hops: in
     parts = []
     with evaluating(f):
         for targets in Progress(torch.arange(graph.num_nodes()).split(size), "predicting", unit="batch"):
-            part, nodes, places = attribution_subgraph(graph, targets.to(graph.device), hops + 1)
-            parts.append(blackbox.call(f, part, features[nodes], "node")[places])
+            part = khop_batch(graph, targets.to(graph.device), hops + 1)
+            parts.append(blackbox.call(f, part.graph, features[part.nodes], len(part.nodes), "node")[part.places])
     return torch.cat(parts)
 
 
@@ -67,7 +67,7 @@ def embed_layerwise(
     explainer: Explainer, game: Game, kind: str, size: int = NODES_A_BATCH, workers: int = 0
 ) -> Embeddings:
     """p and t of all nodes. Beside them, only two layers' states of all nodes are held at a time."""
-    if game.task == "graph":
+    if not game.task.local:
         raise InputError("graph tasks need no layer-wise pass: their graphs are small, and come in batches.")
     where, graph = explainer.unit.device, game.graph
     looped = dgl.add_self_loop(graph)

@@ -1,20 +1,14 @@
-"""Trust in single explanations, bought with model calls at the time of asking.
+"""Make an explanation better: `pairs` coalitions S and their complements correct the amortised scores.
 
-verify   is it better than chance? Fidelity of each explanation beside that of random players
-refine   make it better: `pairs` coalitions S and their complements correct the amortised scores
-
-`refine` is Bayesian: the amortised scores are the mean of a Gaussian prior, and what they leave unexplained,
+It is Bayesian: the amortised scores are the mean of a Gaussian prior, and what they leave unexplained,
 d(S) - sum_j sigma_j phi_hat_j, is regressed on sigma. The data themselves say, by their marginal likelihood, how far
 the prior is to be left; an explanation that was right hardly moves.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-import numpy as np
-import pandas as pd
 import torch
 from torch import Tensor
 
@@ -23,43 +17,10 @@ from dgl_lara.errors import InputError
 from dgl_lara.explainer.inputs import CLIP, explainer_inputs
 from dgl_lara.explanation import Explanations
 from dgl_lara.game.game import Game
-from dgl_lara.inference.scores import explain
-from dgl_lara.inference.top_players import BulkExplainer
-from dgl_lara.metrics.fidelity import SPARSITIES, fidelity_per_target
 from dgl_lara.utils.randomness import generator
 
-DRAWS = 3  # random explanations that each one is compared with
 RATIOS = torch.logspace(-8, 4, 73)
 WIDTH, ALIKE = 0.5, 0.8  # how near players must look to err alike, and how much of an error they share then
-
-
-def verify(game: Game, explanations: Explanations, draws: int = DRAWS, seed: int = 0) -> pd.DataFrame:
-    """A row a target: Fidelity+ and Fidelity- (Eq. 1, 2; mean over sparsity .3 to .7; a node itself is kept), those of
-    as many random players, and whether F+ - F- is no better than theirs (`worse_than_random`).
-
-    A node without neighbours has no fidelity (NaN): there is nothing to choose from, and nothing to be flagged.
-    """
-    plus, minus = _fidelity(game, explanations)
-    drawn = generator(seed)
-    chance = torch.zeros(2, len(explanations), device=plus.device)
-    for _ in range(draws):
-        scores = torch.rand(len(explanations.scores), generator=drawn).to(plus.device)
-        chance += torch.stack(_fidelity(game, replace(explanations, scores=scores))) / draws
-    return pd.DataFrame(
-        {
-            "target": explanations.players.targets.cpu().numpy(),
-            "fidelity+": plus.cpu().numpy(),
-            "fidelity-": minus.cpu().numpy(),
-            "random fidelity+": chance[0].cpu().numpy(),
-            "random fidelity-": chance[1].cpu().numpy(),
-            "worse_than_random": (plus - minus < chance[0] - chance[1]).cpu().numpy(),
-        }
-    )
-
-
-def _fidelity(game: Game, explanations: Explanations) -> tuple[Tensor, Tensor]:
-    plus, minus = fidelity_per_target(game, explanations, SPARSITIES, keep_target=game.task == "node")
-    return plus.mean(0), minus.mean(0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,9 +39,8 @@ def refine(game: Game, explanations: Explanations, pairs: int, seed: int = 0) ->
     keep = random_coalitions(pairs, len(players.player), generator(seed), old.device)
     d = differences(game, players, keep, explanations.explained_class)
     looks = _looks(game)
-    first = players.first.tolist()
     new, moved = old.clone(), torch.zeros(len(explanations), device=old.device)
-    for row, mine in enumerate(map(slice, first, first[1:])):
+    for row, mine in enumerate(players.slices):
         prior = covariance(old[mine], players.hop[mine], looks[players.player[mine]])
         step = correction(signed(keep[:, mine]), d[:, row], old[mine], prior)
         new[mine] += step
@@ -118,30 +78,3 @@ def correction(sigma: Tensor, d: Tensor, scores: Tensor, prior: Tensor) -> Tenso
     noise = (seen.square() / spread).mean(1).clamp(min=1e-30)
     belief = torch.softmax(-(len(d) * noise.log() + spread.log().sum(1)) / 2, dim=0).unsqueeze(1)
     return (shared @ (basis @ (seen * (belief * ratios / spread).sum(0)))).to(scores)
-
-
-def trusted_rows(
-    pairs: int | None, verified: bool, seed: int
-) -> Callable[[BulkExplainer, Tensor, int | None], pd.DataFrame]:
-    """Rows for `export.explain_to_file`: refined with `pairs`, and with the columns of `verify` where asked for."""
-
-    def rows(bulk: BulkExplainer, targets: Tensor, top: int | None) -> pd.DataFrame:
-        explanations = explain(bulk.explainer, bulk.game, bulk.embeddings, targets)
-        moved = None
-        if pairs:
-            refined = refine(bulk.game, explanations, pairs, seed)
-            explanations, moved = refined.explanations, refined.moved
-        frame = explanations.to_frame()
-        row = explanations.players.row.cpu().numpy()
-        if moved is not None:
-            frame["moved"] = moved.cpu().numpy()[row]
-        if verified:
-            verdict = verify(bulk.game, explanations, seed=seed).drop(columns="target")
-            frame[verdict.columns] = verdict.iloc[row].to_numpy()
-            frame = frame.astype(verdict.dtypes)
-        if top is None:
-            return frame
-        order = np.lexsort((frame["rank"], row))  # as `bulk.top`: best first
-        return frame.iloc[order[frame["rank"].to_numpy()[order] <= top]]
-
-    return rows

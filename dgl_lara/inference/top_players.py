@@ -1,8 +1,8 @@
 """Explaining many targets, keeping only the top players of each.
 
-On the CPU the compiled walk (`walks.py`) meets one player after the other and the best are kept; no list of (target,
-player) pairs is ever built. Elsewhere (CUDA, graph tasks) the same numbers come from `inference.explain`, a chunk of
-targets at a time. A test holds the two together.
+On the CPU the compiled walk (`compiled_scores.py`) meets one player after the other and the best are kept; no list of
+(target, player) pairs is ever built. Elsewhere (CUDA, graph tasks) the same numbers come from `scores.explain`, a chunk
+of targets at a time. A test holds the two together.
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from dgl_lara.explainer.gate import BY_WALK, ONE_TERM
 from dgl_lara.explainer.network import Explainer
 from dgl_lara.game.game import Game
 from dgl_lara.game.listing import threads
-from dgl_lara.inference.compiled_scores import NONE, WALK, Walks, dot, walk
-from dgl_lara.inference.scores import MEMORY, Embeddings, check_targets, chunks, explain
+from dgl_lara.inference.compiled_scores import Walks, dot, walk
+from dgl_lara.inference.scores import Embeddings, can_compile, explain
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,15 +36,15 @@ class TopPlayers:
 class BulkExplainer:
     """Holds what all targets share, in the layout the kernel wants; made once."""
 
-    def __init__(self, explainer: Explainer, game: Game, embeddings: Embeddings, memory: int = MEMORY) -> None:
-        self.explainer, self.game, self.embeddings, self.memory = explainer, game, embeddings, memory
-        self.compiled = game.task == "node" and game.features.device.type == "cpu"
+    def __init__(self, explainer: Explainer, game: Game, embeddings: Embeddings) -> None:
+        self.explainer, self.game, self.embeddings = explainer, game, embeddings
+        self.compiled = can_compile(explainer, game)
         if self.compiled:
             self.walks = Walks(explainer, game, embeddings.source)
             self.length = np.linalg.norm(self.walks.source[-1], axis=1)  # of p in the last term
 
     def top(self, targets: Tensor, top: int) -> TopPlayers:
-        check_targets(targets, self.game)
+        self.game.check_targets(targets)
         classes = self.game.explained_class[targets]
         if not self.compiled:
             return self._top_by_pairs(targets, classes, top)
@@ -62,8 +63,8 @@ class BulkExplainer:
     def _top_by_pairs(self, targets: Tensor, classes: Tensor, top: int) -> TopPlayers:
         shape = (len(targets), top)
         player, score, hop = np.full(shape, -1, np.int64), np.zeros(shape, np.float32), np.zeros(shape, np.int8)
-        for rows in chunks(self.game, targets, self.memory):
-            result = explain(self.explainer, self.game, self.embeddings, targets[rows], memory=self.memory)
+        for rows in self.game.chunks(targets):
+            result = explain(self.explainer, self.game, self.embeddings, targets[rows])
             rank, players = result.rank(), result.players
             best = rank < top
             place = ((players.row[best] + rows.start).cpu().numpy(), rank[best].cpu().numpy())
@@ -102,11 +103,11 @@ def _keep_best(  # type: ignore[no-untyped-def]
     Of those, a player whose score cannot reach the list (Cauchy-Schwarz, with a margin for rounding) is passed over
     without reading its embedding. Leaves `weight` and `distance` as they were before the target came.
     """
-    term = 0 if gate == NONE else hops
+    term = 0 if gate == ONE_TERM else hops
     kept, top = 0, len(player)
     for place in range(count):
         node = seen[place]
-        if gate == WALK and hops > 0:
+        if gate == BY_WALK and hops > 0:
             total[node] += weight[node] * scale[node] * dot(p[term, node], t[term])
         weight[node] = 0
         kept = _insert(total[node], node, distance[node], kept, player, score, hop)
@@ -118,7 +119,7 @@ def _keep_best(  # type: ignore[no-untyped-def]
         if carried == 0:
             continue  # a near player
         weight[node] = 0
-        carried = carried * scale[node] if gate == WALK else np.float32(1)
+        carried = carried * scale[node] if gate == BY_WALK else np.float32(1)
         if kept < top or carried * length[node] * reach >= score[top - 1]:
             kept = _insert(carried * dot(p[term, node], t[term]), node, hops, kept, player, score, hop)
 

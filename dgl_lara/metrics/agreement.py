@@ -2,54 +2,31 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import pandas as pd
-import torch
 from scipy.stats import spearmanr
 from torch import Tensor
 
-from dgl_lara.attribution.exact import exact
-from dgl_lara.attribution.monte_carlo import Estimate, least_squares, shared_least_squares
+from dgl_lara.attribution.monte_carlo import Estimate
 from dgl_lara.attribution.r_squared import corrected_r_squared, r_squared
 from dgl_lara.explanation import Explanations
-from dgl_lara.game.game import Game
-from dgl_lara.game.players import Neighborhood
-from dgl_lara.utils.randomness import generator
-
-EXACT_UP_TO = 12  # players: 4,096 coalitions
-AFFORDABLE = 60_000_000  # evaluated nodes a reference may cost target by target
+from dgl_lara.game.players import Players
+from dgl_lara.metrics.common.metric import Case, Metric
+from dgl_lara.metrics.common.reference import Reference
 
 
-@dataclass(frozen=True, eq=False)
-class Reference:
-    """phi to compare with, from two independent halves whose difference shows its noise."""
+class Agreement(Metric):
+    columns = {"rank correlation": 1, "R2": 0}  # R2: only of scores on phi's scale, which most methods' are not
 
-    players: Neighborhood
-    estimate: Estimate
-    ceiling: float  # the R squared that a perfect explainer would show against it
-    how: str
+    def table(self, case: Case, explanations: Explanations) -> pd.DataFrame:
+        return pd.DataFrame([{**agreement(explanations, case.phi), "reference": case.phi.how}])
 
-
-def reference(game: Game, targets: Tensor, pairs: int, seed: int) -> Reference:
-    """Exact phi where all neighbourhoods are small; otherwise `pairs` coalition pairs a target, in two halves."""
-    players = game.players(targets)
-    if len(players.counts) and int(players.counts.max()) <= EXACT_UP_TO:
-        phi = exact(game, players)
-        return Reference(players, Estimate(phi, torch.zeros_like(phi)), 1.0, "exact phi, by enumeration")
-    each = 2 * pairs * int(players.counts.sum())
-    most = int(players.counts.max()) if len(players.counts) else 0
-    share = game.task == "node" and each > AFFORDABLE
-    sample = shared_least_squares if share else least_squares
-    first, second = (sample(game, players, pairs // 2, generator(1000 + seed * 2 + half)) for half in (0, 1))
-    phi = (first.phi + second.phi) / 2
-    noise = (first.phi - second.phi).square().mean() / 4
-    variance = (phi - phi.mean()).square().mean()
-    error = torch.full_like(phi, noise.sqrt().item())
-    how = f"{pairs} coalition pairs a target" + (" (masks shared by all targets)" if share else "")
-    if pairs // 2 < most:
-        how += f"; fewer than the up to {most} players need, so its noise is understated"
-    return Reference(players, Estimate(phi, error), 1 - (noise / variance).item(), how)
+    def figures(self, table: pd.DataFrame) -> dict[str, float]:
+        row = table.iloc[0]
+        return {
+            "R2": row["R2 corrected"],
+            "R2, neighbours": row["neighbours only"],
+            "rank correlation": row["rank correlation"],
+        }
 
 
 def agreement(explanations: Explanations, against: Reference) -> dict[str, float]:
@@ -69,11 +46,13 @@ def agreement(explanations: Explanations, against: Reference) -> dict[str, float
     }
 
 
-def _mean_rank_correlation(scores: Tensor, phi: Tensor, players: Neighborhood) -> float:
-    first = players.first.tolist()
+def _mean_rank_correlation(scores: Tensor, phi: Tensor, players: Players) -> float:
     values = []
-    for start, stop in zip(first, first[1:], strict=False):
-        mine, theirs = scores[start:stop].cpu().numpy(), phi[start:stop].cpu().numpy()
-        if stop - start > 2 and mine.std() > 0 and theirs.std() > 0:
+    for pairs in players.slices:
+        mine, theirs = scores[pairs].cpu().numpy(), phi[pairs].cpu().numpy()
+        if len(mine) > 2 and mine.std() > 0 and theirs.std() > 0:
             values.append(spearmanr(mine, theirs).statistic)
     return float(pd.Series(values, dtype=float).mean())
+
+
+METRIC = Agreement()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dgl
 import numpy as np
+import pandas as pd
 import torch
 from scipy.stats import rankdata
 from torch import Tensor
@@ -15,6 +16,22 @@ from torch import Tensor
 from dgl_lara.datasets.dataset import Dataset
 from dgl_lara.errors import InputError
 from dgl_lara.explanation import Explanations
+from dgl_lara.game.tasks import as_task
+from dgl_lara.metrics.common.metric import Case, Metric
+
+
+class GroundTruthAUC(Metric):
+    columns = {"AUC": 1}
+
+    def missing(self, case: Case) -> str | None:
+        return "this data set has no ground truth." if case.motif is None else None
+
+    def table(self, case: Case, explanations: Explanations) -> pd.DataFrame:
+        assert case.motif is not None
+        return pd.DataFrame([auc(explanations, case.motif)])
+
+    def figures(self, table: pd.DataFrame) -> dict[str, float]:
+        return {"AUC": table["signed, pooled"].iloc[0]}
 
 
 def roc_auc(truth: np.ndarray, scores: np.ndarray) -> float:
@@ -29,9 +46,7 @@ def roc_auc(truth: np.ndarray, scores: np.ndarray) -> float:
 def truth_of_pairs(explanations: Explanations, motif: Tensor) -> tuple[Tensor, Tensor]:
     """(num_pairs,) bool: the player is in the target's own motif (graph task: in any motif of the graph); and
     (num_targets,) bool: the target has a motif."""
-    truth = explanations.in_motif(motif)
-    if explanations.task == "node":
-        return truth, motif[explanations.players.targets] >= 0
+    truth = explanations.in_motif(motif)  # a node of a motif is its own player
     has = torch.zeros(len(explanations), dtype=torch.bool, device=truth.device)
     has[explanations.players.row[truth]] = True
     return truth, has
@@ -76,7 +91,7 @@ def studied_targets(dataset: Dataset) -> Tensor:
     device = dataset.labels.device
     if dataset.name in STUDIED_NODES:
         return torch.tensor(STUDIED_NODES[dataset.name], device=device)
-    if dataset.task == "node":
+    if as_task(dataset.task).local:
         return (dataset.motif >= 0).nonzero().flatten()
     if dataset.name == "ba-2motifs":
         order = np.random.RandomState(42).permutation(dataset.num_targets)  # noqa: NPY002 (the authors' order)
@@ -86,3 +101,6 @@ def studied_targets(dataset: Dataset) -> Tensor:
     if dataset.name == "mutag":
         has_motif &= dataset.labels == 0
     return has_motif.nonzero().flatten()
+
+
+METRIC = GroundTruthAUC()

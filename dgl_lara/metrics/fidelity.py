@@ -6,14 +6,67 @@ are the neighbours only). The first is dominated by whether the target is remove
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pandas as pd
 import torch
 from torch import Tensor
 
 from dgl_lara.explanation import Explanations
 from dgl_lara.game.game import Game
+from dgl_lara.metrics.common.metric import Case, Metric, Rows
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 SPARSITIES = (0.3, 0.4, 0.5, 0.6, 0.7)
+
+
+DEFINITIONS = ("paper", "kept")
+MEASURES = {"F+": ("fidelity+", 1), "F-": ("fidelity-", -1), "Delta": ("delta", 1)}  # short: (long, good direction)
+
+
+def fidelity_column(short: str, definition: str, sparsity: float | str = "average") -> str:
+    """How a comparison calls it: 'F+ kept, 0.5'."""
+    where = sparsity if isinstance(sparsity, str) else f"{sparsity:.1f}"
+    return f"{short} {definition}, {where}"
+
+
+class Fidelity(Metric):
+    columns = {
+        fidelity_column(short, definition): sign
+        for definition in ("paper", "kept")
+        for short, (_, sign) in MEASURES.items()
+    }
+    note = "average over sparsity 0.3 ... 0.7, ± standard error over targets; 'kept': the target itself stays"
+
+    def table(self, case: Case, explanations: Explanations) -> pd.DataFrame:
+        return fidelity(case.game, explanations)
+
+    def figures(self, table: pd.DataFrame) -> dict[str, float]:
+        """Averages, and each measure at each sparsity."""
+        return {
+            fidelity_column(short, row["definition"], row["sparsity"]): row[long]
+            for _, row in table.iterrows()
+            for short, (long, _) in MEASURES.items()
+        }
+
+    def shown(self, table: pd.DataFrame) -> Rows:
+        rows = [
+            [row["definition"], row["method"], *(with_error(row, long, "7.3f", ".3f") for long, _ in MEASURES.values())]
+            for _, row in table[table["sparsity"] == "average"].iterrows()
+        ]
+        header = ["definition", "method", "fidelity+ (high)", "fidelity- (low)", "delta (high)"]
+        return header, sorted(rows, key=lambda row: row[0] != "paper")
+
+    def figure(self, table: pd.DataFrame, title: str) -> Figure:
+        from dgl_lara.drawing.plots import fidelity_figure
+
+        return fidelity_figure(table, title)
+
+
+def with_error(row: pd.Series, measure: str, form: str = ".2f", error_form: str = ".2f") -> str:
+    return f"{row[measure]:{form}} ± {row[f'{measure} error']:{error_form}}"
 
 
 def fidelity_per_target(
@@ -21,7 +74,7 @@ def fidelity_per_target(
 ) -> tuple[Tensor, Tensor]:
     """Eq. 1, 2: Fidelity+ and Fidelity-, (num_sparsities, num_targets) each; NaN where a kept target is alone."""
     players = explanations.players
-    include = not keep_target or game.task == "graph"
+    include = not keep_target or not game.task.local
     important = torch.stack([explanations.important(sparsity, include) for sparsity in sparsities])
     always = explanations.is_target if keep_target else torch.zeros_like(important[0])
     full = game.full[players.targets, explanations.explained_class]
@@ -40,7 +93,7 @@ def standard_error(values: Tensor) -> float:
 def fidelity(game: Game, explanations: Explanations, sparsities: tuple[float, ...] = SPARSITIES) -> pd.DataFrame:
     """Mean and standard error over targets, a row for each definition and sparsity and one for their average."""
     rows = []
-    for definition in ("paper", "kept") if game.task == "node" else ("paper",):
+    for definition in DEFINITIONS if game.task.local else DEFINITIONS[:1]:
         plus, minus = fidelity_per_target(game, explanations, sparsities, keep_target=definition == "kept")
         seen = ~plus[0].isnan()
         plus, minus = plus[:, seen].double(), minus[:, seen].double()
@@ -54,3 +107,6 @@ def fidelity(game: Game, explanations: Explanations, sparsities: tuple[float, ..
                 row[f"{label} error"] = standard_error(values)
             rows.append(row)
     return pd.DataFrame(rows)
+
+
+METRIC = Fidelity()

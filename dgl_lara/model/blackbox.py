@@ -20,8 +20,8 @@ Model = Callable[[dgl.DGLGraph, Tensor], Tensor]
 SAME = 1e-4  # answers may differ by so much of the largest one: sums on a GPU come in any order
 
 
-def call(f: Model, graph: dgl.DGLGraph, features: Tensor, task: str) -> Tensor:
-    """(rows, columns) float: what f says of each node, or of each graph of the batch. One number a row is a column."""
+def call(f: Model, graph: dgl.DGLGraph, features: Tensor, rows: int, what: str) -> Tensor:
+    """(rows, columns) float: what f says of each target (`what`: a node, a graph). One number a row is a column."""
     try:
         output = f(graph, features)
     except ModelError:
@@ -34,15 +34,14 @@ def call(f: Model, graph: dgl.DGLGraph, features: Tensor, task: str) -> Tensor:
             "dgl_lara.model.adapters.element(model, WHICH)."
         )
     output = output.unsqueeze(1) if output.dim() == 1 else output
-    rows = graph.num_nodes() if task == "node" else graph.batch_size
     if output.dim() == 3 and len(output) == rows:
         raise ModelError(
-            f"the model must return one row of logits a {task}, ({rows}, classes) (got {tuple(output.shape)}); choose "
+            f"the model must return one row of logits a {what}, ({rows}, classes) (got {tuple(output.shape)}); choose "
             "one of its heads with dgl_lara.model.adapters.head(model, NUMBER), or 'mean'."
         )
     if output.dim() != 2 or len(output) != rows:
         raise ModelError(
-            f"the model must return one row of logits a {task}, ({rows}, classes) (got {tuple(output.shape)})."
+            f"the model must return one row of logits a {what}, ({rows}, classes) (got {tuple(output.shape)})."
         )
     if output.device != features.device:
         raise ModelError(f"the model answers on {output.device}, the features are on {features.device}.")
@@ -81,7 +80,7 @@ def _described(output: object) -> str:
     return type(output).__name__
 
 
-def untouched(f: Model, graph: dgl.DGLGraph, features: Tensor, task: str) -> Tensor:
+def untouched(f: Model, graph: dgl.DGLGraph, features: Tensor, rows: int, what: str) -> Tensor:
     """What f says of the whole graph, once everything that can be checked there is in order."""
     if len(features) != graph.num_nodes():
         raise InputError(f"features must have one row a node, {graph.num_nodes()} (got {len(features)}).")
@@ -95,7 +94,7 @@ def untouched(f: Model, graph: dgl.DGLGraph, features: Tensor, task: str) -> Ten
             f"e.g. model.to('{features.device}')."
         )
     with evaluating(f):
-        first, second = (call(f, graph, features, task) for _ in range(2))
+        first, second = (call(f, graph, features, rows, what) for _ in range(2))
     difference = (first - second).abs().max()
     if difference > SAME * first.abs().max():  # an explanation of noise would be noise
         raise ModelError(

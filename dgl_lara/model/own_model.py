@@ -21,7 +21,6 @@ from types import ModuleType
 import torch
 from torch import Tensor, nn
 
-from dgl_lara.datasets.dataset import Dataset
 from dgl_lara.errors import InputError, LaraError
 from dgl_lara.model.adapters import unwrapped
 from dgl_lara.model.blackbox import Model
@@ -63,8 +62,8 @@ def find_model(name: str) -> OwnModel:
     return OwnModel(module, function, found.origin)
 
 
-def build_model(own: OwnModel, dataset: Dataset) -> Model:
-    """Call the user's function; the result lies where the data lies."""
+def build_model(own: OwnModel, in_dim: int, num_classes: int) -> Model:
+    """Call the user's function."""
     if not Path(own.file).is_file():
         raise InputError(f"the model's code, {own.file}, is not there any more; put it back to use this model.")
     with _first_on_path(own.root):
@@ -77,7 +76,7 @@ def build_model(own: OwnModel, dataset: Dataset) -> Model:
                 f"{own.function} in {own.file} must take no arguments or (in_dim, num_classes) "
                 f"(it takes {', '.join(one.name for one in needed)})."
             )
-        arguments = (dataset.features.shape[1], dataset.num_classes) if needed else ()
+        arguments = (in_dim, num_classes) if needed else ()
         try:
             model = function(*arguments)
         except Exception as error:  # not our code: it may raise anything
@@ -152,11 +151,11 @@ def load_weights(model: Callable, weights: dict[str, Tensor], path: Path) -> Non
     inner.load_state_dict(weights)
 
 
-def open_model(own: OwnModel, weights: Path | None, dataset: Dataset) -> Model:
-    """The user's model with these weights, on the device of the data."""
-    model = build_model(own, dataset)
+def open_model(own: OwnModel, weights: Path | None, features: Tensor, num_classes: int) -> Model:
+    """The user's model with these weights, on the device of the features."""
+    model = build_model(own, features.shape[1], num_classes)
     if weights is not None:
         load_weights(model, read_weights(weights), weights)
     if isinstance(model, nn.Module) and not any(parameter.is_meta for parameter in model.parameters()):
-        model.to(dataset.features.device)
+        model.to(features.device)
     return model

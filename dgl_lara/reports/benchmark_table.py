@@ -8,22 +8,13 @@ from pathlib import Path
 
 import pandas as pd
 
+from dgl_lara.metrics import METRICS
 from dgl_lara.utils.files import written_whole
 from dgl_lara.utils.tables import markdown_table
 
-COLUMNS = {  # figure -> +1 where high is good, -1 where low is good, 0 where neither
-    "F+ paper, average": 1,
-    "F- paper, average": -1,
-    "Delta paper, average": 1,
-    "F+ kept, average": 1,
-    "F- kept, average": -1,
-    "Delta kept, average": 1,
-    "rank correlation": 1,
-    "R2": 0,  # only of methods whose scores are on phi's scale, which most are not
-    "AUC": 1,
-    "targets/s": 1,
-    "LARA is x times faster": 0,
-    "LARA, stored, is x times faster": 0,
+# figure -> +1 where high is good, -1 where low is good, 0 where neither
+COLUMNS: dict[str, int] = {
+    **{name: sign for metric in METRICS.values() for name, sign in metric.columns.items()},
     "fit (s)": 0,
 }
 

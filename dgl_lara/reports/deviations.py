@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dgl_lara.training.loop import ALL, TrainingConfig
+from dgl_lara.game.task import Task
+from dgl_lara.training.config import ALL, TrainingConfig
 
 
 @dataclass(frozen=True)
@@ -87,13 +88,13 @@ DEVIATIONS = (
 )  # fmt: skip
 
 
-def applying(config: TrainingConfig, task: str) -> list[Deviation]:
+def applying(config: TrainingConfig, task: Task) -> list[Deviation]:
     """Those that a run with these settings has; D2, D4 and D6 are about neighbourhoods, which a graph task has not."""
     off = {
-        "D2": task == "graph",
-        "D4": task == "graph",
+        "D2": not task.local,
+        "D4": not task.local,
         "D5": config.objective == "running-mean",
-        "D6": config.gate == "none" or task == "graph",
+        "D6": config.gate == "none" or not task.local,
         "D7": config.inputs == "features",
         "D8": not config.all_classes,
         "D9": config.encoder == "plain",

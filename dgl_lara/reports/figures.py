@@ -13,29 +13,18 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from dgl_lara.metrics.fidelity import SPARSITIES
+from dgl_lara.baselines import BASELINES
+from dgl_lara.evaluation.lara_method import STYLES as LARA_STYLES
+from dgl_lara.metrics.fidelity import SPARSITIES, fidelity_column
 
-# Okabe-Ito, and a line style where two share a hue: each method looks the same in every figure
-STYLES: dict[str, tuple[str, str]] = {
-    "random": ("#999999", ":"),
-    "gradient": ("#CC79A7", "--"),
-    "abs-gradient": ("#CC79A7", "-"),
-    "gnn-explainer": ("#0072B2", "-"),
-    "pg-explainer": ("#56B4E9", "-"),
-    "graphsvx": ("#E69F00", "-"),
-    "orphicx": ("#009E73", "-"),
-    "fastdnx": ("#009E73", "--"),
-    "sampled": ("#000000", "--"),
-    "lara-paper": ("#D55E00", "--"),
-    "lara": ("#D55E00", "-"),
-    "lara-all": ("#D55E00", ":"),
-}
 OTHERS = ("#0072B2", "#009E73", "#000000", "#CC79A7", "#E69F00")
 MEASURES = (("F+", "Fidelity+ (higher is better)"), ("F-", "Fidelity- (lower is better)"))
 
 
 def style(method: str, place: int) -> dict[str, Any]:
-    colour, line = STYLES.get(method, (OTHERS[place % len(OTHERS)], "-."))
+    """Colours of Okabe and Ito, and a line style where two share a hue: a method looks the same in every figure."""
+    known = LARA_STYLES.get(method) or (BASELINES[method].style if method in BASELINES else None)
+    colour, line = known or (OTHERS[place % len(OTHERS)], "-.")
     strong = method.startswith("lara")
     return {"color": colour, "linestyle": line, "linewidth": 2.2 if strong else 1.3, "zorder": 3 if strong else 2}
 
@@ -49,7 +38,11 @@ def canvas(width: float, height: float) -> Figure:
 def fidelity_grid(records: pd.DataFrame, definition: str, title: str, columns: int = 3) -> Figure:
     """Figure 4: fidelity against sparsity, a line a method; F+ above F- for each data set."""
     shown = [(name, group) for name, group in records.groupby("data", sort=False)]
-    shown = [(name, group) for name, group in shown if f"F+ {definition}, 0.5" in group.dropna(axis=1, how="all")]
+    shown = [
+        (name, group)
+        for name, group in shown
+        if fidelity_column("F+", definition, 0.5) in group.dropna(axis=1, how="all")
+    ]
     columns = min(columns, len(shown))
     bands = -(-len(shown) // columns)
     figure = canvas(max(3.4 * columns, 7), 4.4 * bands + 1)
@@ -71,7 +64,7 @@ def fidelity_grid(records: pd.DataFrame, definition: str, title: str, columns: i
 
 
 def _fidelity_lines(axis: Axes, group: pd.DataFrame, short: str, definition: str) -> None:
-    columns = [f"{short} {definition}, {sparsity:.1f}" for sparsity in SPARSITIES]
+    columns = [fidelity_column(short, definition, sparsity) for sparsity in SPARSITIES]
     for place, (method, mine) in enumerate(group.groupby("method", sort=False)):
         if mine[columns].notna().to_numpy().all():
             axis.plot(SPARSITIES, mine[columns].mean(), marker="o", markersize=2.5, **style(str(method), place))

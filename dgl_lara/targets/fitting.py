@@ -92,9 +92,9 @@ def batches(
     dataset: Dataset, recipe: Recipe, order: torch.Generator
 ) -> Iterator[tuple[dgl.DGLGraph, Tensor, Tensor, Tensor]]:
     """One epoch of (graph, features, labels, rows of the loss)."""
-    if recipe.saint_nodes and dataset.task == "node":
+    if recipe.saint_nodes:
         yield from _saint_batches(dataset, recipe.saint_nodes)
-    elif recipe.batch_size and dataset.task == "graph":
+    elif recipe.batch_size:
         yield from _graph_batches(dataset, recipe.batch_size, order)
     else:
         yield dataset.graph, dataset.features, dataset.labels, dataset.train

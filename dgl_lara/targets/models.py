@@ -109,10 +109,10 @@ class TargetModel(nn.Module):
             make_layer(config.architecture, *pair, config.weigh_degrees)
             for pair in zip(widths, widths[1:], strict=False)
         )
+        # a node's head sees all layers side by side, a graph's the pools of the last one
         pools = READOUTS[config.readout]
-        self.head = nn.Linear(
-            config.hidden * (config.layers if config.task == "node" else len(pools)), config.num_classes
-        )
+        self.pools = pools if config.task == "graph" else ()
+        self.head = nn.Linear(config.hidden * (len(self.pools) or config.layers), config.num_classes)
 
     @property
     def num_hops(self) -> int:
@@ -121,11 +121,11 @@ class TargetModel(nn.Module):
 
     def forward(self, graph: dgl.DGLGraph, features: Tensor, edge_weight: Tensor | None = None) -> Tensor:
         states = self.states(graph, features, edge_weight)
-        if self.config.task == "node":  # the head on all states side by side, without putting them there
+        if not self.pools:  # the head on all states side by side, without putting them there
             parts = self.head.weight.split(self.config.hidden, dim=1)
             return self.head.bias + sum(h @ part.T for h, part in zip(states, parts, strict=True))
         sizes = graph.batch_num_nodes()
-        pooled = [ops.segment_reduce(sizes, states[-1], pool) for pool in READOUTS[self.config.readout]]
+        pooled = [ops.segment_reduce(sizes, states[-1], pool) for pool in self.pools]
         return self.head(torch.cat(pooled, dim=1))
 
     def states(self, graph: dgl.DGLGraph, features: Tensor, edge_weight: Tensor | None = None) -> list[Tensor]:
@@ -143,7 +143,7 @@ class TargetModel(nn.Module):
     def embed(self, graph: dgl.DGLGraph, features: Tensor) -> Tensor:
         """(num_nodes, width): what the head of a node model sees, or what a graph model pools."""
         states = self.states(graph, features)
-        return torch.cat(states, dim=1) if self.config.task == "node" else states[-1]
+        return states[-1] if self.pools else torch.cat(states, dim=1)
 
 
 def masking_messages_only(model: TargetModel) -> TargetModel:

@@ -1,46 +1,74 @@
-"""Eq. 11 and 12: the subgraphs of a mini-batch of targets.
+"""Eq. 11 and 12: the parts of the graph that a step of training works on.
 
-The K-hop subgraph serves the attribution: f is evaluated on it. The 2K-hop subgraph serves the update of g: t of a
-target needs its K-hop neighbours, p of a K-hop neighbour needs K hops more.
+The K-hop subgraph of a batch of targets serves the attribution: f is evaluated on it. The 2K-hop subgraph serves the
+update of g: t of a target needs its K-hop neighbours, p of a K-hop neighbour needs K hops more. Where everything fits
+both are the whole graph, and one random mask is a coalition for every target at once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
-import dgl
 import torch
-from dgl.dataloading import MultiLayerFullNeighborSampler
 from torch import Tensor
 
+from dgl_lara.explainer.encoder import EncoderGraph
+from dgl_lara.explainer.network import Explainer
+from dgl_lara.game.batch import Batch
+from dgl_lara.game.game import Game
 from dgl_lara.utils.randomness import generator
 
 
-def attribution_subgraph(graph: dgl.DGLGraph, targets: Tensor, context: int) -> tuple[dgl.DGLGraph, Tensor, Tensor]:
-    """Eq. 11: (subgraph, its nodes in the graph, where the targets are in it).
+@dataclass(frozen=True, eq=False)
+class Embedded:
+    """What g says of a batch of targets and of everyone who may be their player."""
 
-    `context` is K, or K + 1 where f normalises by the degrees of the boundary nodes.
-    """
-    subgraph, places = dgl.khop_in_subgraph(graph, targets, k=context, store_ids=True)
-    nodes = subgraph.ndata.pop(dgl.NID)
-    subgraph.edata.pop(dgl.EID)
-    return subgraph, nodes, places
+    graph: EncoderGraph  # what g saw
+    nodes: Tensor  # (num_local,) which nodes those are, rising
+    p: Tensor  # (num_local, width)
+    t: Tensor  # (num_targets, width)
 
 
-def explainer_nodes(graph: dgl.DGLGraph, targets: Tensor, hops: int) -> Tensor:
-    """Eq. 12: the nodes within `hops` (2K) of a target, sorted."""
-    input_nodes, _, _ = MultiLayerFullNeighborSampler(hops).sample_blocks(graph, targets)
-    return input_nodes.sort().values  # the sampler's own order varies from run to run
+@dataclass(frozen=True, eq=False)
+class NeighborSubgraphs:
+    """Mini-batches: K hops for f, 2K hops for g."""
+
+    game: Game
+    encoder_graph: EncoderGraph  # the whole graph, as g sees it
+
+    def batch(self, targets: Tensor) -> Batch:
+        """Eq. 11."""
+        return self.game.task.batch(self.game.graph, targets, self.game.hops, self.game.context)
+
+    def embed(self, explainer: Explainer, targets: Tensor) -> Embedded:
+        """Eq. 12."""
+        task, hops = self.game.task, self.game.hops + explainer.config.layers
+        nodes = task.encoder_nodes(self.game.graph, targets, hops)
+        part = self.encoder_graph.part(nodes, task.encoder_sizes(self.encoder_graph.sizes, targets))
+        p, t = explainer(part)
+        return Embedded(part, nodes, p, t[task.place_of(targets, nodes)])
+
+
+@dataclass(frozen=True, eq=False)
+class FullGraph:
+    """Everything at once: the same code, with the whole graph in the place of both subgraphs."""
+
+    game: Game
+    encoder_graph: EncoderGraph
+
+    def batch(self, targets: Tensor) -> Batch:
+        return self.game.task.full_batch(self.game.graph, targets)
+
+    def embed(self, explainer: Explainer, targets: Tensor) -> Embedded:
+        p, t = explainer(self.encoder_graph)
+        return Embedded(self.encoder_graph, torch.arange(len(p), device=p.device), p, t[targets])
+
+
+Subgraphs = NeighborSubgraphs | FullGraph
 
 
 def target_batches(targets: Tensor, size: int, seed: int, epoch: int) -> Iterator[Tensor]:
     """Alg. 1, line 6: the targets of one epoch in random mini-batches. Seed and epoch say which, nothing else."""
     order = torch.randperm(len(targets), generator=generator(seed * 1_000_003 + epoch))
     yield from targets[order.to(targets.device)].split(size)
-
-
-def some_targets(targets: Tensor, most: int, seed: int) -> Tensor:
-    """All of them, or `most` drawn at random."""
-    if len(targets) <= most:
-        return targets
-    return targets[torch.randperm(len(targets), generator=generator(seed))[:most].to(targets.device)].sort().values

@@ -7,7 +7,7 @@ variation of d(S) the sums of its scores explain. Both order explainers alike, b
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
@@ -15,11 +15,13 @@ from torch import Tensor
 
 from dgl_lara.attribution.monte_carlo import Estimate, least_squares, shared_least_squares
 from dgl_lara.attribution.r_squared import corrected_r_squared
-from dgl_lara.explainer.network import Explainer, pair_scores
+from dgl_lara.explainer.encoder import EncoderGraph
+from dgl_lara.explainer.network import Explainer
 from dgl_lara.game.game import Game
-from dgl_lara.game.players import Neighborhood, find
-from dgl_lara.training.coalitions import Lesson, teach
-from dgl_lara.training.losses import View, embed, predicted_differences
+from dgl_lara.game.players import Players
+from dgl_lara.training.coalitions import CoalitionBatch, evaluate_coalitions
+from dgl_lara.training.objective import Step, local_scores
+from dgl_lara.training.subgraphs import FullGraph, NeighborSubgraphs
 from dgl_lara.utils.randomness import generator
 
 TARGETS, PAIRS, COALITIONS = 128, 512, 4
@@ -32,16 +34,14 @@ class ByPhi:
     """R squared with phi, corrected for the noise of its estimate."""
 
     name: ClassVar[str] = "R2 with phi"
-    players: Neighborhood
+    subgraphs: NeighborSubgraphs
+    players: Players
     estimate: Estimate
 
-    def score(self, explainer: Explainer, game: Game, view: View) -> float:
-        players = self.players
+    def score(self, explainer: Explainer) -> float:
         with torch.no_grad():
-            p, t, nodes = embed(explainer, game, view, players.targets, everything=False)
-            local = replace(players, player=find(players.player, nodes)[0], num_nodes=len(nodes))
-            t = explainer.for_class(t, game.explained_class[players.targets])
-            scores = pair_scores(explainer, p, t, local, explainer.gate(game.graph, players))
+            embedded = self.subgraphs.embed(explainer, self.players.targets)
+            scores = local_scores(explainer, self.subgraphs.game, embedded, self.players)
         return corrected_r_squared(scores, self.estimate)
 
 
@@ -50,28 +50,27 @@ class ByCoalitions:
     """The share of d(S)'s variation that the scores explain, for the explained class."""
 
     name: ClassVar[str] = "share of f's variation under unseen coalitions that the scores explain"
-    lesson: Lesson
+    subgraphs: FullGraph
+    coalitions: CoalitionBatch
 
-    def score(self, explainer: Explainer, game: Game, view: View) -> float:
-        lesson = self.lesson
-        wanted = lesson.differences(game)
-        classes = game.explained_class[lesson.targets].expand(len(wanted), -1).unsqueeze(2)
+    def score(self, explainer: Explainer) -> float:
         with torch.no_grad():
-            embedded = embed(explainer, game, view, lesson.targets, everything=True)
-            predicted = predicted_differences(explainer, game, view, lesson, *embedded)
+            embedded = self.subgraphs.embed(explainer, self.coalitions.targets)
+            step = Step(self.subgraphs.game, explainer, self.coalitions, embedded)
+            predicted, wanted = step.predicted_differences(), step.of_explained_class(step.differences())
         if explainer.class_weight is not None:
-            predicted = predicted.gather(2, classes)
-        wanted = wanted.gather(2, classes)
+            predicted = step.of_explained_class(predicted)
         return 1 - float((wanted - predicted).square().sum() / wanted.square().sum().clamp(min=1e-12))
 
 
-def make_judge(game: Game, targets: Tensor, seed: int) -> ByPhi | ByCoalitions:
+def make_judge(game: Game, seen: EncoderGraph, targets: Tensor, seed: int) -> ByPhi | ByCoalitions:
     """On small graphs the masks of phi's estimate are shared by all validation targets."""
     drawn = generator(seed + 77)
     chosen = targets[torch.randperm(len(targets), generator=drawn)[:TARGETS].to(targets.device)].sort().values
     small = game.graph.num_nodes() < SMALL_GRAPH
-    if game.task == "node" and not small and float(game.work[chosen].sum()) > AFFORDABLE:
-        return ByCoalitions(teach(game, chosen, COALITIONS, drawn, everything=True))
+    if game.task.local and not small and float(game.work[chosen].sum()) > AFFORDABLE:
+        whole = FullGraph(game, seen)
+        return ByCoalitions(whole, evaluate_coalitions(game, whole.batch(chosen), COALITIONS, drawn))
     players = game.players(chosen)
-    estimate = shared_least_squares if game.task == "node" and small else least_squares
-    return ByPhi(players, estimate(game, players, PAIRS, drawn))
+    estimate = shared_least_squares if game.task.local and small else least_squares
+    return ByPhi(NeighborSubgraphs(game, seen), players, estimate(game, players, PAIRS, drawn))

@@ -5,10 +5,16 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import pickle
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+
+import torch
+
+from dgl_lara.errors import LaraError
 
 
 @contextmanager
@@ -27,3 +33,17 @@ def written_whole(path: Path) -> Iterator[Path]:
 
 def short_hash(parameters: dict) -> str:
     return hashlib.sha256(json.dumps(parameters, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def save_tensors(content: dict[str, Any], path: Path) -> None:
+    with written_whole(path) as temporary:
+        torch.save(content, temporary)
+
+
+def load_tensors(path: Path, mmap: bool = False) -> dict[str, Any]:
+    """What torch.save wrote; nothing but tensors and plain values is unpickled."""
+    try:
+        return torch.load(str(path), weights_only=True, map_location="cpu", mmap=mmap)
+    except (pickle.UnpicklingError, RuntimeError, EOFError, OSError, ValueError) as error:
+        said = (str(error) or "the file is empty").splitlines()[0]
+        raise LaraError(f"{path} is truncated or not a checkpoint ({said}).") from error

@@ -4,6 +4,8 @@ import ctypes
 import sys
 from pathlib import Path
 
+import psutil
+
 M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4  # glibc's mallopt
 
 
@@ -24,11 +26,20 @@ def reuse_freed_memory(num_nodes: int = 0) -> None:
         pass
 
 
-def most_of_what_is_free() -> int:
-    """Bytes. The bound that passes and chunks keep to where none is given."""
-    try:
-        lines = Path("/proc/meminfo").read_text().splitlines()
-        free = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
-    except (OSError, StopIteration):
-        free = 8 * 2**30
-    return free * 7 // 10
+def free_memory() -> int:
+    """Bytes: most of what is free here, or within the limit of the container. The bound where none is given."""
+    return min([psutil.virtual_memory().available, *container_memory()]) * 7 // 10
+
+
+def container_memory(root: Path = Path("/sys/fs/cgroup")) -> list[int]:
+    """What control groups (version 2, then 1) still allow this process, in bytes; nothing where they set no limit."""
+    free = []
+    for limit, used in (
+        (root / "memory.max", root / "memory.current"),
+        (root / "memory/memory.limit_in_bytes", root / "memory/memory.usage_in_bytes"),
+    ):
+        try:
+            free.append(max(0, int(limit.read_text()) - int(used.read_text())))
+        except (OSError, ValueError):  # not there, or "max"
+            continue
+    return free

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
+from torch import Tensor
 
 
 def generator(seed: int) -> torch.Generator:
@@ -19,3 +20,10 @@ def seeded(seed: int) -> Iterator[None]:
     with torch.random.fork_rng(devices=devices):
         torch.random.manual_seed(seed)
         yield
+
+
+def some_targets(targets: Tensor, most: int, seed: int) -> Tensor:
+    """All of them, or `most` drawn at random."""
+    if len(targets) <= most:
+        return targets
+    return targets[torch.randperm(len(targets), generator=generator(seed))[:most].to(targets.device)].sort().values

@@ -1,12 +1,39 @@
-"""Pages are made from .html files beside the modules that fill them: {{name}} stands for a part."""
+"""Pages from the .html files beside the modules that fill them, by jinja2: whatever is put in is text unless it is
+`Markup`, and a part that is missing is an error."""
 
 from __future__ import annotations
 
-import re
+from collections.abc import Sequence
+from dataclasses import dataclass
 from importlib import resources
+from typing import Any
+
+from jinja2 import Environment, FunctionLoader, StrictUndefined
+
+from dgl_lara.utils.tables import cell, is_number
 
 
-def fill(room: str, name: str, parts: dict[str, str]) -> str:
-    """In one go, so that a part which itself holds {{...}} stays as it is."""
-    template = resources.files(room).joinpath(name).read_text(encoding="utf-8")
-    return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], template)
+@dataclass(frozen=True)
+class Table:
+    """For the macro `table` of a page."""
+
+    header: Sequence[str]
+    rows: Sequence[Sequence[object]]
+
+
+def rendered(room: str, name: str, **parts: Any) -> str:
+    """The page `name` of that package."""
+
+    def read(name: str) -> str:
+        return resources.files(room).joinpath(name).read_text(encoding="utf-8")
+
+    pages = Environment(
+        loader=FunctionLoader(read),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    pages.filters["cell"], pages.tests["a_number"] = cell, is_number
+    return pages.get_template(name).render(**parts)

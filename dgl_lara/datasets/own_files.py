@@ -38,11 +38,10 @@ def load_file(path: Path, options: Options) -> Dataset:
 def _assemble(path: Path, task: str, graph: dgl.DGLGraph, x: Tensor, y: Tensor, masks: dict, seed: int) -> Dataset:
     y = _whole(path, "labels", y)
     y = y.flatten() if y.dim() == 2 and y.shape[1] == 1 else y
-    units = "node" if task == "node" else "graph"
     if y.dim() != 1:
-        raise InputError(f"{path}: labels must have one entry a {units} (got shape {tuple(y.shape)}).")
+        raise InputError(f"{path}: labels must have one entry a {task} (got shape {tuple(y.shape)}).")
     if len(y) and int(y.max()) >= len(y):
-        raise InputError(f"{path}: labels must be numbered 0, 1, 2, ... (got {int(y.max())} among {len(y)} {units}s).")
+        raise InputError(f"{path}: labels must be numbered 0, 1, 2, ... (got {int(y.max())} among {len(y)} {task}s).")
     given = {part: mask for part, mask in masks.items() if mask is not None}
     if given and len(given) < 3:
         raise InputError(f"{path}: give train_mask, val_mask and test_mask, or none (got {', '.join(given)} only).")
@@ -91,7 +90,7 @@ def _read_npz(path: Path, seed: int) -> Dataset:
     _check_edges(path, src, dst, len(x))
     graph = dgl.graph((src, dst), num_nodes=len(x))
     task = "graph" if "graph" in arrays else "node"
-    if task == "graph":
+    if "graph" in arrays:
         _set_batch(path, graph, _whole(path, "graph", arrays["graph"]))
     return _assemble(path, task, graph, x, y, {part: arrays.get(f"{part}_mask") for part in PARTS}, seed)
 
@@ -156,8 +155,8 @@ def _read_bin(path: Path, seed: int) -> Dataset:
         ) from error
     task = "node" if len(graphs) == 1 else "graph"
     x = _pick(path, "node features", graph.ndata, ("x", "feat"))
-    y = _pick(path, "labels", graph.ndata if task == "node" else labels, ("y", "label", "labels"))
-    holder = graph.ndata if task == "node" else labels
+    holder = graph.ndata if len(graphs) == 1 else labels
+    y = _pick(path, "labels", holder, ("y", "label", "labels"))
     masks = {part: holder.get(f"{part}_mask") for part in PARTS}
     bare = dgl.graph(graph.edges(), num_nodes=graph.num_nodes()).long()
     bare.set_batch_num_nodes(graph.batch_num_nodes())

@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from dgl_lara.baselines.edges import EdgeMethod, Instances
+from dgl_lara.baselines.common.edges import EdgeMethod, Instances
 from dgl_lara.errors import LaraError
 from dgl_lara.model.evaluating import evaluating
 
@@ -37,5 +37,5 @@ class EdgeOcclusion(EdgeMethod):
         return moved
 
     def _value(self, some: Instances, mask: Tensor) -> Tensor:
-        logits = self.predict(some, mask, self.game.features[some.node])
+        logits = self.predict(some, mask, self.game.features[some.egos.nodes])
         return logits.gather(1, self.game.explained_class[some.targets].unsqueeze(1)).squeeze(1)

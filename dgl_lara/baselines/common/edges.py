@@ -11,16 +11,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-import dgl
 import torch
 from torch import Tensor
 
-from dgl_lara.baselines.method import Method
+from dgl_lara.baselines.common.method import Method
 from dgl_lara.explanation import Explanations
-from dgl_lara.game.game import Game, row_slices
-from dgl_lara.game.players import Neighborhood, find, in_neighborhood
-from dgl_lara.game.removal import ego_graphs, take_graphs
-from dgl_lara.inference.scores import check_targets, chunks, joined
+from dgl_lara.game.batch import Egos
+from dgl_lara.game.budget import row_slices
+from dgl_lara.game.game import Game
+from dgl_lara.game.players import Players, find, joined
 
 EDGES_AT_ONCE = 500_000  # of ego graphs side by side; a larger one stands alone
 
@@ -41,18 +40,15 @@ class Instances:
     """Some targets, ready for a model that takes edge weights."""
 
     targets: Tensor  # (num_targets,)
-    graph: dgl.DGLGraph  # their ego graphs side by side
-    node: Tensor  # (num_nodes,) which node of the whole graph it is
-    row_of_node: Tensor  # (num_nodes,) whose ego graph it is in
+    egos: Egos  # their graphs, side by side
     num_players: Tensor  # (num_targets,)
-    prediction: Tensor  # (num_targets,) the row of f's output that is explained
-    edge: Tensor  # (num_scored,) ids of the scored edges in `graph`
+    edge: Tensor  # (num_scored,) ids of the scored edges in the graph of `egos`
     row: Tensor  # (num_scored,) whose ego graph they are in
     twin: Tensor  # (num_scored,) place of the opposite edge among the scored ones; its own where there is none
 
     def weights(self, mask: Tensor) -> Tensor:
         """(num_edges,): the mask on scored edges, 1 elsewhere."""
-        return mask.new_ones(self.graph.num_edges()).index_copy(0, self.edge, mask)
+        return mask.new_ones(self.egos.graph.num_edges()).index_copy(0, self.edge, mask)
 
     def both_ways(self, mask: Tensor) -> Tensor:
         """The mean of the two directions, as the authors of both methods make their masks symmetric."""
@@ -67,43 +63,29 @@ class Instances:
 
     def ends(self) -> tuple[Tensor, Tensor]:
         """Source and destination of the scored edges, in the whole graph."""
-        src, dst = self.graph.find_edges(self.edge)
-        return self.node[src], self.node[dst]
+        src, dst = self.egos.graph.find_edges(self.edge)
+        return self.egos.nodes[src], self.egos.nodes[dst]
 
 
 def instances(game: Game, targets: Tensor) -> Iterator[Instances]:
     """The targets in order, as many at once as memory allows."""
     # what enters the outermost context nodes reaches no target; they are there for the degrees of those before
     inner = game.context if game.context > game.hops else None
-    for rows in chunks(game, targets):
-        if game.task == "graph":
-            for part in row_slices(game.graph.batch_num_edges()[targets[rows]], EDGES_AT_ONCE):
-                yield _graphs(game, targets[rows][part])
-            continue
-        context = in_neighborhood(game.graph, targets[rows], game.context)
-        entering = game.graph.in_degrees()[context.player] * (context.hop < (inner or game.hops + 1))
-        for part in row_slices(torch.zeros_like(context.counts).index_add(0, context.row, entering), EDGES_AT_ONCE):
-            yield _ego_graphs(game, context.part(part), inner)
+    for rows in game.chunks(targets):
+        some = targets[rows]
+        for part in row_slices(_edges_entering(game, some, inner), EDGES_AT_ONCE):
+            yield _assemble(some[part], game.task.egos(game.graph, some[part], game.context, inner), game.hops)
 
 
-def _ego_graphs(game: Game, context: Neighborhood, inner: int | None) -> Instances:
-    own = (context.hop == 0).nonzero().flatten()
-    is_player = context.hop <= game.hops
-    return _assemble(
-        context.targets, ego_graphs(game.graph, context, inner), context.player, context.row, own, is_player
-    )
+def _edges_entering(game: Game, targets: Tensor, inner: int | None) -> Tensor:
+    """(num_targets,) how many edges the ego graph of each has, or a few more."""
+    context = game.task.reach(game.graph, targets, game.context)
+    entering = game.graph.in_degrees()[context.player] * (context.hop < (inner or game.hops + 1))
+    return torch.zeros_like(context.counts).index_add(0, context.row, entering)
 
 
-def _graphs(game: Game, targets: Tensor) -> Instances:
-    batch, nodes = take_graphs(game.graph, targets)
-    own = torch.arange(len(targets), device=targets.device)
-    row = torch.repeat_interleave(own, batch.batch_num_nodes())
-    return _assemble(targets, batch, nodes, row, own, torch.ones_like(nodes, dtype=torch.bool))
-
-
-def _assemble(
-    targets: Tensor, graph: dgl.DGLGraph, node: Tensor, row_of_node: Tensor, prediction: Tensor, is_player: Tensor
-) -> Instances:
+def _assemble(targets: Tensor, egos: Egos, hops: int) -> Instances:
+    graph, is_player = egos.graph, egos.hop <= hops
     src, dst = graph.edges()
     edge = (is_player[src] & is_player[dst] & (src != dst)).nonzero().flatten()
     # ordered by target, source, destination, so that a target's edges never depend on its company
@@ -111,8 +93,7 @@ def _assemble(
     src, dst = src[edge], dst[edge]
     place, there = find(dst * graph.num_nodes() + src, src * graph.num_nodes() + dst)
     twin = torch.where(there, place, torch.arange(len(edge), device=edge.device))
-    num_players = torch.bincount(row_of_node[is_player], minlength=len(targets))
-    return Instances(targets, graph, node, row_of_node, num_players, prediction, edge, row_of_node[src], twin)
+    return Instances(targets, egos, egos.counts(is_player), edge, egos.row[src], twin)
 
 
 def entropy(mask: Tensor) -> Tensor:
@@ -121,7 +102,7 @@ def entropy(mask: Tensor) -> Tensor:
     return -mask * (mask + tiny).log() - (1 - mask) * (1 - mask + tiny).log()
 
 
-def node_scores(edges: EdgeScores, players: Neighborhood) -> Tensor:
+def node_scores(edges: EdgeScores, players: Players) -> Tensor:
     """(num_pairs,) as in the paper: the mean over the edges at the node, whichever way they point.
 
     A node without an edge gets 0, below every mask.
@@ -129,7 +110,7 @@ def node_scores(edges: EdgeScores, players: Neighborhood) -> Tensor:
     total = edges.scores.new_zeros(len(players.player))
     count = torch.zeros_like(total)
     for end in (edges.source, edges.destination):
-        place, _ = find(edges.row * players.num_nodes + end, players.key)
+        place, _ = find(edges.row * players.num_ids + end, players.key)
         total.index_add_(0, place, edges.scores)
         count.index_add_(0, place, torch.ones_like(edges.scores))
     return total / count.clamp(min=1)
@@ -147,11 +128,10 @@ class EdgeMethod(Method):
     def predict(self, some: Instances, mask: Tensor, features: Tensor) -> Tensor:
         """(num_targets, num_classes): logits of the targets under a mask of the scored edges."""
         self.game.calls += 1
-        logits = self.game.f(some.graph, features, some.weights(mask))  # type: ignore[call-arg]
-        return logits[some.prediction]
+        return self.call_with_weights(some.egos.graph, features, some.weights(mask))[some.egos.places]
 
     def _each(self, targets: Tensor) -> Iterator[EdgeScores]:
-        check_targets(targets, self.game)
+        self.game.check_targets(targets)
         for some in instances(self.game, targets):
             yield EdgeScores(some.targets, some.row, *some.ends(), self.score(some))
 

@@ -2,34 +2,23 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 
 import pandas as pd
-import torch
 from torch import Tensor
 
 from dgl_lara.explanation import Explanations
+from dgl_lara.metrics.common.metric import Metric
+from dgl_lara.utils.clock import seconds
 
 COUNTS = (1, 10, 100, 1_000, 10_000, 100_000)
 
 
-def clock(device: torch.device) -> float:
-    """Seconds, when all work given to the device is done."""
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-    return time.perf_counter()
+class Speed(Metric):
+    """Of a run: `speed` of LARA in several ways. Of a comparison: in turns with LARA (`evaluation/timing.py`)."""
 
-
-def seconds(work: Callable[[], object], device: torch.device, repeats: int = 3) -> float:
-    """Median over repeats, after one warm-up."""
-    work()
-    times = []
-    for _ in range(repeats):
-        start = clock(device)
-        work()
-        times.append(clock(device) - start)
-    return sorted(times)[len(times) // 2]
+    of_speed = True
+    columns = {"targets/s": 1, "LARA is x times faster": 0, "LARA, stored, is x times faster": 0}
 
 
 def speed(explain: Callable[[Tensor], Explanations], targets: Tensor) -> pd.DataFrame:
@@ -43,3 +32,6 @@ def speed(explain: Callable[[Tensor], Explanations], targets: Tensor) -> pd.Data
         latency = seconds(lambda some=some: explain(some), targets.device)  # type: ignore[misc]
         rows.append({"targets": count, "latency (s)": latency, "throughput (1/s)": count / latency})
     return pd.DataFrame(rows)
+
+
+METRIC = Speed()

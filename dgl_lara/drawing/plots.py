@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import matplotlib
 
 matplotlib.use("Agg")
@@ -56,12 +54,3 @@ def training_figure(history: pd.DataFrame) -> Figure:
     figure.tight_layout()
     plt.close(figure)
     return figure
-
-
-def fidelity_plot(table: pd.DataFrame, title: str, path: Path) -> list[Path]:
-    """Fidelity against sparsity, written as .png and .pdf beside each other."""
-    figure = fidelity_figure(table, title)
-    paths = [path.with_suffix(ending) for ending in (".png", ".pdf")]
-    for target in paths:
-        figure.savefig(target, dpi=150)
-    return paths

@@ -1,0 +1,20 @@
+"""`abs-gradient`: the absolute value of gradient x input. Says how much, not which way."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from dgl_lara.baselines.gradient import GradientInput
+
+
+class AbsoluteGradientInput(GradientInput):
+    """Unsigned: the sum over features of |gradient x input|."""
+
+    name = "|gradient x input|"
+    style = ("#CC79A7", "-")
+
+    def reduce(self, products: Tensor) -> Tensor:
+        return products.abs().sum(dim=1)
+
+
+METHOD = AbsoluteGradientInput

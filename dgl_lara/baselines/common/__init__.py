@@ -1,0 +1,1 @@
+"""What several methods share; no method of its own."""

@@ -1,0 +1,28 @@
+"""The graphs on which f is run for a batch of targets at once, for methods that look inside f."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from torch import Tensor
+
+from dgl_lara.game.batch import Egos
+from dgl_lara.game.budget import row_slices
+from dgl_lara.game.game import Game
+from dgl_lara.game.players import Players, find
+
+
+def egos(game: Game, players: Players, hops: int | None = None) -> Egos:
+    """With as many hops as f needs to give its own predictions, unless `hops` says otherwise."""
+    return game.task.egos(game.graph, players.targets, game.context if hops is None else hops)
+
+
+def place_of_players(here: Egos, players: Players) -> Tensor:
+    """(num_pairs,) the node of `here` that is the player of a pair."""
+    return find(players.key, here.key)[0]
+
+
+def batches(players: Players, budget: int) -> Iterator[Players]:
+    """Parts whose players together stay within the budget, so that the memory of one call of f is bounded."""
+    if len(players.targets):
+        yield from (players.part(rows) for rows in row_slices(players.counts, budget))

@@ -1,0 +1,62 @@
+"""LARA under the protocol of the methods that it is compared with, in the forms that a comparison shows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import ClassVar
+
+from torch import Tensor
+
+from dgl_lara.baselines.common.method import Method
+from dgl_lara.explainer.network import load_explainer
+from dgl_lara.explanation import Explanations
+from dgl_lara.game.game import Game
+from dgl_lara.inference.scores import Embeddings, embed_all, explain
+from dgl_lara.lara import LARA, described
+from dgl_lara.training.config import TrainingConfig
+
+STYLES = {"lara-paper": ("#D55E00", "--"), "lara": ("#D55E00", "-"), "lara-all": ("#D55E00", ":")}
+
+
+class LaraMethod(Method):
+    """`explain` includes the pass of g over everything, `explain_again` does not: it goes on from the embeddings of an
+    earlier pass, as PGExplainer does from f's."""
+
+    name: ClassVar[str] = "lara"
+    learns = True
+
+    def __init__(self, game: Game, seed: int, config: TrainingConfig, validation: Tensor, label: str = "lara") -> None:
+        super().__init__(game, seed)
+        self.config, self.validation, self._label = replace(config, seed=seed), validation, label
+        self.lara = LARA.of_game(game)
+        self.embeddings: Embeddings | None = None
+
+    @property
+    def label(self) -> str:
+        return self._label
+
+    def hurried(self) -> LaraMethod:
+        self.config = replace(self.config, steps=2)
+        return self
+
+    def fit(self, targets: Tensor) -> None:
+        self.lara.config = self.config
+        self.lara.fit(targets, self.validation)
+
+    def save(self, path: Path) -> None:
+        self.lara.save(path)
+
+    def load(self, path: Path) -> None:
+        """In the place of `fit`."""
+        explainer, _ = load_explainer(path, self.game.features.device)
+        self.lara.with_explainer(explainer, described(self.config, self.game.value))
+
+    def explain(self, targets: Tensor) -> Explanations:
+        self.lara.check_trained()
+        self.embeddings = embed_all(self.lara.explainer_, self.game, self.lara.config_.inputs)
+        return self.explain_again(targets)
+
+    def explain_again(self, targets: Tensor) -> Explanations:
+        assert self.embeddings is not None
+        return replace(explain(self.lara.explainer_, self.game, self.embeddings, targets), method=self.label)

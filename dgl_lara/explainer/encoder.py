@@ -1,0 +1,68 @@
+"""The encoder of g: GraphConv layers over the graph with self-loops, with the GCN scale of the *whole* graph."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import dgl
+import torch
+import torch.nn.functional as F
+from dgl.nn.pytorch import GraphConv
+from torch import Tensor, nn
+
+from dgl_lara.game.players import find, in_edges
+from dgl_lara.game.walks import walk_scale
+
+
+@dataclass(frozen=True, eq=False)
+class EncoderGraph:
+    """A graph as the encoder sees it. With the scale taken from the whole graph, a part of it gives its inner nodes
+    exactly the whole graph's embeddings."""
+
+    looped: dgl.DGLGraph  # self-loops on top of the graph's own, as in `walk_scale`
+    scale: Tensor  # (num_nodes, 1)
+    sizes: Tensor  # nodes of each graph of the batch
+    inputs: Tensor  # (num_nodes, in_dim) before normalisation
+
+    @staticmethod
+    def of(graph: dgl.DGLGraph, inputs: Tensor) -> EncoderGraph:
+        """The whole graph."""
+        looped = dgl.add_self_loop(graph)
+        return EncoderGraph(looped, looped.in_degrees().float().rsqrt().unsqueeze(1), graph.batch_num_nodes(), inputs)
+
+    def part(self, nodes: Tensor, sizes: Tensor) -> EncoderGraph:
+        """What these nodes induce of it."""
+        induced = dgl.node_subgraph(self.looped, nodes, store_ids=False)
+        return EncoderGraph(induced, self.scale[nodes], sizes, self.inputs[nodes])
+
+    @staticmethod
+    def around(graph: dgl.DGLGraph, nodes: Tensor, inputs: Tensor) -> EncoderGraph:
+        """The same for a few nodes, rising, and their inputs, without ever looping the whole graph."""
+        pair, sources = in_edges(graph, nodes)
+        place, inside = find(sources, nodes)
+        induced = dgl.graph((place[inside], pair[inside]), num_nodes=len(nodes))
+        scale = walk_scale(graph)[nodes].unsqueeze(1)
+        return EncoderGraph(dgl.add_self_loop(induced), scale, induced.batch_num_nodes(), inputs)
+
+
+class Encoder(nn.Module):
+    """GraphConv layers. `residual` adds skip connections and LayerNorm, and hands every layer's state to the heads."""
+
+    def __init__(self, in_dim: int, width: int, layers: int, residual: bool) -> None:
+        super().__init__()
+        self.residual = residual
+        self.first = nn.Linear(in_dim, width)
+        # norm="none": the scale is folded into the features, so that it can come from the whole graph
+        self.convs = nn.ModuleList(GraphConv(width, width, norm="none") for _ in range(layers))
+        self.norms = nn.ModuleList(nn.LayerNorm(width) if residual else nn.Identity() for _ in self.convs)
+        self.out_dim = width * (layers + 1) if residual else width
+
+    def forward(self, graph: EncoderGraph, x: Tensor) -> Tensor:
+        h = F.relu(self.first(x))
+        states = [h]
+        for conv, norm in zip(self.convs, self.norms, strict=True):
+            # LayerNorm before the convolution: behind it, wide or deep encoders failed to train on MUTAG
+            message = F.relu(conv(graph.looped, norm(h) * graph.scale) * graph.scale)
+            h = h + message if self.residual else message
+            states.append(h)
+        return torch.cat(states, dim=1) if self.residual else h

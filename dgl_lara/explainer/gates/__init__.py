@@ -1,0 +1,12 @@
+"""Gates, one file each; `gate.py` says what they have in common. Light: the command line reads the names."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dgl_lara.utils.registry import Registry
+
+if TYPE_CHECKING:
+    from dgl_lara.explainer.gate import Gate
+
+GATES: Registry[Gate] = Registry(__name__, "GATE", first=("none", "hop", "walk", "random-walk"))

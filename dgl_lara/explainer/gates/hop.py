@@ -1,0 +1,20 @@
+"""w_d = 1 if the player is d hops from the target, else 0."""
+
+from __future__ import annotations
+
+import dgl
+import torch.nn.functional as F
+from torch import Tensor
+
+from dgl_lara.explainer.gate import BY_HOP, Gate
+from dgl_lara.game.players import Players
+
+
+class HopGate(Gate):
+    kernel = BY_HOP
+
+    def weights(self, graph: dgl.DGLGraph, players: Players, hops: int) -> Tensor:
+        return F.one_hot(players.hop, hops + 1).float()
+
+
+GATE = HopGate()

@@ -1,0 +1,23 @@
+"""w = 1: the paper's form, one term."""
+
+from __future__ import annotations
+
+import dgl
+import torch
+from torch import Tensor
+
+from dgl_lara.explainer.gate import ONE_TERM, Gate
+from dgl_lara.game.players import Players
+
+
+class NoGate(Gate):
+    kernel = ONE_TERM
+
+    def terms(self, hops: int) -> int:
+        return 1
+
+    def weights(self, graph: dgl.DGLGraph, players: Players, hops: int) -> Tensor:
+        return torch.ones(len(players.player), 1, device=players.player.device)
+
+
+GATE = NoGate()

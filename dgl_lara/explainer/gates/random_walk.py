@@ -1,0 +1,18 @@
+"""w_d = (P^d)_ij, P = D^-1 (A + I): how much of i's average over d steps is j; exact for averaging GNNs.
+
+P^d = diag(s) Â^d diag(1/s) with the scale s of Â: with the two ends' factors in p and t it is the walk gate.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from dgl_lara.explainer.gates.walk import WalkGate
+
+
+class RandomWalkGate(WalkGate):
+    def scaled(self, p: Tensor, t: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
+        return p / scale, t * scale
+
+
+GATE = RandomWalkGate()

@@ -1,0 +1,103 @@
+"""Targets are the graphs of a batch; every node of a graph can reach it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import dgl
+import torch
+from dgl import ops
+from torch import Tensor
+
+from dgl_lara.game.batch import Batch, Egos
+from dgl_lara.game.players import Players, nodes_of_graphs
+from dgl_lara.game.removal import Remainder, take_graphs
+from dgl_lara.game.task import Task, rows_of_graphs
+from dgl_lara.model.blackbox import Model
+
+
+class GraphTask(Task):
+    name = "graph"
+    local = False
+    sampled_pairs = 100
+    settings = {"batch_size": 128, "steps": 1200}  # graphs come in batches and want more steps
+    paper_settings = {"lr": 1e-4}
+
+    def num_targets(self, graph: dgl.DGLGraph) -> int:
+        return graph.batch_size
+
+    def reach(self, graph: dgl.DGLGraph, targets: Tensor, hops: int) -> Players:
+        return nodes_of_graphs(graph, targets)
+
+    def work(self, graph: dgl.DGLGraph, hops: int) -> Tensor:
+        return graph.batch_num_nodes().double()
+
+    def nodes_of(self, graph: dgl.DGLGraph, targets: Tensor) -> Tensor:
+        return nodes_of_graphs(graph, targets).player
+
+    def per_node(self, graph: dgl.DGLGraph, rows: Tensor) -> Tensor:
+        return torch.repeat_interleave(rows, graph.batch_num_nodes(), dim=0)
+
+    def batch(self, graph: dgl.DGLGraph, targets: Tensor, hops: int, context: int) -> Batch:
+        return self.full_batch(graph, targets)
+
+    def full_batch(self, graph: dgl.DGLGraph, targets: Tensor) -> Batch:
+        targets = targets.sort().values
+        batch, nodes = take_graphs(graph, targets)
+        return Batch(batch, nodes, targets, places=torch.arange(len(targets), device=targets.device))
+
+    def encoder_nodes(self, graph: dgl.DGLGraph, targets: Tensor, hops: int) -> Tensor:
+        return self.nodes_of(graph, targets)
+
+    def encoder_sizes(self, sizes: Tensor, targets: Tensor) -> Tensor:
+        return sizes[targets]
+
+    def egos(self, graph: dgl.DGLGraph, targets: Tensor, hops: int, inner: int | None = None) -> Egos:
+        batch, nodes = take_graphs(graph, targets)
+        row = rows_of_graphs(batch.batch_num_nodes())
+        places = torch.arange(len(targets), device=targets.device)
+        return Egos(batch, nodes, row, torch.zeros_like(row), places, graph.num_nodes())
+
+    def predict(self, f: Model, graph: dgl.DGLGraph, left: Remainder, null: Tensor) -> Tensor:
+        """Graphs that lost every node drop out of the batch, so that no readout meets an empty segment."""
+        sizes = graph.batch_num_nodes()
+        rest = left.kept.new_zeros(len(left.kept), len(sizes), dtype=torch.long)
+        rest.index_add_(1, rows_of_graphs(sizes), left.kept.long())
+        rest = rest.flatten()
+        predictions = null.expand(len(rest), -1).clone()
+        occupied = rest > 0
+        if occupied.any():
+            remaining, counts = left.graph, rest[occupied]
+            src, _ = remaining.edges()
+            remaining.set_batch_num_nodes(counts)
+            remaining.set_batch_num_edges(torch.bincount(rows_of_graphs(counts)[src], minlength=len(counts)))
+            predictions[occupied] = f(remaining, left.features)
+        return predictions.view(len(left.kept), len(sizes), -1)
+
+    def mark_singles(self, graph: dgl.DGLGraph) -> dgl.DGLGraph:
+        src, _ = graph.edges()
+        graph.set_batch_num_nodes(torch.ones(graph.num_nodes(), dtype=torch.long, device=graph.device))
+        graph.set_batch_num_edges(torch.bincount(src, minlength=graph.num_nodes()))
+        return graph
+
+    def pool(self, sizes: Tensor, t: Tensor) -> Tensor:
+        """Eq. 7: t_G is the max-pool of t over the graph."""
+        return ops.segment_reduce(sizes, t, "max")
+
+    def place_of(self, targets: Tensor, nodes: Tensor) -> Tensor:
+        return torch.arange(len(targets), device=targets.device)
+
+    def is_target(self, players: Players) -> Tensor:
+        return torch.zeros_like(players.player, dtype=torch.bool)
+
+    def in_motif(self, players: Players, motif: Tensor) -> Tensor:
+        return motif[players.player] >= 0
+
+    def player_noun(self, molecule: bool) -> str:
+        return "atom" if molecule else "node"
+
+    def player_numbers(self, players: Tensor) -> Sequence[int]:
+        return range(len(players))
+
+    def players_in_words(self, hops: int) -> str:
+        return "all nodes of the graph"

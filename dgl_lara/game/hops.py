@@ -1,0 +1,65 @@
+"""Eq. 13: how far the model looks, found by asking it about ego graphs of growing radius, many nodes in one call."""
+
+from __future__ import annotations
+
+import dgl
+import torch
+from torch import Tensor
+
+from dgl_lara.errors import InputError
+from dgl_lara.game.budget import NODES_A_CALL, row_slices
+from dgl_lara.game.players import in_neighborhood
+from dgl_lara.game.removal import ego_graphs
+from dgl_lara.model.blackbox import Model
+
+LIMIT = 10  # hops
+SAMPLE = 20  # nodes that are asked about
+
+
+def spread_out(count: int, most: int, device: torch.device) -> Tensor:
+    """At most `most` of the numbers 0 ... count - 1, evenly spread."""
+    return torch.linspace(0, count - 1, min(most, count)).long().to(device)
+
+
+def on_ego_graphs(
+    f: Model, graph: dgl.DGLGraph, features: Tensor, nodes: Tensor, hops: int, nodes_a_call: int = NODES_A_CALL
+) -> Tensor:
+    """(len(nodes), num_classes): what f says of each node on its own ego graph; as many in one call as fit."""
+    everyone, answers = in_neighborhood(graph, nodes, hops), []
+    for rows in row_slices(everyone.counts, nodes_a_call):
+        context = everyone.part(rows)
+        own = (context.hop == 0).nonzero().flatten()
+        answers.append(f(ego_graphs(graph, context), features[context.player])[own])
+    return torch.cat(answers)
+
+
+def fewest_hops(
+    f: Model,
+    graph: dgl.DGLGraph,
+    features: Tensor,
+    nodes: Tensor,
+    full: Tensor,
+    tried: range,
+    tolerance: float,
+    nodes_a_call: int = NODES_A_CALL,
+) -> int | None:
+    """Eq. 13: the first radius tried from which on ego graphs give f's own predictions `full` of the nodes.
+
+    Changes are measured against the largest logit. Degree normalisation reaches one hop beyond the last layer, and
+    this is found too, unless the tolerance is wider than that effect. None: no radius is enough.
+    """
+    allowed = tolerance * full.abs().max().clamp(min=1e-12)
+    for hops in tried:
+        if (on_ego_graphs(f, graph, features, nodes, hops, nodes_a_call) - full).abs().max() <= allowed:
+            return hops
+    return None
+
+
+def max_hop(
+    f: Model, graph: dgl.DGLGraph, features: Tensor, nodes: Tensor, limit: int = LIMIT, tolerance: float = 1e-4
+) -> int:
+    """K of a black box: `fewest_hops` from 0 on, or one sentence where it looks further than `limit`."""
+    found = fewest_hops(f, graph, features, nodes, f(graph, features)[nodes], range(limit + 1), tolerance)
+    if found is None:
+        raise InputError(f"the model still changes beyond {limit} hops; give the number of hops yourself (--hops).")
+    return found

@@ -1,0 +1,106 @@
+"""Targets are nodes; what can reach one is its K-hop in-neighbourhood, itself included."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import dgl
+import torch
+from dgl.dataloading import MultiLayerFullNeighborSampler
+from torch import Tensor
+
+from dgl_lara.game.batch import Batch, Egos
+from dgl_lara.game.players import Players, find, in_neighborhood
+from dgl_lara.game.removal import Remainder, ego_graphs
+from dgl_lara.game.task import Task
+from dgl_lara.game.walks import walk_counts
+from dgl_lara.model.blackbox import Model
+
+
+class NodeTask(Task):
+    name = "node"
+    local = True
+    sampled_pairs = 300
+
+    def num_targets(self, graph: dgl.DGLGraph) -> int:
+        return graph.num_nodes()
+
+    def reach(self, graph: dgl.DGLGraph, targets: Tensor, hops: int) -> Players:
+        return in_neighborhood(graph, targets, hops)
+
+    def work(self, graph: dgl.DGLGraph, hops: int) -> Tensor:
+        return walk_counts(graph, hops)
+
+    def nodes_of(self, graph: dgl.DGLGraph, targets: Tensor) -> Tensor:
+        return targets
+
+    def per_node(self, graph: dgl.DGLGraph, rows: Tensor) -> Tensor:
+        return rows
+
+    def batch(self, graph: dgl.DGLGraph, targets: Tensor, hops: int, context: int) -> Batch:
+        batch = khop_batch(graph, targets, context)
+        if context == hops:
+            return batch
+        return Batch(
+            batch.graph,
+            batch.nodes,
+            targets,
+            batch.places,
+            bystander=~torch.isin(batch.nodes, khop_batch(graph, targets, hops).nodes),
+        )
+
+    def full_batch(self, graph: dgl.DGLGraph, targets: Tensor) -> Batch:
+        return Batch(graph, torch.arange(graph.num_nodes(), device=targets.device), targets, places=targets)
+
+    def encoder_nodes(self, graph: dgl.DGLGraph, targets: Tensor, hops: int) -> Tensor:
+        input_nodes, _, _ = MultiLayerFullNeighborSampler(hops).sample_blocks(graph, targets)
+        return input_nodes.sort().values  # the sampler's own order varies from run to run
+
+    def encoder_sizes(self, sizes: Tensor, targets: Tensor) -> Tensor:
+        return sizes
+
+    def egos(self, graph: dgl.DGLGraph, targets: Tensor, hops: int, inner: int | None = None) -> Egos:
+        context = in_neighborhood(graph, targets, hops)
+        own = (context.hop == 0).nonzero().flatten()  # one target a row, in order
+        return Egos(ego_graphs(graph, context, inner), context.player, context.row, context.hop, own, graph.num_nodes())
+
+    def predict(self, f: Model, graph: dgl.DGLGraph, left: Remainder, null: Tensor) -> Tensor:
+        num_masks, num_nodes = left.kept.shape
+        flat = left.kept.flatten()
+        predictions = null.expand(num_masks * num_nodes, -1).clone()
+        if flat.any():
+            predictions[flat] = f(left.graph, left.features)
+        return predictions.view(num_masks, num_nodes, -1)
+
+    def mark_singles(self, graph: dgl.DGLGraph) -> dgl.DGLGraph:
+        return graph
+
+    def pool(self, sizes: Tensor, t: Tensor) -> Tensor:
+        return t
+
+    def place_of(self, targets: Tensor, nodes: Tensor) -> Tensor:
+        return find(targets, nodes)[0]
+
+    def is_target(self, players: Players) -> Tensor:
+        return players.player == players.targets[players.row]
+
+    def in_motif(self, players: Players, motif: Tensor) -> Tensor:
+        own = motif[players.targets][players.row]
+        return (motif[players.player] == own) & (own >= 0)
+
+    def player_noun(self, molecule: bool) -> str:
+        return "neighbour"
+
+    def player_numbers(self, players: Tensor) -> Sequence[int]:
+        return players.tolist()
+
+    def players_in_words(self, hops: int) -> str:
+        return f"its {hops}-hop in-neighbourhood, itself included"
+
+
+def khop_batch(graph: dgl.DGLGraph, targets: Tensor, hops: int) -> Batch:
+    """One union of the K-hop in-neighbourhoods, as an induced subgraph."""
+    subgraph, places = dgl.khop_in_subgraph(graph, targets, k=hops, store_ids=True)
+    nodes = subgraph.ndata.pop(dgl.NID)
+    subgraph.edata.pop(dgl.EID)
+    return Batch(subgraph, nodes, targets, places)

@@ -1,0 +1,126 @@
+"""What can be a target: the protocol behind which node tasks and graph tasks stand.
+
+A task says which rows of f's answer are targets, what of the graph can reach one, how a batch of them is cut out,
+how f is asked once something has been removed, how g makes one embedding of a target, and what a target is called.
+Everything else is written once for all tasks. `tasks.py` lists them; CONTRIBUTING.md says how to add one.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import dgl
+import torch
+from torch import Tensor
+
+from dgl_lara.game.batch import Batch, Egos
+from dgl_lara.game.players import Players
+from dgl_lara.game.removal import Remainder
+from dgl_lara.model.blackbox import Model
+
+
+class Task(ABC):
+    name: ClassVar[str]
+    local: ClassVar[bool]  # players stand at hop distances from the target, which is itself one of them
+    sampled_pairs: ClassVar[int]  # what direct sampling spends on a target, unless told otherwise
+    settings: ClassVar[dict[str, Any]] = {}  # of training: what measured best, where it is not `TrainingConfig`'s own
+    paper_settings: ClassVar[dict[str, Any]] = {}  # the same for the paper's form
+
+    def __str__(self) -> str:
+        return self.name
+
+    # --- targets and what can reach them
+
+    @abstractmethod
+    def num_targets(self, graph: dgl.DGLGraph) -> int:
+        """How many rows f's answer has."""
+
+    @abstractmethod
+    def reach(self, graph: dgl.DGLGraph, targets: Tensor, hops: int) -> Players:
+        """The nodes that can matter to each target."""
+
+    @abstractmethod
+    def work(self, graph: dgl.DGLGraph, hops: int) -> Tensor:
+        """(num_targets,) a bound on the players of a target and on what explaining it costs."""
+
+    @abstractmethod
+    def nodes_of(self, graph: dgl.DGLGraph, targets: Tensor) -> Tensor:
+        """The nodes that targets are, or are made of."""
+
+    @abstractmethod
+    def per_node(self, graph: dgl.DGLGraph, rows: Tensor) -> Tensor:
+        """(num_nodes, ...): to each node the row of the target that it is, or belongs to."""
+
+    # --- cutting out
+
+    @abstractmethod
+    def batch(self, graph: dgl.DGLGraph, targets: Tensor, hops: int, context: int) -> Batch:
+        """Eq. 11: the part of the graph that f needs for these targets. `context` is K, or K + 1 where f normalises
+        by the degrees of the boundary nodes, which are then bystanders."""
+
+    @abstractmethod
+    def full_batch(self, graph: dgl.DGLGraph, targets: Tensor) -> Batch:
+        """The same where everything fits: one mask over the whole graph serves all targets."""
+
+    @abstractmethod
+    def encoder_nodes(self, graph: dgl.DGLGraph, targets: Tensor, hops: int) -> Tensor:
+        """Eq. 12: the nodes, rising, that g must see to embed these targets and their players."""
+
+    @abstractmethod
+    def encoder_sizes(self, sizes: Tensor, targets: Tensor) -> Tensor:
+        """Nodes of each graph of the batch that g then sees, from those of the whole batch."""
+
+    @abstractmethod
+    def egos(self, graph: dgl.DGLGraph, targets: Tensor, hops: int, inner: int | None = None) -> Egos:
+        """A separate graph for each target; with `inner`, without the edges into nodes that far away or further."""
+
+    # --- asking f
+
+    @abstractmethod
+    def predict(self, f: Model, graph: dgl.DGLGraph, left: Remainder, null: Tensor) -> Tensor:
+        """(num_masks, rows, num_classes): f on what is left of `graph` under each mask; null where a row is gone."""
+
+    @abstractmethod
+    def mark_singles(self, graph: dgl.DGLGraph) -> dgl.DGLGraph:
+        """A graph without edges between nodes, each of them a target of its own."""
+
+    # --- g
+
+    @abstractmethod
+    def pool(self, sizes: Tensor, t: Tensor) -> Tensor:
+        """t of the targets from what the head says of every node."""
+
+    @abstractmethod
+    def place_of(self, targets: Tensor, nodes: Tensor) -> Tensor:
+        """The rows of pooled t that are the targets, where g saw `nodes`."""
+
+    # --- scores
+
+    @abstractmethod
+    def is_target(self, players: Players) -> Tensor:
+        """(num_pairs,) bool: the player is the target itself."""
+
+    @abstractmethod
+    def in_motif(self, players: Players, motif: Tensor) -> Tensor:
+        """(num_pairs,) bool: the player is in the target's own motif."""
+
+    # --- words
+
+    @abstractmethod
+    def player_noun(self, molecule: bool) -> str:
+        """What a player is called: neighbour, node, atom."""
+
+    @abstractmethod
+    def player_numbers(self, players: Tensor) -> Sequence[int]:
+        """The numbers under which people know the players of one target."""
+
+    @abstractmethod
+    def players_in_words(self, hops: int) -> str:
+        """Who plays."""
+
+
+def rows_of_graphs(sizes: Tensor) -> Tensor:
+    """(num_nodes,) which graph of a batch each node belongs to."""
+    return torch.repeat_interleave(torch.arange(len(sizes), device=sizes.device), sizes)

@@ -1,0 +1,21 @@
+"""The tasks by name. Chosen once, where a game or a data set is made."""
+
+from __future__ import annotations
+
+from dgl_lara.errors import InputError
+from dgl_lara.game.graph_task import GraphTask
+from dgl_lara.game.node_task import NodeTask
+from dgl_lara.game.task import Task
+
+NODE, GRAPH = NodeTask(), GraphTask()
+TASKS: dict[str, Task] = {task.name: task for task in (NODE, GRAPH)}
+
+
+def as_task(task: str | Task) -> Task:
+    """The task of that name; a task is itself."""
+    if isinstance(task, Task):
+        return task
+    if task not in TASKS:
+        known = " or ".join(f"'{name}'" for name in TASKS)
+        raise InputError(f"task must be {known} (got '{task}').")
+    return TASKS[task]

@@ -1,0 +1,61 @@
+"""A few targets without a pass over everything: g runs on their 2K-hop neighbourhood (Eq. 12), and f is asked only
+about the part of the graph that can matter to it. The numbers are those of `scores.explain`."""
+
+from __future__ import annotations
+
+import dgl
+import torch
+from torch import Tensor
+
+from dgl_lara.explainer.encoder import EncoderGraph
+from dgl_lara.explainer.inputs import explainer_inputs
+from dgl_lara.explainer.network import Explainer
+from dgl_lara.explanation import Explanations
+from dgl_lara.game.game import Game
+from dgl_lara.game.node_task import khop_batch
+from dgl_lara.game.players import is_member
+from dgl_lara.inference.scores import classes_for, embed_all, explain
+from dgl_lara.model import blackbox
+from dgl_lara.model.blackbox import Model
+from dgl_lara.model.evaluating import evaluating
+from dgl_lara.training.objective import local_scores
+from dgl_lara.training.subgraphs import Embedded
+
+
+def explain_nearby(
+    explainer: Explainer, game: Game, kind: str, targets: Tensor, classes: Tensor | None = None
+) -> Explanations:
+    """With a game at hand, which may have asked f about the surroundings of the targets only."""
+    game.check_targets(targets)
+    if not game.task.local:
+        return explain(explainer, game, embed_all(explainer, game, kind), targets, classes)
+    classes = classes_for(explainer, game, targets, classes)
+    nodes = game.task.encoder_nodes(game.graph, targets, game.hops + explainer.config.layers)
+    with evaluating(explainer):
+        seen = EncoderGraph.around(game.graph, nodes, explainer_inputs(game, kind, nodes))
+        p, t = explainer(seen)
+        embedded = Embedded(seen, nodes, p, t[game.task.place_of(targets, nodes)])
+        players = game.players(targets)
+        scores = local_scores(explainer, game, embedded, players, classes)
+    return Explanations(players, scores, classes, game.task, "lara", game)
+
+
+def game_nearby(
+    f: Model,
+    graph: dgl.DGLGraph,
+    features: Tensor,
+    targets: Tensor,
+    explainer: Explainer,
+    value: str,
+    memory: int | None = None,
+) -> Game:
+    """The game of a node task as far as these targets go: f is asked about 2K hops and the K + 1 behind them, and its
+    logits elsewhere are NaN."""
+    config, task = explainer.config, explainer.task
+    needed = task.encoder_nodes(graph, targets, config.hops + config.layers)
+    part = khop_batch(graph, needed, config.hops + 1)
+    near = blackbox.untouched(f, part.graph, features[part.nodes], part.graph.num_nodes(), task.name)
+    answer = near.new_full((graph.num_nodes(), near.shape[1]), torch.nan)
+    known = is_member(part.nodes, needed)
+    answer[part.nodes[known]] = near[known]
+    return Game(f, graph, features, task, config.hops, value, answer, needed, memory)

@@ -1,0 +1,45 @@
+"""Is an explanation better than chance? Its fidelity beside that of random players, by model calls."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pandas as pd
+import torch
+from torch import Tensor
+
+from dgl_lara.explanation import Explanations
+from dgl_lara.game.game import Game
+from dgl_lara.metrics.fidelity import SPARSITIES, fidelity_per_target
+from dgl_lara.utils.randomness import generator
+
+DRAWS = 3  # random explanations that each one is compared with
+
+
+def verify(game: Game, explanations: Explanations, draws: int = DRAWS, seed: int = 0) -> pd.DataFrame:
+    """A row a target: Fidelity+ and Fidelity- (Eq. 1, 2; mean over sparsity .3 to .7; a node itself is kept), those of
+    as many random players, and whether F+ - F- is no better than theirs (`worse_than_random`).
+
+    A node without neighbours has no fidelity (NaN): there is nothing to choose from, and nothing to be flagged.
+    """
+    plus, minus = _fidelity(game, explanations)
+    drawn = generator(seed)
+    chance = torch.zeros(2, len(explanations), device=plus.device)
+    for _ in range(draws):
+        scores = torch.rand(len(explanations.scores), generator=drawn).to(plus.device)
+        chance += torch.stack(_fidelity(game, replace(explanations, scores=scores))) / draws
+    return pd.DataFrame(
+        {
+            "target": explanations.players.targets.cpu().numpy(),
+            "fidelity+": plus.cpu().numpy(),
+            "fidelity-": minus.cpu().numpy(),
+            "random fidelity+": chance[0].cpu().numpy(),
+            "random fidelity-": chance[1].cpu().numpy(),
+            "worse_than_random": (plus - minus < chance[0] - chance[1]).cpu().numpy(),
+        }
+    )
+
+
+def _fidelity(game: Game, explanations: Explanations) -> tuple[Tensor, Tensor]:
+    plus, minus = fidelity_per_target(game, explanations, SPARSITIES, keep_target=game.task.local)
+    return plus.mean(0), minus.mean(0)

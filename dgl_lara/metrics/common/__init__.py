@@ -1,0 +1,1 @@
+"""What several metrics share; no metric of its own."""

@@ -1,0 +1,95 @@
+"""What a report says that has to be computed: figures, tables, examples."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from torch import Tensor
+
+from dgl_lara.baselines.sampled import Sampled
+from dgl_lara.evaluation.run_evaluation import Subject, evaluate
+from dgl_lara.explanation import Explanation, Explanations
+from dgl_lara.metrics.common.metric import Case
+from dgl_lara.metrics.fidelity import fidelity_per_target
+from dgl_lara.runs import Run
+from dgl_lara.utils.progress import say
+from dgl_lara.utils.randomness import some_targets
+from dgl_lara.utils.clock import seconds
+
+EACH = 4  # examples of best, typical and worst
+TIMED = 10  # targets on which `sampled` is timed
+
+
+@dataclass(frozen=True, eq=False)
+class Findings:
+    """Everything the page says that had to be computed."""
+
+    run: Run
+    split: str
+    seed: int
+    targets: Tensor
+    accuracy: dict[str, float]
+    history: pd.DataFrame
+    tables: dict[str, pd.DataFrame]  # fidelity, agreement, auc (empty without ground truth)
+    speed: pd.DataFrame
+    examples: dict[str, list[tuple[Explanation, float]]]  # best, typical, worst: with their delta
+    right: float  # share of the targets that f predicts rightly
+
+
+def measure(run: Run, split: str, most: int, pairs: int | None, reference_pairs: int, seed: int) -> Findings:
+    dataset, lara = run.dataset, run.trained()
+    targets = some_targets(dataset.split(split), most, seed)
+    subject = Subject(lara, Case(lara.game, targets, dataset.motif, reference_pairs, seed), pairs)
+    tables = {}
+    for metric in ("fidelity", "agreement", "auc"):
+        say(f"measuring {metric} on {len(targets)} {split} {dataset.task}s")
+        tables[metric] = evaluate(subject, metric)
+    explanations = subject.explanations[-1].named(dataset.node_labels, dataset.node_names, dataset.motif)
+    predicted = lara.game.explained_class[targets]
+    return Findings(
+        run=run,
+        split=split,
+        seed=seed,
+        targets=targets,
+        accuracy=_accuracy(run),
+        history=pd.read_csv(run.folder / "metrics.csv"),
+        tables=tables,
+        speed=_speed(subject),
+        examples=examples_of(run, explanations),
+        right=(predicted == dataset.labels[targets]).float().mean().item(),
+    )
+
+
+def _speed(subject: Subject) -> pd.DataFrame:
+    """A row for LARA at one target and at all of them, and one for direct sampling at a few."""
+    lara, targets, device = subject.lara, subject.case.targets, subject.case.targets.device
+    lara.embed()
+    rows = []
+    for count in sorted({1, len(targets)}):
+        spent = seconds(lambda n=count: lara.explain(targets[:n]), device)  # type: ignore[misc]
+        rows.append(("lara, embeddings stored", count, spent, count / spent))
+    if len(subject.explanations) == 3:
+        few, sampled = targets[:TIMED], Sampled(lara.game, subject.case.seed, subject.pairs)
+        spent = seconds(lambda: sampled.explain(few), device, repeats=1)
+        rows.append((sampled.label, len(few), spent, len(few) / spent))
+    return pd.DataFrame(rows, columns=["method", "targets", "seconds", "explanations a second"])
+
+
+def examples_of(run: Run, lara: Explanations) -> dict[str, list[tuple[Explanation, float]]]:
+    """By each target's own delta fidelity (target kept), averaged over sparsity."""
+    plus, minus = fidelity_per_target(run.game, lara, keep_target=True)
+    delta = (plus - minus).mean(dim=0).cpu().numpy()
+    order = [place for place in np.argsort(-delta, kind="stable").tolist() if np.isfinite(delta[place])]
+    best, rest = order[:EACH], order[EACH:]
+    worst, rest = rest[max(len(rest) - EACH, 0) :], rest[: max(len(rest) - EACH, 0)]
+    middle = max(len(rest) - EACH, 0) // 2
+    groups = {"best": best, "typical": rest[middle : middle + EACH], "worst": worst}
+    return {name: [(lara[place], float(delta[place])) for place in places] for name, places in groups.items()}
+
+
+def _accuracy(run: Run) -> dict[str, float]:
+    """Of the explained model on the three splits."""
+    right = run.game.explained_class == run.dataset.labels
+    return {name: right[run.dataset.split(name)].float().mean().item() for name in ("train", "val", "test")}

@@ -1,0 +1,157 @@
+"""Every choice of a training run, checked where it is made; what measured best, and what the paper does."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Container
+from dataclasses import dataclass, replace
+from typing import Any
+
+from dgl_lara.choices import EMBEDDINGS, ENCODERS, INPUTS, SCHEDULES, TRAIN_ON
+from dgl_lara.errors import InputError
+from dgl_lara.explainer.gates import GATES
+from dgl_lara.game.game import Game
+from dgl_lara.game.task import Task
+from dgl_lara.game.tasks import as_task
+from dgl_lara.training.objectives import OBJECTIVES
+from dgl_lara.utils.registry import one_of
+
+ALL = 0  # batch size: every target at once
+SOME_TARGETS, MANY_TARGETS = 1_500, 20_000
+WORDS = {"embedding": EMBEDDINGS, "encoder": ENCODERS, "inputs": INPUTS, "schedule": SCHEDULES, "train_on": TRAIN_ON}
+LEAST = {
+    "dim": 1, "hidden": 1, "masks": 1, "steps": 1, "epochs": 1, "targets": 1, "layers": 0, "batch_size": ALL, "seed": 0,
+}  # fmt: skip
+OPTIONAL = ("epochs", "targets", "layers")
+
+
+@dataclass(frozen=True)
+class TrainingConfig:
+    """Every choice of a training run. `default(...)` is what measured best, `paper(...)` what the paper does.
+
+    Args:
+        objective: What teaches g: "least-squares" (fresh masks, no table), "running-mean" (Eq. 10, the paper) or
+            "mutual-information" (the paper's ablation).
+        gate: How a score knows where the player stands: "none" (the paper), "hop", "walk", "random-walk".
+        inputs: What g sees of a node: "features" (the paper) or "rich" (also degree and f's logits).
+        embedding: "dual" (separate p and t) or "single".
+        encoder: "residual", or "plain" (the paper).
+        all_classes: Every logit of f is a game that teaches g (least squares only).
+        train_on: The split to learn from on the command line, "train" or "all".
+        targets: Learn from so many of them, drawn at random; None: all.
+        batch_size: Targets a step; 0: every target at once, on the whole graph.
+        dim: Length of p and t, for each term of the gate.
+        hidden: Width of the encoder.
+        layers: GraphConv layers of g, 0 is an MLP; None: K.
+        masks: Pairs of coalitions drawn a step.
+        steps: At least so many updates, where `epochs` is not given.
+        epochs: Passes over the targets.
+        lr: Learning rate of Adam.
+        schedule: "cosine" (with warm-up and clipped gradients) or "constant" (the paper).
+        average: Decay of the running average of g's weights; 0: none.
+        seed: Of everything that is drawn.
+
+    Example:
+        >>> TrainingConfig(gate="hop", steps=200).gate
+        'hop'
+    """
+
+    objective: str = "least-squares"
+    gate: str = "walk"
+    inputs: str = "rich"
+    embedding: str = "dual"
+    encoder: str = "residual"
+    all_classes: bool = True
+    train_on: str = "train"
+    targets: int | None = None
+    batch_size: int = ALL
+    dim: int = 20
+    hidden: int = 64
+    layers: int | None = None
+    masks: int = 8
+    steps: int = 800
+    epochs: int | None = None
+    lr: float = 5e-3
+    schedule: str = "cosine"
+    average: float = 0.99
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        OBJECTIVES.check(self.objective)
+        GATES.check(self.gate)
+        for name, known in WORDS.items():
+            one_of(name, getattr(self, name), known)
+        for name, low in LEAST.items():
+            given = getattr(self, name)
+            if given is None and name in OPTIONAL:
+                continue
+            if not isinstance(given, int) or isinstance(given, bool) or given < low:
+                raise InputError(f"{name} must be a whole number of at least {low} (got {given!r}).")
+        if not isinstance(self.all_classes, bool):
+            raise InputError(f"all_classes must be True or False (got {self.all_classes!r}).")
+        if not _is_number(self.lr) or not 0 < self.lr < math.inf:
+            raise InputError(f"lr must be a number above 0 (got {self.lr!r}).")
+        if not _is_number(self.average) or not 0 <= self.average < 1:
+            raise InputError(f"average must be in [0, 1) (got {self.average!r}).")
+
+
+def _is_number(given: object) -> bool:
+    return isinstance(given, int | float) and not isinstance(given, bool)
+
+
+def default(task: str | Task, num_targets: int, seed: int = 0) -> TrainingConfig:
+    """What measured best over the data sets. Where thousands of targets learn from every mask, fewer masks and steps
+    are enough, and steps can be longer."""
+    task = as_task(task)
+    config = replace(TrainingConfig(seed=seed), **task.settings)
+    if not task.local:
+        return config
+    if num_targets > MANY_TARGETS:
+        return replace(config, masks=1, steps=300, gate="random-walk", hidden=128, lr=1e-2)
+    return replace(config, masks=2, steps=500) if num_targets > SOME_TARGETS else config
+
+
+def paper(task: str | Task, seed: int = 0) -> TrainingConfig:
+    """Section 5 and appendix: Eq. 6-12 with Adam, 1e-3 (node) or 1e-4 (graph), batches of 64."""
+    config = TrainingConfig(
+        objective="running-mean",
+        gate="none",
+        inputs="features",
+        encoder="plain",
+        all_classes=False,
+        batch_size=64,
+        hidden=20,
+        masks=1,
+        steps=3000,
+        lr=1e-3,
+        schedule="constant",
+        average=0.0,
+        seed=seed,
+    )
+    return replace(config, **as_task(task).paper_settings)
+
+
+# Where the whole graph does not fit: targets a step, targets to learn from (drawn at random), and what small batches
+# and little memory ask for.
+MINI_BATCHES: dict[str, Any] = {
+    "batch_size": 256,
+    "targets": 20_000,
+    "hidden": TrainingConfig.hidden,
+    "lr": TrainingConfig.lr,
+}
+
+
+def full_graph_bytes(game: Game, config: TrainingConfig) -> int:
+    """About what one step over the whole graph holds: g's states and their gradients, f's on a masked graph."""
+    layers = game.hops if config.layers is None else config.layers
+    in_dim = game.features.shape[1] + 2 * game.num_classes
+    numbers = 3 * in_dim + 6 * config.hidden * (layers + 1) + 6 * config.dim * (game.hops + 1)
+    return 4 * numbers * game.graph.num_nodes()
+
+
+def within_memory(config: TrainingConfig, game: Game, given: Container[str] = ()) -> TrainingConfig:
+    """The same, or mini-batches where a step over the whole graph would take more than there is. `given`: what was
+    asked for by name and stays as it is."""
+    if config.batch_size != ALL or "batch_size" in given or full_graph_bytes(game, config) <= game.budget.memory:
+        return config
+    return replace(config, **{name: value for name, value in MINI_BATCHES.items() if name not in given})

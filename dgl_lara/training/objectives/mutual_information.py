@@ -1,0 +1,22 @@
+"""The same with the mutual-information value of the coalitions that hold a player: the paper's ablation."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from dgl_lara.attribution.mi_value import mi_value
+from dgl_lara.game.players import Players
+from dgl_lara.training.objective import Step
+from dgl_lara.training.objectives.running_mean import RunningMean
+
+
+class MutualInformation(RunningMean):
+    def sample(self, step: Step, players: Players) -> Tensor:
+        sigma, coalitions = step.coalitions.sigma(players.player), step.coalitions
+        full = step.game.logits[step.targets]
+        inside, outside = mi_value(full, coalitions.inside), mi_value(full, coalitions.outside)
+        return torch.where(sigma > 0, inside[:, players.row], outside[:, players.row]).mean(0)
+
+
+OBJECTIVE = MutualInformation()

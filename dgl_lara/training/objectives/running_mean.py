@@ -1,0 +1,30 @@
+"""Eq. 8 with the running mean of Eq. 10 in the place of phi: the paper's objective."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from dgl_lara.game.game import Game
+from dgl_lara.game.players import Players
+from dgl_lara.training.attribution_table import AttributionTable
+from dgl_lara.training.objective import Objective, Step
+
+
+class RunningMean(Objective):
+    def table(self, game: Game, targets: Tensor) -> AttributionTable:
+        return AttributionTable(game, targets)
+
+    def loss(self, step: Step, table: AttributionTable | None) -> Tensor:
+        assert table is not None
+        players = step.players()
+        wanted = table.update(players, self.sample(step, players))
+        return ((step.scores(players) - wanted) / step.explainer.unit).square().mean()
+
+    def sample(self, step: Step, players: Players) -> Tensor:
+        """(num_pairs,) Eq. 9 from the step's coalitions: every pair (S, rest) teaches every player."""
+        sigma = step.coalitions.sigma(players.player)
+        d = step.of_explained_class(step.differences()).squeeze(2)
+        return (sigma * d[:, players.row]).mean(0)
+
+
+OBJECTIVE = RunningMean()

@@ -1,0 +1,217 @@
+"""Every script of experiments/ runs, on settings so small that only its form can be judged: rows, columns, figures.
+
+What the scripts behind `dgl-lara reproduce` say with real data beside them is in test_reproduce.py.
+"""
+
+import ast
+import math
+import re
+from dataclasses import replace
+
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+
+from dgl_lara import targets
+from dgl_lara.baselines import gnn_explainer, orphicx
+from dgl_lara.cli import main as cli
+from dgl_lara.cli.reproduce import EXPERIMENTS, WHAT, script
+from dgl_lara.datasets import DATASETS
+from dgl_lara.evaluation import timing
+from dgl_lara.evaluation.comparison import METHODS
+from dgl_lara.metrics.fidelity import fidelity_column
+from dgl_lara.training import validation
+
+NODES, GRAPHS = "tree-cycles", "molecules"
+NUM_NODES = DATASETS[NODES].nodes
+PLUS, MINUS = fidelity_column("F+", "paper"), fidelity_column("F-", "paper")
+
+
+@pytest.fixture(autouse=True)
+def short_training(monkeypatch):
+    """Models that have hardly learned, and are hardly judged: what is looked at here does not depend on it."""
+    for name in (NODES, GRAPHS):
+        monkeypatch.setitem(targets.RECIPES, name, replace(targets.RECIPES[name], epochs=2))
+    monkeypatch.setattr(validation, "PAIRS", 8)
+
+
+def run(name, *words):
+    """The script as a command."""
+    result = CliRunner().invoke(script(name).main, [str(word) for word in words])
+    assert result.exit_code == 0, f"{result.output}\n{result.exception!r}"
+    return result.stdout
+
+
+def rows_of(markdown):
+    """The cells of all lines of tables in a text, headers among them."""
+    return [
+        [cell.strip() for cell in line.strip("|").split(" | ")] for line in markdown.splitlines() if line[:2] == "| "
+    ]
+
+
+def finite(frame, *columns):
+    """As many figures, and every one of them a number."""
+    return len(frame) > 0 and all(math.isfinite(value) for column in columns for value in frame[column])
+
+
+# --- no script is forgotten
+
+
+def test_every_script_is_covered():
+    scripts = {path.stem: ast.parse(path.read_text()) for path in EXPERIMENTS.glob("*.py")}
+    reproduced = {what.replace("-", "_") for what in WHAT}
+    tested = {name.removeprefix("test_") for name in globals()}
+    imported = {
+        name
+        for tree in scripts.values()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for name in ([node.module] if isinstance(node, ast.ImportFrom) else [alias.name for alias in node.names])
+    }
+    for name, tree in scripts.items():
+        defined = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+        if defined & {"main", "run"}:
+            assert name in reproduced | tested, f"experiments/{name}.py has no test"
+        else:
+            assert name in imported, f"experiments/{name}.py is used by no script"
+    assert set(WHAT) == set(CHECKS)
+
+
+# --- the scripts behind `dgl-lara reproduce`
+
+
+@pytest.fixture(scope="module")
+def shared_out(tmp_path_factory):
+    """One folder for all of them: what several need is measured once, as in `reproduce all`."""
+    return tmp_path_factory.mktemp("results")
+
+
+@pytest.fixture
+def quick(shared_out, monkeypatch):
+    monkeypatch.setattr(timing, "ROUNDS", 1)
+    monkeypatch.setattr(timing, "SECONDS_A_ROUND", 0.0)
+    monkeypatch.setattr(timing, "LONGEST_ROUND", 0.0)
+    monkeypatch.setattr(orphicx, "QUICK_STEPS", 2)
+    monkeypatch.setitem(gnn_explainer.SETTINGS, NODES, {"epochs": 2})
+    monkeypatch.setattr(script("table-3"), "PATIENCE", {True: 0.1})
+    monkeypatch.setattr(script("table-4"), "LAYERS", (0, 3))  # K = 3, so the second is LARA as it is anyway
+    monkeypatch.setattr(script("table-dim"), "DIMENSIONS", (10, 20))
+    settings = script("common").Settings
+    return settings(quick=True, targets=4, steps=2, out=shared_out, device="cpu", datasets=(NODES,))
+
+
+def all_methods(frame):
+    return set(frame["method"]) == set(METHODS)
+
+
+# what the figures of each must be like
+CHECKS = {
+    "table-targets": lambda frame: len(frame) == 1 and finite(frame, "train", "validation", "test"),
+    "figure-4": lambda frame: all_methods(frame) and finite(frame, PLUS, MINUS, fidelity_column("F+", "kept", 0.5)),
+    "figure-1": lambda frame: len(frame) == 6 and finite(frame, PLUS, "targets/s"),
+    "table-1": lambda frame: all_methods(frame) and finite(frame, "targets/s", "LARA is x times faster"),
+    "table-auc": lambda frame: (
+        (frame["of"] == "edges").sum() == 12 and all_methods(frame[frame["of"] == "nodes"]) and finite(frame, "AUC")
+    ),
+    "figure-2": lambda frame: frame["definition"].nunique() == 2 and finite(frame, "MI value", "phi, Eq. 5"),
+    "figure-5": lambda frame: len(frame) == 5 and finite(frame, PLUS, MINUS, "R2"),
+    "table-2": lambda frame: len(frame) == 4 and finite(frame, PLUS, MINUS, "R2"),
+    "table-3": lambda frame: frame["method"].nunique() == 7 and finite(frame, "latency (s)"),
+    "table-4": lambda frame: len(frame) == 4 and finite(frame, PLUS, MINUS, "R2", "targets/s"),
+    "table-dim": lambda frame: len(frame) == 4 and finite(frame, PLUS, MINUS, "R2", "targets/s"),
+    "qualitative": lambda frame: len(frame) == 2 and frame["in words"].str.len().gt(0).all(),
+}
+
+
+@pytest.mark.parametrize("what", WHAT)
+def test_reproduce(what, quick):
+    written = script(what).run(quick)
+    assert {f"{what}.md", f"{what}.csv"} <= {path.name for path in written}
+    assert any(path.suffix == ".png" for path in written) == (what.startswith("figure") or what == "qualitative")
+    assert all(path.stat().st_size > 0 for path in written)
+    frame = pd.read_csv(quick.out / f"{what}.csv")
+    assert CHECKS[what](frame), frame.to_string()
+    text = (quick.out / f"{what}.md").read_text()
+    assert rows_of(text) and "nan" not in text
+
+
+def test_reproduce_of_graphs(quick):
+    """What a graph task has no part in is left out: no target is kept, and no node stands at a distance."""
+    settings = replace(quick, datasets=(GRAPHS,))
+    script("figure-2").run(settings)
+    assert set(pd.read_csv(settings.out / "figure-2.csv")["definition"]) == {"paper's definition"}
+
+
+# --- the others
+
+
+def test_target_accuracy():
+    header, row = rows_of(run("target_accuracy", NODES, "--seeds", 2, "--epochs", 2))
+    assert header[0] == "data set" and row[0] == NODES and row[-1] == "0.94"
+    assert all(re.fullmatch(r"[01]\.\d{3} ± 0\.\d{3}", cell) for cell in row[2:5])
+
+
+def test_ablation(monkeypatch):
+    ablation, words = script("ablation"), ("--steps", 2, "--targets", 4, "--reference-pairs", 20)
+    found = rows_of(run("ablation", NODES, *words))[1:]
+    assert [row[1] for row in found] == list(ablation.VARIANTS)
+    assert all(math.isfinite(float(value)) for row in found for value in row[2:])
+    assert len({row[2] for row in found}) > len(found) // 2  # a changed part changes what is learned
+    few = {variant: ablation.VARIANTS[variant] for variant in ("no gate", "1 layer", "hop gate")}
+    monkeypatch.setattr(ablation, "VARIANTS", few)
+    (row,) = rows_of(run("ablation", GRAPHS, *words))[1:]  # players of graphs stand at no distance: no gate
+    assert row[:2] == [GRAPHS, "1 layer"] and all(math.isfinite(float(value)) for value in row[2:])
+
+
+def test_lara_figures(tmp_path):
+    out = tmp_path / "new" / "lara_figures.csv"
+    words = ["--seeds", 2, "--steps", 2, "--targets", 4, "--reference-pairs", 20, "--out", out]
+    shown = rows_of(run("lara_figures", NODES, *words))
+    frame = pd.read_csv(out)
+    assert list(frame["method"]) == ["random", "sampled 300", "lara, default", "lara, default", "lara, paper"]
+    assert finite(frame, "R2", "F+ paper", "F- paper", "F+ kept", "F- kept", "F+ paper error")
+    assert frame["R2"].nunique() == len(frame)
+    assert [row[1] for row in shown[1:]] == ["random", "sampled 300", "lara, default", "lara, paper"]
+
+
+def test_refinement(tmp_path):
+    out = tmp_path / "refinement.csv"
+    words = ["--targets", 3, "--pairs", 4, "--reference-pairs", 40, "--draws", 2, "--steps", 2, "--out", out]
+    run("refinement", NODES, GRAPHS, *words)
+    frame = pd.read_csv(out)
+    assert list(frame["dataset"]) == [NODES, GRAPHS] and (frame["targets"] == 3).all()
+    assert finite(frame, "players", "amortised", "refined 4", "sampled 4", "sampled 40", "moved")
+    assert (frame["moved"] > 0).all()
+
+
+def test_scaling(tmp_path):
+    run("scaling", "--repeats", 1, "--nodes", 400, "--only", "dim", "--values", "5", "--out", tmp_path)
+    frame = pd.read_csv(tmp_path / "scaling-dim.csv")
+    assert list(frame["dim"]) == [5]
+    assert finite(frame, "edges", "pass", "scores", "file", "walks", "memory (GB)", "memory before (GB)")
+    assert (frame[["edges", "pass", "scores", "file", "walks"]] > 0).all(axis=None)
+    assert (tmp_path / "scaling-dim.png").stat().st_size > 0
+
+
+def test_bulk_speed(tmp_path):
+    folder, out = tmp_path / "run", tmp_path / "bulk_speed.md"
+    words = ["train", "--dataset", NODES, "--hidden", "8", "--dim", "4", "--epochs", "2", "--out", str(folder)]
+    assert CliRunner().invoke(cli, words).exit_code == 0
+    run("bulk_speed", "--undirected", folder, "--repeats", 1, "--singles", 3, "--copied", 1, "--out", out)
+    found = rows_of(out.read_text())
+    figures = {row[1]: row[2] for row in found if row[0] == "undirected" and len(row) == 3}
+    assert len(figures) == 11 and all(float(value.split()[0].replace(",", "")) >= 0 for value in figures.values())
+    assert float(figures["largest difference of scores, of the largest score"]) < 1e-4  # the paper's way agrees
+    growth = next(row for row in found if row[0] == "undirected" and len(row) == 7)
+    assert [cell == "-" for cell in growth[1:]] == [count > NUM_NODES for count in script("bulk_speed").GROWTH]
+    assert len([row for row in found if row[0] == "undirected" and len(row) == 4]) == 5
+    assert (folder / "embeddings.pt").exists()
+
+
+def test_own_models(real_data, tmp_path):
+    out = tmp_path / "own_models.csv"
+    words = ["--epochs", 3, "--steps", 2, "--targets", 5, "--fidelity-targets", 10, "--reference-pairs", 20]
+    run("own_models", "cora", "--fit-on", "train", *words, "--out", out)
+    frame = pd.read_csv(out)
+    assert list(frame["model"]) == ["gat", "gin", "sage"] and set(frame["fit on"]) == {"train"}
+    assert finite(frame, "test accuracy", "hops", "seconds", "R2", "rank correlation", "F+ gain", "F- gain")
