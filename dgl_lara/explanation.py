@@ -57,7 +57,20 @@ def pairs_frame(**columns: Any) -> pd.DataFrame:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Explanations:
-    """How much each player contributed to the explained class of each target."""
+    """How much each player contributed to the explained class of each target.
+
+    Attributes:
+        players: Who plays for whom: `players.targets`, and the (target, player) pairs that the scores belong to.
+        scores: One a pair. A score is the player's removal-based attribution: the mean of the explained value over
+            random coalitions with the player, less the mean over those without it. Scores do not add up to the value.
+        explained_class: One a target.
+        method: Who made them.
+
+    Example:
+        >>> explanations = lara.explain([512, 640])
+        >>> explanations.to_frame().head()
+        >>> explanations[0].in_words()
+    """
 
     players: Players
     scores: Tensor  # (num_pairs,)
@@ -96,7 +109,13 @@ class Explanations:
         columns: Sequence[str] | None = None,
         motif: Tensor | None = None,
     ) -> Explanations:
-        """The same, with names of nodes and features and the true motifs, for pictures and words."""
+        """The same, with names for pictures and words.
+
+        Args:
+            labels: Of each node of the graph.
+            columns: Of each feature.
+            motif: (num_nodes,) which true motif a node belongs to, -1 for none.
+        """
         return replace(self, names=Names(labels, columns, motif))
 
     def rank(self, include_target: bool = True) -> Tensor:
@@ -121,7 +140,15 @@ class Explanations:
         return self.task.in_motif(self.players, motif)
 
     def important(self, sparsity: float, include_target: bool = True) -> Tensor:
-        """(num_pairs,) bool: the top (1 - sparsity) of the players, at least one."""
+        """Which players count as important.
+
+        Args:
+            sparsity: The share of players that do not, in [0, 1).
+            include_target: Whether the target itself may be one of them.
+
+        Returns:
+            (num_pairs,) bool: the top (1 - sparsity) of each target's players, at least one.
+        """
         if not 0 <= sparsity < 1:
             raise InputError(f"sparsity must be in [0, 1) (got {sparsity}).")
         left_out = int(self.task.local and not include_target)  # the target itself
@@ -129,7 +156,7 @@ class Explanations:
         return self.rank(include_target) < torch.repeat_interleave(kept, self.players.counts)
 
     def to_frame(self) -> pd.DataFrame:
-        """One row a (target, player) pair."""
+        """One row a (target, player) pair: target, player, hop, score, rank (1 is the highest), explained_class."""
         players = self.players
         return pairs_frame(
             target=players.targets[players.row].cpu().numpy(),
@@ -149,7 +176,14 @@ class Explanations:
 
 @dataclass(frozen=True, eq=False)
 class Explanation:
-    """Why one node, or one graph, is what f says: a view of `Explanations` with a single target."""
+    """Why one node, or one graph, is what f says: a view of `Explanations` with a single target.
+
+    Example:
+        >>> explanation = lara.explain([512])[0]
+        >>> print(explanation.in_words())
+        >>> explanation.top(5)
+        >>> explanation.save("node512.html")
+    """
 
     batch: Explanations
 
@@ -199,7 +233,14 @@ class Explanation:
         return float(self.game.full[self.target, self.explained_class])
 
     def outputs(self, keep: Tensor) -> Tensor:
-        """(num_coalitions,) the explained value when only some players remain; `keep`: a row each, bool."""
+        """The model's own answers when only some players remain.
+
+        Args:
+            keep: (num_coalitions, num_players) bool, in the order of `players`.
+
+        Returns:
+            (num_coalitions,) the explained value.
+        """
         return self.game.coalitions(self.batch.players, keep, self.batch.explained_class).flatten()
 
     def curves(self, counts: Sequence[int]) -> tuple[list[float], list[float]]:
@@ -329,7 +370,14 @@ class Explanation:
         )
 
     def plot(self, most: int = 40) -> Figure:
-        """A matplotlib figure: the `most` important players around the target, coloured by score."""
+        """A picture.
+
+        Args:
+            most: How many players are drawn, the strongest for or against.
+
+        Returns:
+            A matplotlib figure: the players around the target, coloured by score.
+        """
         from dgl_lara.drawing.pictures import draw
 
         return draw(self.scene(most), self.in_words(), self.explained_class, self.game.value)
@@ -369,7 +417,12 @@ class Explanation:
         return [f"{names[column] if names else f'x{column}'} = {row[column]:.3g}" for column in largest if row[column]]
 
     def save(self, path: Path | str) -> None:
-        """By its ending: .csv, .json, .graphml, a picture (.png, .svg, .pdf) or an interactive .html."""
+        """Write it to a file.
+
+        Args:
+            path: Its ending says what it becomes: .csv, .json, .graphml, a picture (.png, .svg, .pdf) or an interactive
+                .html page.
+        """
         path = Path(path)
         if path.suffix not in FILES:
             raise InputError(f"the file must end in {', '.join(FILES)} (got '{path.name}').")

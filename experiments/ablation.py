@@ -1,24 +1,26 @@
 """What each part of the default contributes: agreement with phi on test targets when one part is changed.
 
-    python experiments/ablation.py [DATASET ...] [--steps 400] [--data-dir DIR]
+    python experiments/ablation.py [DATASET ...] [--steps 400] [--targets 200] [--data-dir DIR]
 
 One seed, short training: differences below .02 mean nothing.
 """
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import click
 from common import setting
 
-from dgl_lara.inference.scores import embed_all, explain
-from dgl_lara.metrics.agreement import agreement, reference
-from dgl_lara.training.loop import default, train
-from dgl_lara.training.subgraphs import some_targets
+from dgl_lara import LARA
+from dgl_lara.metrics.agreement import agreement
+from dgl_lara.metrics.common.reference import reference
+from dgl_lara.training.config import default
 from dgl_lara.utils.memory import reuse_freed_memory
+from dgl_lara.utils.randomness import some_targets
 
 NAMES = ("ba-community", "mutag")
-VARIANTS = {
+VARIANTS: dict[str, dict[str, Any]] = {
     "default": {},
     "plain encoder (the paper's)": {"encoder": "plain", "hidden": 20},
     "predicted class only": {"all_classes": False},
@@ -40,24 +42,23 @@ NODE_ONLY = ("no gate", "hop gate")
 @click.command()
 @click.argument("names", nargs=-1)
 @click.option("--steps", default=400, show_default=True)
+@click.option("--targets", "most", default=200, show_default=True, help="Test targets, at most.")
+@click.option("--reference-pairs", default=2000, show_default=True, help="Coalition pairs of phi.")
 @click.option("--data-dir", type=click.Path(exists=True, file_okay=False, path_type=Path))
-def main(names, steps, data_dir):
+def main(names, steps, most, reference_pairs, data_dir):
     reuse_freed_memory()
     click.echo("| data | variant | R² | rank correlation |\n|---|---|---|---|")
     for name in names or NAMES:
         dataset, game = setting(name, data_dir)
-        targets = some_targets(dataset.test, 200, 0)
-        against = reference(game, targets, 2000, 0)
+        targets = some_targets(dataset.test, most, 0)
+        against = reference(game, targets, reference_pairs, 0)
         base = replace(default(dataset.task, len(dataset.train)), steps=steps)
         for variant, changes in VARIANTS.items():
-            if dataset.task == "graph" and variant in NODE_ONLY:
+            if not game.task.local and variant in NODE_ONLY:
                 continue
             changes = {"lr": base.lr / 3} if "lr" in changes else changes
-            config = replace(base, **changes)
-            state = train(game, config, dataset.train, dataset.val)
-            state.average.load_state_dict(state.best_weights)
-            result = explain(state.average, game, embed_all(state.average, game, config.inputs), targets)
-            figures = agreement(result, against)
+            lara = LARA.of_game(game, replace(base, **changes)).fit(dataset.train, dataset.val)
+            figures = agreement(lara.explain(targets), against)
             click.echo(f"| {name} | {variant} | {figures['R2 corrected']:.3f} | {figures['rank correlation']:.3f} |")
 
 

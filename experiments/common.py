@@ -12,7 +12,9 @@ from dgl_lara.datasets import DATASETS, Options, load
 from dgl_lara.datasets.storage import find_files
 from dgl_lara.evaluation import comparison as benchmark
 from dgl_lara.evaluation.comparison import METHODS, Contest
+from dgl_lara.evaluation.lara_method import LaraMethod
 from dgl_lara.game.game import Game
+from dgl_lara.metrics.fidelity import fidelity_column
 from dgl_lara.targets import recipe_for
 from dgl_lara.targets.checkpoint import load_target
 from dgl_lara.targets.fitting import get_target
@@ -137,6 +139,7 @@ def lara_on(name, settings):
     compared(name, ("lara",), settings)
     contest = contest_on(name, settings)
     method = METHODS["lara"](contest, 0)
+    assert isinstance(method, LaraMethod)
     method.load(parts_of(contest, settings) / "lara-0.pt")
     return contest, method
 
@@ -155,10 +158,10 @@ def kept(settings, contest, stem, make):
 # --- tables ---------------------------------------------------------------------------------------------------------
 
 FIDELITY = {  # column of the comparison -> its title, and +1 where high is good
-    "F+ paper, average": ("F+", 1),
-    "F- paper, average": ("F-", -1),
-    "F+ kept, average": ("F+ kept", 1),
-    "F- kept, average": ("F- kept", -1),
+    fidelity_column("F+", "paper"): ("F+", 1),
+    fidelity_column("F-", "paper"): ("F-", -1),
+    fidelity_column("F+", "kept"): ("F+ kept", 1),
+    fidelity_column("F-", "kept"): ("F- kept", -1),
     "R2": ("R2 with phi", 1),
 }
 NOTE_FIDELITY = (
@@ -166,12 +169,12 @@ NOTE_FIDELITY = (
     "rank correlation: agreement with phi on the same targets. Best of each group in bold."
 )
 COMPARISON = {  # the same where scores of rivals are on no common scale
-    "F+ paper, average": ("F+", 1),
-    "F- paper, average": ("F-", -1),
-    "Delta paper, average": ("ΔF", 1),
-    "F+ kept, average": ("F+ kept", 1),
-    "F- kept, average": ("F- kept", -1),
-    "Delta kept, average": ("ΔF kept", 1),
+    fidelity_column("F+", "paper"): ("F+", 1),
+    fidelity_column("F-", "paper"): ("F-", -1),
+    fidelity_column("Delta", "paper"): ("ΔF", 1),
+    fidelity_column("F+", "kept"): ("F+ kept", 1),
+    fidelity_column("F-", "kept"): ("F- kept", -1),
+    fidelity_column("Delta", "kept"): ("ΔF kept", 1),
     "rank correlation": ("rank correlation with phi", 1),
 }
 
@@ -239,7 +242,7 @@ def left_out(records):
 
 def write_table(settings, stem, title, tables, frame, notes=()):
     """<stem>.md for reading, a table for each (header, rows), and <stem>.csv with every figure."""
-    lines = [f"# {title}", "", f"Ours: {settings.words}.", *([benchmark.QUICK_WORDS] if settings.quick else []), ""]
+    lines = [f"# {title}", "", f"Ours: {settings.words}.", *([benchmark.quick_words()] if settings.quick else []), ""]
     for header, rows in tables:
         lines += [markdown_table(header, [list(map(str, row)) for row in rows]), ""]
     lines += [line for note in notes for line in (note, "")]

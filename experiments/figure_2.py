@@ -8,7 +8,7 @@ from paper_figures import ONLY_PLOTTED
 
 from dgl_lara.evaluation.correlation import FEWEST_PLAYERS, correlations, random_sets
 from dgl_lara.reports.figures import scatters
-from dgl_lara.training.subgraphs import some_targets
+from dgl_lara.utils.randomness import some_targets
 
 NAMES = ("ba-community", "ogbn-arxiv")
 SETS = 100  # pairs (J, target), as in the appendix
@@ -26,7 +26,7 @@ def run(settings):
         note.append(f"{name}: {source}")
         targets = _targets(dataset, game, SETS if settings.targets is None else settings.targets)
         for keep_target, seen in SEEN.items():
-            if keep_target and game.task == "graph":
+            if keep_target and not game.task.local:
                 continue
             make = partial(_sets, game, targets, PAIRS[settings.quick], keep_target)
             found = pd.DataFrame(common.kept(settings, contest, f"correlation-{seen}-{len(targets)}", make))

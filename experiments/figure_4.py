@@ -4,18 +4,19 @@ import common
 import pandas as pd
 from paper_figures import LARA_FIDELITY, ONLY_PLOTTED
 
-from dgl_lara.choices import METHODS
+from dgl_lara.evaluation.comparison import METHODS
+from dgl_lara.metrics.fidelity import fidelity_column
 from dgl_lara.reports.figures import fidelity_grid
 
 NAMES = common.SIX
 
 
 def run(settings):
-    records = pd.concat([common.compared(name, METHODS, settings) for name in settings.names(NAMES)])
+    records = pd.concat([common.compared(name, tuple(METHODS), settings) for name in settings.names(NAMES)])
     shown = common.for_pictures(records)
     title = f"Figure 4: fidelity against sparsity; {settings.words}"
     written = [common.write_picture(settings, "figure-4", fidelity_grid(shown, "paper", title))]
-    if "F+ kept, 0.5" in records:
+    if fidelity_column("F+", "kept", 0.5) in records:
         kept = fidelity_grid(shown, "kept", f"{title}; the target itself is kept", columns=4)
         written.append(common.write_picture(settings, "figure-4-kept", kept))
 

@@ -6,7 +6,7 @@ from paper_figures import ONLY_PLOTTED, TABLE_2
 
 from dgl_lara.evaluation.comparison import lara_with
 from dgl_lara.reports.figures import fidelity_grid
-from dgl_lara.training.loop import MINI_BATCHES
+from dgl_lara.training.config import MINI_BATCHES
 
 NAMES = ("ogbn-arxiv",)
 STEPS = {True: 150, False: 3000}  # quick, full

@@ -1,6 +1,6 @@
 """Agreement and fidelity of LARA, default and paper, beside random and sampled: the table in the README.
 
-    python experiments/lara_figures.py [DATASET ...] [--seeds 3] [--paper-seeds 1] [--data-dir DIR]
+    python experiments/lara_figures.py [DATASET ...] [--seeds 3] [--paper-seeds 1] [--targets 500] [--data-dir DIR]
 
 Node sets and BA-2Motifs use the authors' files and their target models (DIR/target_models) where DIR or DGL_LARA_DATA
 has them; otherwise generated data and our own target models, and the table says so. Writes experiments/results/.
@@ -13,19 +13,17 @@ import click
 import pandas as pd
 from common import RESULTS, setting
 
+from dgl_lara import LARA
 from dgl_lara.baselines.random import Random
 from dgl_lara.baselines.sampled import Sampled
-from dgl_lara.inference.scores import embed_all, explain
-from dgl_lara.metrics.agreement import agreement, reference
+from dgl_lara.metrics.agreement import agreement
+from dgl_lara.metrics.common.reference import reference
 from dgl_lara.metrics.fidelity import fidelity
-from dgl_lara.training.loop import default, paper, train
-from dgl_lara.training.subgraphs import some_targets
+from dgl_lara.training.config import default, paper
 from dgl_lara.utils.memory import reuse_freed_memory
+from dgl_lara.utils.randomness import some_targets
 
 NAMES = ("ba-shapes", "ba-community", "tree-cycles", "ba-2motifs", "mutag")
-REFERENCE_PAIRS = 4000
-SAMPLED_PAIRS = {"node": 300, "graph": 100}
-MOST_TARGETS = 500
 
 
 def figures(game, explanations, against):
@@ -43,32 +41,32 @@ def figures(game, explanations, against):
 @click.argument("names", nargs=-1)
 @click.option("--seeds", default=3, show_default=True)
 @click.option("--paper-seeds", default=1, show_default=True, help="Of --preset paper; 0 leaves it out.")
+@click.option("--steps", type=int, help="Of training; otherwise the usual ones.")
+@click.option("--targets", "most", default=500, show_default=True, help="Test targets, at most.")
+@click.option("--reference-pairs", default=4000, show_default=True, help="Coalition pairs of phi.")
 @click.option("--data-dir", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option("--out", type=click.Path(path_type=Path), default=RESULTS / "lara_figures.csv", show_default=True)
-def main(names, seeds, paper_seeds, data_dir, out):
+def main(names, seeds, paper_seeds, steps, most, reference_pairs, data_dir, out):
     reuse_freed_memory()
     rows = []
     for name in names or NAMES:
         dataset, game = setting(name, data_dir)
-        targets = some_targets(dataset.test, MOST_TARGETS, 0)
-        against = reference(game, targets, REFERENCE_PAIRS, 0)
+        targets = some_targets(dataset.test, most, 0)
+        against = reference(game, targets, reference_pairs, 0)
         common = {"dataset": name, "data": dataset.source, "targets": len(targets), "reference": against.how}
         common["noise ceiling"] = against.ceiling
-        pairs = SAMPLED_PAIRS[dataset.task]
-        for explanations in (Random(game).explain(targets), Sampled(game, pairs=pairs).explain(targets)):
+        for explanations in (Random(game).explain(targets), Sampled(game).explain(targets)):
             rows.append({**common, "method": explanations.method, **figures(game, explanations, against)})
             click.echo(rows[-1], err=True)
         for preset, count in (("default", seeds), ("paper", paper_seeds)):
             for seed in range(count):
                 base = paper(dataset.task) if preset == "paper" else default(dataset.task, len(dataset.train))
-                config = replace(base, seed=seed)
-                state = train(game, config, dataset.train, dataset.val)
-                state.average.load_state_dict(state.best_weights)
-                explanations = explain(state.average, game, embed_all(state.average, game, config.inputs), targets)
+                config = replace(base, seed=seed, steps=steps or base.steps)
+                explanations = LARA.of_game(game, config).fit(dataset.train, dataset.val).explain(targets)
                 row = {**common, "method": f"lara, {preset}", "seed": seed, **figures(game, explanations, against)}
                 rows.append(row)
                 click.echo(row, err=True)
-        out.parent.mkdir(exist_ok=True)
+        out.parent.mkdir(parents=True, exist_ok=True)
         pd.DataFrame(rows).to_csv(out, index=False, float_format="%.4f")
     click.echo(markdown(pd.DataFrame(rows)))
 

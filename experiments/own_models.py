@@ -1,6 +1,6 @@
 """Models that dgl-lara has never seen, explained with default settings: how well do the explanations agree with phi?
 
-    python experiments/own_models.py [DATASET ...] [--models gat gin sage] [--seed 0] [--data-dir DIR]
+    python experiments/own_models.py [DATASET ...] [--models gat,gin,sage] [--seed 0] [--data-dir DIR]
 
 GAT, GIN and GraphSAGE with max-pooling, two layers of plain DGL each, on Cora, Citeseer and PubMed with Planetoid's
 splits. `LARA(model, graph, features).fit(nodes)` learns from every node outside the test split (no labels are needed),
@@ -8,6 +8,7 @@ or from the training split alone; agreement and fidelity are those of test nodes
 """
 
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -22,16 +23,15 @@ from dgl_lara import LARA
 from dgl_lara.attribution.monte_carlo import Estimate, shared_least_squares
 from dgl_lara.baselines.random import Random
 from dgl_lara.datasets import Options, load
-from dgl_lara.metrics.agreement import Reference, agreement
+from dgl_lara.metrics.agreement import agreement
+from dgl_lara.metrics.common.reference import Reference
 from dgl_lara.metrics.fidelity import fidelity_per_target
-from dgl_lara.training.subgraphs import some_targets
+from dgl_lara.training.config import default
 from dgl_lara.utils.memory import reuse_freed_memory
-from dgl_lara.utils.randomness import generator, seeded
+from dgl_lara.utils.randomness import generator, seeded, some_targets
 
 NAMES, MODELS = ("cora", "citeseer", "pubmed"), ("gat", "gin", "sage")
 RESULTS = Path(__file__).parent / "results"
-TARGETS, REFERENCE_PAIRS = 150, 1600
-FIDELITY_TARGETS = 600  # fidelity needs no reference, so more nodes are affordable
 
 
 class Net(nn.Module):
@@ -59,13 +59,13 @@ class Net(nn.Module):
         return h.mean(1) if self.kind == "gat" else h
 
 
-def trained(kind, graph, dataset, seed):
+def trained(kind, graph, dataset, seed, epochs):
     """Adam on the training split; the weights of the best validation accuracy."""
     with seeded(seed):
         model = Net(kind, dataset.features.shape[1], dataset.num_classes)
         optimiser = torch.optim.Adam(model.parameters(), lr=0.01, weight_decay=5e-4)
         best, kept = 0.0, {}
-        for _ in range(200):
+        for _ in range(epochs):
             model.train()
             loss = F.cross_entropy(model(graph, dataset.features)[dataset.train], dataset.labels[dataset.train])
             optimiser.zero_grad()
@@ -84,16 +84,14 @@ def accuracy(model, graph, dataset, nodes):
     return right.float().mean().item()
 
 
-def reference(game, targets):
+def reference(game, targets, pairs):
     """phi from masks shared by all targets, in two halves whose difference shows the noise."""
     players = game.players(targets)
-    first, second = (
-        shared_least_squares(game, players, REFERENCE_PAIRS // 2, generator(1000 + half)).phi for half in (0, 1)
-    )
+    first, second = (shared_least_squares(game, players, pairs // 2, generator(1000 + half)).phi for half in (0, 1))
     phi, noise = (first + second) / 2, (first - second).square().mean() / 4
     ceiling = 1 - (noise / (phi - phi.mean()).square().mean()).item()
     error = torch.full_like(phi, noise.sqrt().item())
-    return Reference(players, Estimate(phi, error), ceiling, f"{REFERENCE_PAIRS} shared coalition pairs")
+    return Reference(players, Estimate(phi, error), ceiling, f"{pairs} shared coalition pairs")
 
 
 def above_random(game, explanations, targets):
@@ -117,27 +115,33 @@ def above_random(game, explanations, targets):
 @click.option("--models", default=",".join(MODELS), show_default=True)
 @click.option("--fit-on", default="outside,train", show_default=True)
 @click.option("--seed", default=0, show_default=True)
+@click.option("--epochs", default=200, show_default=True, help="Of the models.")
+@click.option("--steps", type=int, help="Of LARA; otherwise the usual ones.")
+@click.option("--targets", "most", default=150, show_default=True, help="Test nodes whose phi is estimated, at most.")
+@click.option("--reference-pairs", default=1600, show_default=True, help="Coalition pairs of phi.")
+@click.option("--fidelity-targets", default=600, show_default=True, help="It needs no phi, so more are affordable.")
 @click.option("--data-dir", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option("--out", type=click.Path(path_type=Path), default=RESULTS / "own_models.csv", show_default=True)
-def main(names, models, fit_on, seed, data_dir, out):
+def main(names, models, fit_on, seed, epochs, steps, most, reference_pairs, fidelity_targets, data_dir, out):
     reuse_freed_memory()
     rows = []
     for name in names or NAMES:
         dataset = load(name, Options(data_dir=data_dir))
-        targets = some_targets(dataset.test, TARGETS, seed)
-        many = some_targets(dataset.test, FIDELITY_TARGETS, seed)
+        targets = some_targets(dataset.test, most, seed)
+        many = some_targets(dataset.test, fidelity_targets, seed)
         outside = torch.ones(dataset.num_targets, dtype=torch.bool)
         outside[dataset.test] = False
         for kind in models.split(","):
             graph = dgl.add_self_loop(dgl.remove_self_loop(dataset.graph)) if kind == "gat" else dataset.graph
-            model = trained(kind, graph, dataset, seed)
+            model = trained(kind, graph, dataset, seed, epochs)
             against = None
             for chosen in fit_on.split(","):
                 started = time.monotonic()
-                lara = LARA(model, graph, dataset.features)
-                lara.fit(outside if chosen == "outside" else dataset.train)
+                nodes = outside.nonzero().flatten() if chosen == "outside" else dataset.train
+                config = replace(default("node", len(nodes)), steps=steps) if steps else None
+                lara = LARA(model, graph, dataset.features, config=config).fit(nodes)
                 spent = time.monotonic() - started
-                against = against or reference(lara.game_, targets)
+                against = against or reference(lara.game, targets, reference_pairs)
                 explanations = lara.explain(targets)
                 agreed = agreement(explanations, against)
                 rows.append(
@@ -145,7 +149,7 @@ def main(names, models, fit_on, seed, data_dir, out):
                         "dataset": name,
                         "model": kind,
                         "test accuracy": accuracy(model, graph, dataset, dataset.test),
-                        "hops": lara.game_.hops,
+                        "hops": lara.game.hops,
                         "fit on": chosen,
                         "seconds": spent,
                         "R2": agreed["R2 corrected"],
@@ -153,7 +157,7 @@ def main(names, models, fit_on, seed, data_dir, out):
                         "R2 raw": agreed["R2"],
                         "noise ceiling": agreed["noise ceiling"],
                         "rank correlation": agreed["rank correlation"],
-                        **above_random(lara.game_, lara.explain(many), many),
+                        **above_random(lara.game, lara.explain(many), many),
                     }
                 )
                 click.echo({key: round(v, 3) if isinstance(v, float) else v for key, v in rows[-1].items()}, err=True)

@@ -7,6 +7,7 @@ noise of the reference (two halves of 2,000 pairs) is taken out. Data and target
 experiments/results/refinement.csv.
 """
 
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -14,14 +15,12 @@ import pandas as pd
 from common import RESULTS, setting
 from lara_figures import NAMES
 
+from dgl_lara import LARA
 from dgl_lara.attribution.monte_carlo import Estimate, least_squares
 from dgl_lara.attribution.r_squared import corrected_r_squared
-from dgl_lara.inference.refinement import refine
-from dgl_lara.inference.scores import embed_all, explain
-from dgl_lara.training.loop import default, train
-from dgl_lara.training.subgraphs import some_targets
+from dgl_lara.training.config import default
 from dgl_lara.utils.memory import reuse_freed_memory
-from dgl_lara.utils.randomness import generator
+from dgl_lara.utils.randomness import generator, some_targets
 
 
 @click.command()
@@ -30,18 +29,17 @@ from dgl_lara.utils.randomness import generator
 @click.option("--pairs", default=64, show_default=True)
 @click.option("--reference-pairs", default=4000, show_default=True)
 @click.option("--draws", default=3, show_default=True)
+@click.option("--steps", type=int, help="Of training; otherwise the usual ones.")
 @click.option("--data-dir", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option("--out", type=click.Path(path_type=Path), default=RESULTS / "refinement.csv", show_default=True)
-def main(names, most, pairs, reference_pairs, draws, data_dir, out):
+def main(names, most, pairs, reference_pairs, draws, steps, data_dir, out):
     reuse_freed_memory()
     rows = []
     for name in names or NAMES:
         dataset, game = setting(name, data_dir)
-        config = default(dataset.task, len(dataset.train))
-        state = train(game, config, dataset.train, dataset.val)
-        state.average.load_state_dict(state.best_weights)
-        targets = some_targets(dataset.test, most, 0)
-        explanations = explain(state.average, game, embed_all(state.average, game, config.inputs), targets)
+        usual = default(game.task, len(dataset.train))
+        lara = LARA.of_game(game, replace(usual, steps=steps or usual.steps)).fit(dataset.train, dataset.val)
+        explanations = lara.explain(some_targets(dataset.test, most, 0))
         players = explanations.players
         first, second = (
             least_squares(game, players, reference_pairs // 2, generator(1000 + half)).phi for half in (0, 1)
@@ -51,11 +49,20 @@ def main(names, most, pairs, reference_pairs, draws, data_dir, out):
         def error(scores, against=against):
             return 1 - corrected_r_squared(scores, against)
 
-        row = {"dataset": name, "targets": len(targets), "players": players.counts.float().mean().item()}
+        row: dict[str, object] = {
+            "dataset": name,
+            "targets": len(explanations),
+            "players": players.counts.float().mean().item(),
+        }
         row["amortised"] = error(explanations.scores)
-        drawn = {f"refined {pairs}": [], f"sampled {pairs}": [], f"sampled {10 * pairs}": [], "moved": []}
+        drawn: dict[str, list[float]] = {
+            f"refined {pairs}": [],
+            f"sampled {pairs}": [],
+            f"sampled {10 * pairs}": [],
+            "moved": [],
+        }
         for seed in range(draws):
-            refined = refine(game, explanations, pairs, seed)
+            refined = lara.refine(explanations, pairs, seed)
             drawn[f"refined {pairs}"].append(error(refined.explanations.scores))
             drawn["moved"].append(refined.moved.median().item())
             for count in (pairs, 10 * pairs):

@@ -1,11 +1,11 @@
 """How time and memory of explaining everything grow: with nodes, edges, hops, dim, and the targets of a batch.
 
-    python experiments/scaling.py [--repeats 3]
+    python experiments/scaling.py [--repeats 3] [--nodes 100000] [--only KNOB [--values 1,2,3]]
 
 Data: `citation`, generated, every edge in both directions unless it says directed; f and g are untrained, their cost
 does not depend on their weights (but how many dot products the kernel can pass over does: see bulk_speed.md for
-trained ones). Every setting runs in a process of its own, for its peak memory. Writes experiments/results/scaling.csv
-and scaling-*.png; the reading of it is in experiments/scaling.md.
+trained ones). Every setting runs in a process of its own, for its peak memory. Writes scaling.csv (scaling-KNOB.csv of
+one sweep alone) and scaling-*.png to experiments/results/; the reading of it is in experiments/scaling.md.
 """
 
 import json
@@ -26,8 +26,8 @@ import pandas as pd
 import torch
 
 RESULTS = Path(__file__).parent / "results"
-BASE = {"nodes": 100_000, "directed nodes": 0, "kept edges": 1.0, "hops": 2, "dim": 20, "batch": 8192}
-SWEEPS = {
+BASE: dict[str, float] = {"nodes": 100_000, "directed nodes": 0, "kept edges": 1.0, "hops": 2, "dim": 20, "batch": 8192}
+SWEEPS: dict[str, list[float]] = {
     "nodes": [12_500, 25_000, 50_000, 100_000, 200_000],
     "directed nodes": [50_000, 100_000, 200_000, 400_000, 800_000, 1_600_000],  # edges in their own direction only
     "kept edges": [0.25, 0.5, 0.75, 1.0],
@@ -38,7 +38,7 @@ SWEEPS = {
 HIDDEN, CLASSES, TOP = 64, 40, 20
 
 
-def one(nodes, directed, kept, hops, dim, batch, repeats):
+def one(setting, repeats):
     """Seconds of each part and the peak memory of one setting."""
     import dgl
 
@@ -50,6 +50,7 @@ def one(nodes, directed, kept, hops, dim, batch, repeats):
     from dgl_lara.inference.scores import embed_all
     from dgl_lara.inference.top_players import BulkExplainer
 
+    nodes, directed, kept, hops, dim, batch = setting.values()
     nodes = directed or nodes
     data = load("citation", Options(nodes=nodes))
     data = data if directed else data.to_undirected()
@@ -62,29 +63,29 @@ def one(nodes, directed, kept, hops, dim, batch, repeats):
     width = explainer_inputs(game, "rich", torch.arange(2)).shape[1]
     explainer = Explainer(ExplainerConfig("node", width, CLASSES, hops, hops, HIDDEN, dim)).eval()
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    figures = {"edges": graph.num_edges(), "pass": [], "scores": [], "file": []}
+    spent: dict[str, list[float]] = {"pass": [], "scores": [], "file": []}
     for _ in range(repeats):
         start = time.perf_counter()
         embeddings = embed_all(explainer, game, "rich")
-        figures["pass"].append(time.perf_counter() - start)
+        spent["pass"].append(time.perf_counter() - start)
         bulk = BulkExplainer(explainer, game, embeddings)
         bulk.top(torch.arange(2), TOP)  # compiled, or read from the cache
         start = time.perf_counter()
         for part in torch.arange(nodes).split(batch):
             bulk.top(part, TOP)
-        figures["scores"].append(time.perf_counter() - start)
+        spent["scores"].append(time.perf_counter() - start)
         with tempfile.TemporaryDirectory() as folder:
             start = time.perf_counter()
             explain_to_file(bulk, torch.arange(nodes), TOP, Path(folder) / "e.parquet", {})
-            figures["file"].append(time.perf_counter() - start)
-    figures = {name: float(np.median(value)) for name, value in figures.items()}
+            spent["file"].append(time.perf_counter() - start)
+    figures = {"edges": float(graph.num_edges()), **{part: float(np.median(each)) for part, each in spent.items()}}
     figures["walks"] = float(game.work.sum())
     figures["memory (GB)"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     figures["memory before (GB)"] = before / 2**20
     return figures
 
 
-def plot(table, knob):
+def plot(table, knob, out):
     figure, (left, right) = plt.subplots(1, 2, figsize=(8, 3))
     for name, label in (("pass", "pass of g"), ("scores", "scores, top 20"), ("file", "scores and Parquet file")):
         left.plot(table[knob], table[name], "o-", label=label)
@@ -95,33 +96,38 @@ def plot(table, knob):
     right.set(xlabel=knob, ylabel="memory (GB)", xscale="log", ylim=(0, None))
     right.legend(fontsize=7)
     figure.tight_layout()
-    figure.savefig(RESULTS / f"scaling-{knob.replace(' ', '-')}.png", dpi=110)
+    figure.savefig(out / f"scaling-{knob.replace(' ', '-')}.png", dpi=110)
     plt.close(figure)
 
 
 @click.command()
 @click.option("--repeats", default=3, show_default=True)
+@click.option("--nodes", default=BASE["nodes"], show_default=True, help="Of the graph, where they do not vary.")
 @click.option("--only", type=click.Choice(list(SWEEPS)), help="One sweep.")
+@click.option("--values", help="Of that sweep, with commas between them; otherwise the usual ones.")
+@click.option("--out", type=click.Path(path_type=Path), default=RESULTS, show_default=True)
 @click.option("--setting", hidden=True, help="One setting as JSON, for the processes that this one starts.")
-def main(repeats, only, setting):
+def main(repeats, nodes, only, values, out, setting):
     if setting:
-        print("FIGURES" + json.dumps(one(*json.loads(setting), repeats)))
+        print("FIGURES" + json.dumps(one(json.loads(setting), repeats)))
         return
+    if values and not only:
+        raise click.UsageError("--values are those of one sweep: name it with --only.")
+    sweeps = {only: json.loads(f"[{values}]") if values else SWEEPS[only]} if only else SWEEPS
+    out.mkdir(parents=True, exist_ok=True)
     tables = []
-    for knob, values in SWEEPS.items():
-        if only and knob != only:
-            continue
+    for knob, tried in sweeps.items():
         rows = []
-        for value in values:
-            settings = json.dumps(list({**BASE, knob: value}.values()))
+        for value in tried:
+            settings = json.dumps({**BASE, "nodes": nodes, knob: value})
             command = [sys.executable, __file__, "--repeats", str(repeats), "--setting", settings]
-            done = subprocess.run(command, check=True, capture_output=True, text=True)
+            done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)  # its errors are shown
             rows.append({"sweep": knob, knob: value, **json.loads(done.stdout.split("FIGURES")[1])})
             print(rows[-1], flush=True)
         tables.append(pd.DataFrame(rows))
-        plot(tables[-1], knob)
-    if not only:
-        pd.concat(tables).to_csv(RESULTS / "scaling.csv", index=False, float_format="%.4g")
+        plot(tables[-1], knob, out)
+    name = f"scaling-{only.replace(' ', '-')}.csv" if only else "scaling.csv"
+    pd.concat(tables).to_csv(out / name, index=False, float_format="%.4g")
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ import common
 import pandas as pd
 from paper_figures import TABLE_1
 
-from dgl_lara.choices import METHODS
+from dgl_lara.evaluation.comparison import METHODS
 from dgl_lara.reports.figures import labels_of
 
 NAMES = common.SIX
@@ -12,7 +12,7 @@ NAMES = common.SIX
 
 def run(settings):
     names = settings.names(NAMES)
-    records = pd.concat([common.compared(name, METHODS, settings) for name in names])
+    records = pd.concat([common.compared(name, tuple(METHODS), settings) for name in names])
     by_set = dict(list(records.groupby("data", sort=False)))
     rates = {name: common.measured(by_set[name], "targets/s", 1) for name in names}
     scratch = {name: common.measured(by_set[name], "LARA is x times faster") for name in names}
@@ -26,7 +26,7 @@ def run(settings):
     for method, label in labels.items():
         papers = {name: printed(method, name) for name in names}
         speed.append([label, *(f"{rates[name][method]} [{_short(papers[name])}]" for name in names)])
-        if not method.startswith("lara"):
+        if not str(method).startswith("lara"):
             times.append([label, *(f"{scratch[name][method]} [{_times(papers[name], name)}]" for name in names)])
             again.append([label, *(stored[name][method] for name in names)])
     rates_again = {name: common.measured(by_set[name], "targets/s, stored") for name in names}

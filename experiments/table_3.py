@@ -9,7 +9,8 @@ from paper_figures import TABLE_3
 
 from dgl_lara.evaluation.comparison import taught_a_little
 from dgl_lara.evaluation.run_evaluation import Subject, evaluate
-from dgl_lara.metrics.speed import clock
+from dgl_lara.metrics.common.metric import Case
+from dgl_lara.utils.clock import clock
 from dgl_lara.utils.randomness import generator
 
 NAMES = ("ogbn-arxiv",)
@@ -26,7 +27,7 @@ def run(settings):
         everyone = torch.randperm(contest.game.num_targets, generator=generator(0))
         targets = everyone.to(contest.targets.device)
         counts = [count for count in COUNTS if count <= len(targets)] or [len(targets)]
-        subject = Subject(contest.game, lara.explainer, lara.config.inputs, targets, None, 0, 0, 0)
+        subject = Subject(lara.lara, Case(contest.game, targets))
         rows = common.kept(settings, contest, "latency-lara", partial(_lara, subject, counts))
         for rival in RIVALS:
             make = partial(_rival, contest, rival, targets, counts, PATIENCE[settings.quick])

@@ -7,21 +7,20 @@ import common
 import pandas as pd
 from paper_figures import EDGE_AUC, TABLE_AUC
 
-from dgl_lara.baselines.occlusion import EdgeOcclusion
-from dgl_lara.choices import METHODS
+from dgl_lara.baselines.common.occlusion import EdgeOcclusion
 from dgl_lara.errors import LaraError
-from dgl_lara.evaluation.comparison import METHODS as MAKERS
+from dgl_lara.evaluation.comparison import METHODS
 from dgl_lara.game.game import Game
 from dgl_lara.metrics.auc import edge_auc, studied_targets
 from dgl_lara.reports.figures import labels_of
 from dgl_lara.targets import recipe_for
 from dgl_lara.targets.fitting import get_target
 from dgl_lara.targets.models import masking_messages_only
-from dgl_lara.training.subgraphs import some_targets
 from dgl_lara.utils.progress import say
+from dgl_lara.utils.randomness import some_targets
 
 NAMES = ("ba-shapes", "ba-community", "tree-cycles", "ba-2motifs", "mutag")
-EDGE_METHODS = {"gnn-explainer": MAKERS["gnn-explainer"], "pg-explainer": MAKERS["pg-explainer"],
+EDGE_METHODS = {"gnn-explainer": METHODS["gnn-explainer"], "pg-explainer": METHODS["pg-explainer"],
                 "one edge removed": lambda contest, seed: EdgeOcclusion(contest.game, seed)}  # fmt: skip
 MODELS = ("explained", "own")  # the model that all tables explain; one trained here
 MASKS = ("in degrees", "messages only")  # what the weight of an edge does
@@ -31,7 +30,7 @@ QUICK_STUDIED = 100  # of the targets that the published figures are measured on
 def run(settings):
     names = settings.names(NAMES)
     edges = pd.concat([_edges(name, settings) for name in names])
-    nodes = pd.concat([common.compared(name, METHODS, settings) for name in names])
+    nodes = pd.concat([common.compared(name, tuple(METHODS), settings) for name in names])
     by_set = dict(list(edges.groupby("data", sort=False)))
     edge_rows = [
         [method, model, masks, *(_beside(_figure(by_set[name], method, model, masks), _published(method, name))
@@ -41,7 +40,7 @@ def run(settings):
     labels = labels_of(nodes)
     by_set = {name: common.measured(part, "AUC", 1) for name, part in nodes.groupby("data", sort=False)}
     node_rows = [
-        [label, *(_beside(by_set[name][method], TABLE_AUC.get(method.removesuffix("-paper"), {}).get(name))
+        [label, *(_beside(by_set[name][method], TABLE_AUC.get(str(method).removesuffix("-paper"), {}).get(name))
                   for name in names)]
         for method, label in labels.items()
     ]  # fmt: skip
@@ -72,7 +71,7 @@ def _edges(name, settings):
     rows = []
     for (model, masks), variant in _variants(contest).items():
         for method, make in EDGE_METHODS.items():
-            seeds = settings.num_seeds if method in MAKERS else 1  # removing an edge leaves nothing to chance
+            seeds = settings.num_seeds if method in METHODS else 1  # removing an edge leaves nothing to chance
             measure = partial(
                 _edge_aucs, contest.dataset, [partial(make, variant, seed) for seed in range(seeds)], targets
             )

@@ -4,7 +4,7 @@ import common
 from one_setting import vary
 from paper_figures import TABLE_DIM
 
-from dgl_lara.training.loop import TrainingConfig
+from dgl_lara.training.config import TrainingConfig
 
 NAMES = ("ba-community",)
 DIMENSIONS = (10, 20, 30, 40)

@@ -30,10 +30,10 @@ from dgl_lara.metrics import METRICS
 from dgl_lara.metrics.common.metric import Case
 from dgl_lara.model.weights import weights_hash
 from dgl_lara.training.config import MANY_TARGETS, TrainingConfig, default, paper
+from dgl_lara.utils.clock import clock
 from dgl_lara.utils.files import short_hash, written_whole
 from dgl_lara.utils.progress import Progress, say
 from dgl_lara.utils.randomness import some_targets
-from dgl_lara.utils.clock import clock
 
 REFERENCE_PAIRS = 2000
 

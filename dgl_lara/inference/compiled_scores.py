@@ -57,11 +57,7 @@ class Walks:
 def _score(indptr, sources, scale, p, t, targets, gate, hops, workers, ends, player, hop, score):  # type: ignore[no-untyped-def]
     """Players in rising order, their distance and score, from place ends[row] on."""
     for worker in numba.prange(workers):
-        nodes = len(indptr) - 1
-        total, weight = np.zeros(nodes, np.float32), np.zeros(nodes, np.float32)
-        distance = np.full(nodes, -1, np.int8)
-        here, there, seen = np.empty(nodes, np.int32), np.empty(nodes + 1, np.int32), np.empty(nodes, np.int32)
-        now = np.empty(nodes, np.float32)
+        total, weight, distance, here, there, seen, now = scratch(len(indptr) - 1)
         term = 0 if gate == ONE_TERM else hops
         for row in range(worker, len(targets), workers):
             mine = t[:, row]
@@ -88,6 +84,14 @@ def _score(indptr, sources, scale, p, t, targets, gate, hops, workers, ends, pla
                 player[place], hop[place], score[place] = node, distance[node], total[node]
                 distance[node] = -1
                 place += 1
+
+
+@numba.njit(cache=True, nogil=True)
+def scratch(nodes):  # type: ignore[no-untyped-def]
+    """What one worker's walks write on: total, weight, distance, here, there, seen, now (see `walk`)."""
+    total, weight, now = np.zeros(nodes, np.float32), np.zeros(nodes, np.float32), np.empty(nodes, np.float32)
+    here, there, seen = np.empty(nodes, np.int32), np.empty(nodes + 1, np.int32), np.empty(nodes, np.int32)
+    return total, weight, np.full(nodes, -1, np.int8), here, there, seen, now
 
 
 @numba.njit(cache=True, nogil=True)

@@ -18,7 +18,7 @@ from dgl_lara.explainer.gate import BY_WALK, ONE_TERM
 from dgl_lara.explainer.network import Explainer
 from dgl_lara.game.game import Game
 from dgl_lara.game.listing import threads
-from dgl_lara.inference.compiled_scores import Walks, dot, walk
+from dgl_lara.inference.compiled_scores import Walks, dot, scratch, walk
 from dgl_lara.inference.scores import Embeddings, can_compile, explain
 
 
@@ -78,11 +78,7 @@ class BulkExplainer:
 def _walk_all(indptr, sources, scale, p, length, t, targets, gate, hops, workers, player, score, hop):  # type: ignore[no-untyped-def]
     """Each worker takes every `workers`-th target and has scratch rows of its own."""
     for worker in numba.prange(workers):
-        nodes = len(indptr) - 1
-        total, weight = np.zeros(nodes, np.float32), np.zeros(nodes, np.float32)
-        distance = np.full(nodes, -1, np.int8)
-        here, there, seen = np.empty(nodes, np.int32), np.empty(nodes + 1, np.int32), np.empty(nodes, np.int32)
-        now = np.empty(nodes, np.float32)
+        total, weight, distance, here, there, seen, now = scratch(len(indptr) - 1)
         for row in range(worker, len(targets), workers):
             count, reached = walk(
                 indptr, sources, scale, p, t[:, row], targets[row], gate, hops,

@@ -45,7 +45,18 @@ def unwrapped(model: Callable) -> Callable:
 
 
 def features_in_graph(model: Callable, name: str = "feat") -> Model:
-    """For model(graph) that reads graph.ndata[name]."""
+    """For model(graph) that reads its features from the graph.
+
+    Args:
+        model: Called with the graph alone.
+        name: Where it looks, graph.ndata[name].
+
+    Returns:
+        f(graph, features), for `LARA`.
+
+    Example:
+        >>> LARA(features_in_graph(model), graph, graph.ndata["feat"])
+    """
 
     def forward(graph: dgl.DGLGraph, features: Tensor) -> Any:
         with graph.local_scope():
@@ -56,7 +67,17 @@ def features_in_graph(model: Callable, name: str = "feat") -> Model:
 
 
 def keywords(model: Callable, features: str = "features", graph: str | None = None, **others: Any) -> Model:
-    """For model(graph, <features>=..., ...); with `graph` named, the graph too is given by keyword."""
+    """For a model that is called by keywords.
+
+    Args:
+        model: Called as model(graph, <features>=..., ...).
+        features: What it calls the features.
+        graph: What it calls the graph, where that too is given by keyword.
+        others: Further arguments, the same in every call.
+
+    Example:
+        >>> keywords(model, graph="g", features="inputs", training=False)
+    """
 
     def forward(of: dgl.DGLGraph, x: Tensor) -> Any:
         named = {features: x, **others}
@@ -66,7 +87,15 @@ def keywords(model: Callable, features: str = "features", graph: str | None = No
 
 
 def element(model: Callable, which: int | str) -> Model:
-    """For a model that returns several things: output[which], of a tuple, list or dict."""
+    """For a model that returns several things.
+
+    Args:
+        model: Returns a tuple, a list or a dict.
+        which: The place or the key of the logits in it.
+
+    Example:
+        >>> element(model, "logits")
+    """
 
     def forward(graph: dgl.DGLGraph, features: Tensor) -> Any:
         output = model(graph, features)
@@ -80,7 +109,15 @@ def element(model: Callable, which: int | str) -> Model:
 
 
 def head(model: Callable, which: int | str) -> Model:
-    """For a model with several heads, (rows, heads, classes): one of them, or their "mean"."""
+    """For a model with several heads.
+
+    Args:
+        model: Returns (rows, heads, classes).
+        which: The number of one of them, or "mean".
+
+    Example:
+        >>> head(model, "mean")
+    """
     if isinstance(which, str) and which != "mean":
         raise InputError(f"head must be a number or 'mean' (got '{which}').")
 
@@ -98,10 +135,19 @@ def head(model: Callable, which: int | str) -> Model:
 
 
 def from_pyg(model: Callable, data: Any, task: str = "node") -> tuple[Model, dgl.DGLGraph, Tensor]:
-    """A PyTorch Geometric model and its Data (graph task: a Batch, or a list of Data) as f, graph and features:
+    """A PyTorch Geometric model and its data.
 
-    `LARA(*from_pyg(model, data)).fit(nodes)`. The model is called as model(x, edge_index), with batch=... in a graph
-    task; a model of one argument gets a Data object. Edge attributes are not handed on: see `removal.py`.
+    Args:
+        model: Called as model(x, edge_index), with batch=... in a graph task; a model of one argument gets a Data
+            object. Edge attributes are not handed on (see `game/removal.py`).
+        data: A Data; for a graph task a Batch, or a list of Data.
+        task: "node" or "graph".
+
+    Returns:
+        f, graph and features, for `LARA`.
+
+    Example:
+        >>> LARA(*from_pyg(model, data)).fit(nodes)
     """
     from torch_geometric.data import Batch, Data
 

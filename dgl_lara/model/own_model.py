@@ -10,7 +10,6 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import inspect
-import pickle
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,12 +17,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
-import torch
 from torch import Tensor, nn
 
 from dgl_lara.errors import InputError, LaraError
 from dgl_lara.model.adapters import unwrapped
 from dgl_lara.model.blackbox import Model
+from dgl_lara.utils.files import load_tensors
 
 
 @dataclass(frozen=True)
@@ -111,8 +110,8 @@ def read_weights(path: Path) -> dict[str, Tensor]:
     if not path.is_file():
         raise InputError(f"the weights '{path}' do not exist.")
     try:
-        content = torch.load(path, weights_only=True, map_location="cpu")
-    except (pickle.UnpicklingError, RuntimeError, EOFError, OSError, ValueError) as error:
+        content = load_tensors(path)
+    except LaraError as error:
         raise InputError(
             f"{path} is not a file of weights; store them with torch.save(model.state_dict(), '{path.name}')."
         ) from error

@@ -14,9 +14,9 @@ from dgl_lara.explanation import Explanation, Explanations
 from dgl_lara.metrics.common.metric import Case
 from dgl_lara.metrics.fidelity import fidelity_per_target
 from dgl_lara.runs import Run
+from dgl_lara.utils.clock import seconds
 from dgl_lara.utils.progress import say
 from dgl_lara.utils.randomness import some_targets
-from dgl_lara.utils.clock import seconds
 
 EACH = 4  # examples of best, typical and worst
 TIMED = 10  # targets on which `sampled` is timed

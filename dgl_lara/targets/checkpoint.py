@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from dataclasses import asdict
 from pathlib import Path
 
@@ -12,7 +11,7 @@ from dgl_lara.datasets.dataset import Dataset
 from dgl_lara.datasets.storage import read_arrays
 from dgl_lara.errors import InputError, LaraError
 from dgl_lara.targets.models import ModelConfig, TargetModel
-from dgl_lara.utils.files import written_whole
+from dgl_lara.utils.files import load_tensors, save_tensors
 
 FORMAT = "dgl-lara target 1"
 
@@ -26,8 +25,7 @@ def save_target(model: TargetModel, path: Path, details: dict) -> None:
         "weights": model.state_dict(),
     }
     try:
-        with written_whole(path) as temporary:
-            torch.save(content, temporary)
+        save_tensors(content, path)
     except OSError as error:
         raise LaraError(f"the target model cannot be stored in {path} ({error.strerror}).") from error
 
@@ -48,12 +46,7 @@ def load_target(path: Path, dataset: Dataset) -> tuple[TargetModel, dict]:
 
 
 def _load_checkpoint(path: Path) -> tuple[TargetModel, dict]:
-    try:
-        content = torch.load(path, weights_only=True, map_location="cpu")
-    except (pickle.UnpicklingError, RuntimeError, EOFError, OSError, ValueError) as error:
-        raise LaraError(
-            f"{path} is truncated or not a checkpoint ({(str(error) or 'the file is empty').splitlines()[0]})."
-        ) from error
+    content = load_tensors(path)
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         found = content.get("format") if isinstance(content, dict) else type(content).__name__
         raise InputError(f"{path} is not a target model of dgl-lara: its format must be '{FORMAT}' (got '{found}').")

@@ -1,0 +1,121 @@
+"""An alternative is one file: a gate, an objective, a metric and a method from folders of their own, used by name."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dgl_lara.baselines import BASELINES
+from dgl_lara.errors import InputError
+from dgl_lara.explainer.gates import GATES
+from dgl_lara.metrics import METRICS
+from dgl_lara.training.objectives import OBJECTIVES
+
+FILES = {
+    "explainer.gates": ("near_only", '''
+"""w = 1 for the target and its neighbours, 0 further out."""
+from dgl_lara.explainer.gate import Gate
+
+class NearOnly(Gate):
+    def terms(self, hops):
+        return 1
+
+    def weights(self, graph, players, hops):
+        return (players.hop <= 1).float().unsqueeze(1)
+
+GATE = NearOnly()
+'''),
+    "training.objectives": ("absolute_error", '''
+"""|d - sum sigma phi_hat| in the place of its square."""
+from dgl_lara.training.objective import Objective
+
+class AbsoluteError(Objective):
+    every_class = True
+
+    def loss(self, step, table):
+        return ((step.differences() - step.predicted_differences()) / step.explainer.unit).abs().mean()
+
+OBJECTIVE = AbsoluteError()
+'''),
+    "metrics": ("positive_share", '''
+"""How many of the scores speak for the class."""
+import pandas as pd
+from dgl_lara.metrics.common.metric import Metric
+
+class PositiveShare(Metric):
+    columns = {"share above 0": 1}
+
+    def table(self, case, explanations):
+        return pd.DataFrame([{"share above 0": float((explanations.scores > 0).float().mean())}])
+
+    def figures(self, table):
+        return {"share above 0": table["share above 0"].iloc[0]}
+
+METRIC = PositiveShare()
+'''),
+    "baselines": ("far_first", '''
+"""The further away, the higher."""
+from dgl_lara.baselines.common.method import Method
+
+class FarFirst(Method):
+    name = "far-first"
+
+    def explain(self, targets):
+        players = self.game.players(targets)
+        return self.result(players, players.hop.float())
+
+METHOD = FarFirst
+'''),
+}  # fmt: skip
+
+
+@pytest.fixture
+def dgl_lara(tmp_path):
+    """dgl_lara(words): the command, with one more file in each registry's folder; what it prints."""
+    lines = ["import importlib"]
+    for package, (name, code) in FILES.items():
+        folder = tmp_path / package
+        folder.mkdir()
+        (folder / f"{name}.py").write_text(code)
+        lines.append(f"importlib.import_module('dgl_lara.{package}').__path__.append({str(folder)!r})")
+    lines += ["from dgl_lara.cli import main", "main()"]
+    script = tmp_path / "with_more.py"
+    script.write_text("\n".join(lines))
+
+    def call(*words):
+        done = subprocess.run(
+            [sys.executable, str(script), *map(str, words)], capture_output=True, text=True, cwd=tmp_path, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    return call
+
+
+def test_one_file_is_enough(own_folders, quick_runs, dgl_lara, tmp_path):
+    assert "near-only" in dgl_lara("train", "--help") and "absolute-error" in dgl_lara("train", "--help")
+    target = Path(quick_runs["ba-shapes"]) / "target.pt"
+    quick = ["--hidden", 8, "--dim", 2, "--masks", 1, "--epochs", 2, "--out", tmp_path / "run"]
+    words = ["train", "--dataset", "ba-shapes", "--target", target, *quick]
+    dgl_lara(*words, "--gate", "near-only", "--objective", "absolute-error")
+    dgl_lara("explain", "--run", tmp_path / "run", "--all", "--out", tmp_path / "e.csv")
+    far = [line.split(",") for line in (tmp_path / "e.csv").read_text().splitlines()[1:]]
+    assert {float(row[3]) for row in far if int(row[2]) > 1} == {0.0}
+    shown = dgl_lara("eval", "--run", tmp_path / "run", "--metric", "positive-share", "--targets", 5, "--pairs", 10)
+    assert "share above 0" in shown and "lara" in shown
+    compared = ["--methods", "random,far-first", "--metric", "positive-share,fidelity", "--targets", 3, "--seeds", 1]
+    table = dgl_lara("benchmark", "--run", tmp_path / "run", *compared, "--out", tmp_path / "b")
+    assert "far-first" in table and "share above 0" in table
+
+
+@pytest.mark.parametrize("registry", [GATES, OBJECTIVES, METRICS, BASELINES])
+def test_every_file_of_a_registry_defines_its_entry(registry):
+    assert len(registry) >= 3
+    for name in registry:
+        assert registry[name] is not None
+        assert type(registry[name]).__module__ != "builtins" or isinstance(registry[name], type)
+    with pytest.raises(KeyError):
+        registry["no-such-thing"]
+    with pytest.raises(InputError, match=f"must be one of {registry.names[0]}.*did you mean '{registry.names[0]}'"):
+        registry.check(registry.names[0] + "s")
