@@ -150,9 +150,14 @@ class LARA:
         return "explainer_" in vars(self)
 
     @cached_property
+    def _f(self) -> Model:
+        """The model, where it gets its batches."""
+        return OnDevice(self.model, self.batches_on) if self.batches_on else self.model
+
+    @cached_property
     def game(self) -> Game:
         """What is explained. Made when first asked for; f's pass over the graph is spared where its answer is kept."""
-        f = OnDevice(self.model, self.batches_on) if self.batches_on else self.model
+        f = self._f
         hops = choose_hops(f, self.graph, self.features, self.task, self.hops)
         answer = self.store.answer() if self.store else None
         if answer is not None:
@@ -193,7 +198,8 @@ class LARA:
         self.state_ = train(self.game, self.config_, chosen, judging, resume, checkpoint, seen)
         self.explainer_ = self.state_.best_explainer()
         self.history_ = self.state_.history
-        self._embeddings = None if self._is_too_large else embed_graph(self.explainer_, seen)
+        # with a store they are made when first asked for, and kept there
+        self._embeddings = None if self.store or self._is_too_large else embed_graph(self.explainer_, seen)
         return self
 
     @property
@@ -233,8 +239,9 @@ class LARA:
     @property
     def is_embedded(self) -> bool:
         """p and t of everything are at hand, here or in the store."""
-        stored = self.store is not None and self.store.embeddings(self.explainer_) is not None
-        return self._embeddings is not None or stored
+        if self._embeddings is not None:
+            return True
+        return self.store is not None and self.store.embeddings(self.explainer_) is not None
 
     def explain(self, targets: Targets, classes: Targets | None = None) -> Explanations:
         """Scores of every player of these targets.
@@ -257,7 +264,7 @@ class LARA:
     def _game_near(self, targets: Tensor) -> Game:
         """Asks f about the surroundings of the targets alone; an explanation of them needs no more, words included."""
         graph = bare(self.graph)
-        return game_nearby(self.model, graph, self.features, targets, self.explainer_, self.value, self.memory)
+        return game_nearby(self._f, graph, self.features, targets, self.explainer_, self.value, self.memory)
 
     def bulk(self, workers: int = 0) -> BulkExplainer:
         """For very many targets: keeps the best players of each."""

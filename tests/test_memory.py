@@ -21,13 +21,23 @@ from dgl_lara.utils import memory
         ({"memory.max": "1000\n", "memory.current": "300\n"}, [700]),
         ({"memory.max": "1000\n", "memory.current": "1300\n"}, [0]),
         ({"memory/memory.limit_in_bytes": "1000\n", "memory/memory.usage_in_bytes": "400\n"}, [600]),
+        (
+            {  # Slurm: the job's group lies below the machine's
+                "own": "0::/slurm/job_7\n",
+                "slurm/job_7/memory.max": "500\n",
+                "slurm/job_7/memory.current": "100\n",
+                "slurm/memory.max": "900\n",
+                "slurm/memory.current": "200\n",
+            },
+            [400, 700],
+        ),
     ],
 )
 def test_what_a_container_still_allows(files, free, tmp_path):
     for name, text in files.items():
-        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).parent.mkdir(exist_ok=True, parents=True)
         (tmp_path / name).write_text(text)
-    assert memory.container_memory(tmp_path) == free
+    assert memory.container_memory(tmp_path, tmp_path / "own") == free
 
 
 def test_the_smaller_of_machine_and_container_counts(monkeypatch):

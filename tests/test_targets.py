@@ -368,17 +368,17 @@ def test_plain_arrays_that_do_not_fit(ba_shapes, tmp_path, changes, sentence):
 
 
 def test_target_is_trained_once_and_found_again(ba_shapes, fresh_cache):
-    first, path = get_target(ba_shapes, Recipe(epochs=2), seed=0)
+    first, path, _ = get_target(ba_shapes, Recipe(epochs=2), seed=0)
     written = path.stat().st_mtime_ns
-    again, _ = get_target(ba_shapes, Recipe(epochs=2), seed=0)
+    again, *_ = get_target(ba_shapes, Recipe(epochs=2), seed=0)
     assert path.stat().st_mtime_ns == written
     torch.testing.assert_close(first.state_dict(), again.state_dict())
 
 
 def test_damaged_stored_target_is_trained_anew(ba_shapes, fresh_cache, capsys):
-    first, path = get_target(ba_shapes, Recipe(epochs=2), seed=0)
+    first, path, _ = get_target(ba_shapes, Recipe(epochs=2), seed=0)
     path.write_bytes(path.read_bytes()[:500])
-    again, _ = get_target(ba_shapes, Recipe(epochs=2), seed=0)
+    again, *_ = get_target(ba_shapes, Recipe(epochs=2), seed=0)
     assert "It is trained anew." in capsys.readouterr().err
     torch.testing.assert_close(first.state_dict(), again.state_dict())
     load_target(path, ba_shapes)
@@ -398,7 +398,7 @@ def test_name_of_a_stored_target_holds_everything(ba_shapes):
 def test_cache_that_cannot_be_written_costs_only_the_file(ba_shapes, tmp_path, monkeypatch, capsys):
     (tmp_path / "file").touch()
     monkeypatch.setenv("DGL_LARA_CACHE", str(tmp_path / "file"))
-    model, _ = get_target(ba_shapes, Recipe(epochs=1), seed=0)
+    model, *_ = get_target(ba_shapes, Recipe(epochs=1), seed=0)
     assert model(ba_shapes.graph, ba_shapes.features).shape == (700, 4)
     assert "cannot be stored in" in capsys.readouterr().err
 

@@ -141,10 +141,10 @@ def stored_name(name: str) -> str:
 def target_for(dataset: Dataset, target_file: Path | None, seed: int) -> tuple[TargetModel, dict]:
     """The model named by --target, or the stored one of this data set, trained first where there is none."""
     from dgl_lara.targets.checkpoint import load_target
-    from dgl_lara.targets.fitting import accuracy, get_target
+    from dgl_lara.targets.fitting import get_target
 
     if target_file:
         model, details = load_target(target_file, dataset)
         return model.to(dataset.features.device), details
-    model, _ = get_target(dataset, recipe_for(dataset.name, dataset.task), seed)
-    return model, {"dataset": dataset.name, "source": dataset.source, "seed": seed, **accuracy(model, dataset)}
+    stored = get_target(dataset, recipe_for(dataset.name, dataset.task), seed)
+    return stored.model, stored.details

@@ -39,13 +39,13 @@ def target(
 
     dataset = load_dataset(name, options, device)
     if target_file:
-        model, _ = load_target(target_file, dataset)
-        model, path = model.to(dataset.features.device), target_file
+        model, path = load_target(target_file, dataset)[0].to(dataset.features.device), target_file
+        reached = accuracy(model, dataset)
     else:
         recipe = recipe_for(dataset.name, dataset.task)
         recipe = replace(recipe, **{field: value for field, value in changes.items() if value is not None})
-        model, path = get_target(dataset, recipe, seed)
-    reached = accuracy(model, dataset)
+        model, path, details = get_target(dataset, recipe, seed)
+        reached = {part: details[part] for part in ("train", "val", "test")}
     if out:
         save_target(model, out, {"dataset": dataset.name, "source": dataset.source, "seed": seed, **reached})
         path = out

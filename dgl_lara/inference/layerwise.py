@@ -40,6 +40,8 @@ class OnDevice(nn.Module):
         super().__init__()
         self.model = model.to(device) if isinstance(model, nn.Module) else model
         self.device = device
+        if hasattr(model, "num_hops"):
+            self.num_hops = model.num_hops
 
     def forward(self, graph: dgl.DGLGraph, features: Tensor) -> Tensor:
         return self.model(graph.to(self.device), features.to(self.device)).to(features.device)

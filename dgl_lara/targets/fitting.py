@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
+from typing import NamedTuple
 
 import dgl
 import torch
@@ -132,13 +133,19 @@ def target_path(dataset: Dataset, recipe: Recipe, seed: int) -> Path:
     return cache_dir() / "targets" / f"{dataset.name}-{recipe.architecture}-seed{seed}-{key}.pt"
 
 
-def get_target(dataset: Dataset, recipe: Recipe, seed: int) -> tuple[TargetModel, Path]:
+class StoredTarget(NamedTuple):
+    model: TargetModel
+    path: Path  # where it is kept, unless that failed
+    details: dict  # data set, seed, accuracy on the three splits
+
+
+def get_target(dataset: Dataset, recipe: Recipe, seed: int) -> StoredTarget:
     """The stored model of this data set, recipe and seed, trained first where there is none."""
     path = target_path(dataset, recipe, seed)
     if path.exists():
         try:
-            model, _ = load_target(path, dataset)
-            return model.to(dataset.features.device), path
+            model, details = load_target(path, dataset)
+            return StoredTarget(model.to(dataset.features.device), path, details)
         except LaraError as damage:
             say(f"{damage} It is trained anew.")
     model = train_target(dataset, recipe, seed)
@@ -147,4 +154,4 @@ def get_target(dataset: Dataset, recipe: Recipe, seed: int) -> tuple[TargetModel
         save_target(model, path, details)
     except LaraError as error:
         say(f"{error} Going on without it.")
-    return model, path
+    return StoredTarget(model, path, details)

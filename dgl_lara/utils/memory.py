@@ -2,6 +2,7 @@
 
 import ctypes
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -31,15 +32,25 @@ def free_memory() -> int:
     return min([psutil.virtual_memory().available, *container_memory()]) * 7 // 10
 
 
-def container_memory(root: Path = Path("/sys/fs/cgroup")) -> list[int]:
-    """What control groups (version 2, then 1) still allow this process, in bytes; nothing where they set no limit."""
+def container_memory(root: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgroup")) -> list[int]:
+    """What control groups (version 2 and 1) still allow this process, in bytes; nothing where they set no limit.
+
+    Inside a container its group is the root; under Slurm or systemd it lies deeper, and every group above counts too.
+    """
+    try:
+        lines = [line.split(":", 2) for line in own.read_text().splitlines()]
+    except OSError:
+        lines = []
+    paths = {kinds: path.strip("/") for _, kinds, path in (line for line in lines if len(line) == 3)}
     free = []
-    for limit, used in (
-        (root / "memory.max", root / "memory.current"),
-        (root / "memory/memory.limit_in_bytes", root / "memory/memory.usage_in_bytes"),
+    for folder, path, limit, used in (
+        (root, paths.get("", ""), "memory.max", "memory.current"),
+        (root / "memory", paths.get("memory", ""), "memory.limit_in_bytes", "memory.usage_in_bytes"),
     ):
-        try:
-            free.append(max(0, int(limit.read_text()) - int(used.read_text())))
-        except (OSError, ValueError):  # not there, or "max"
-            continue
+        inner = folder / path
+        for group in (inner, *inner.parents):
+            with suppress(OSError, ValueError):  # not there, or "max"
+                free.append(max(0, int((group / limit).read_text()) - int((group / used).read_text())))
+            if group == folder:
+                break
     return free
