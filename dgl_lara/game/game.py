@@ -156,7 +156,8 @@ class Game:
     def logits_of(self, batch: Batch, keep: Tensor) -> Tensor:
         """(num_masks, num_targets, num_classes): what f says of a batch's targets under each mask over the batch."""
         keep = keep if batch.bystander is None else keep | batch.bystander
-        return self.logits_under(batch.graph, self.features[batch.nodes], keep)[:, batch.places]
+        features = self.features if batch.graph is self.graph else self.features[batch.nodes]
+        return self.logits_under(batch.graph, features, keep)[:, batch.places]
 
     def logits_under(self, graph: dgl.DGLGraph, features: Tensor, keep: Tensor) -> Tensor:
         """(num_masks, rows, num_classes): f on a (sub)graph under each mask; null where the row itself is removed."""
