@@ -2,6 +2,7 @@
 
 import itertools
 
+import dgl
 import numpy as np
 import pytest
 import torch
@@ -9,9 +10,23 @@ from games import gcn_game, star_game
 
 from dgl_lara.attribution.exact import all_coalitions, exact
 from dgl_lara.attribution.mi_value import mi_value
-from dgl_lara.attribution.monte_carlo import Estimate, least_squares, paired, per_player, shared_least_squares
+from dgl_lara.attribution.monte_carlo import (
+    Estimate,
+    fit,
+    fit_each,
+    in_halves,
+    least_squares,
+    paired,
+    per_player,
+    sample_shared,
+    shared_least_squares,
+    signed,
+    unbiased_each,
+)
 from dgl_lara.attribution.r_squared import corrected_r_squared, r_squared
 from dgl_lara.errors import InputError
+from dgl_lara.game.game import Game
+from dgl_lara.metrics.common.reference import reference
 from dgl_lara.utils.randomness import generator
 
 
@@ -185,3 +200,63 @@ def test_correction_takes_the_noise_out_of_the_variance_too():
     phi, noise = (torch.randn(20_000, generator=drawn) for _ in range(2))
     reference = Estimate(phi + 0.5 * noise, torch.full_like(phi, 0.5))
     assert abs(corrected_r_squared(2 * phi, reference) - 0) < 0.02
+
+
+# --- a dense game: thousands of players, few samples --------------------------------------------------------------
+
+
+def dense_game(players=1200):
+    """A hub that everyone points to: f_0 = 4 x_0 + 3 times the mean of its neighbours' features.
+
+    phi is known: without the hub the value is 0 (the null prediction), so what a neighbour gives counts half, and the
+    hub has its own 4 x_0 and half of what all neighbours give."""
+    graph = dgl.graph((torch.arange(1, players), torch.zeros(players - 1, dtype=torch.long)), num_nodes=players)
+    x = torch.rand(players, 1, generator=torch.Generator().manual_seed(0)) + 0.5
+
+    def f(part, h):
+        return 4 * h + dgl.ops.copy_u_sum(part, h) / (players - 1) * 3
+
+    game = Game(f, graph, x, hops=1, value="output")
+    phi = 3 * x.flatten() / (players - 1) / 2
+    phi[0] = 4 * x[0, 0] + 3 * x[1:].sum() / (players - 1) / 2
+    return game, game.players(torch.tensor([0])), phi
+
+
+def test_the_reference_of_a_dense_game_is_not_drawn_towards_zero():
+    """1,200 players and 300 samples: the target's own phi was a third of what it is (ridge least squares)."""
+    game, players, phi = dense_game()
+    samples = sample_shared(game, players, 300, generator(0))
+    assert not samples.enough
+    estimate, best = unbiased_each(samples), fit_each(samples)
+    assert estimate.phi[0] == pytest.approx(float(phi[0]), rel=0.02)
+    assert best.phi[0] == pytest.approx(float(phi[0]), rel=0.02)  # `sampled` is no strawman there either
+    assert (estimate.phi - phi)[1:].mean().abs() < 3 * estimate.error[1:].mean() / len(phi) ** 0.5
+    drawn = fit(signed(samples.keep[:, players.player]), samples.d[:, 0])[0]  # nothing left out of the ridge
+    assert drawn[0] < 0.6 * phi[0]
+
+
+def test_scores_are_judged_without_bias_however_few_the_samples():
+    """Squared error of scores and size of phi, the noise taken out, over the neighbours: right on average."""
+    game, players, phi = dense_game(400)
+    others = torch.arange(len(phi)) > 0
+    wrong = phi + 0.3 * phi[others].std() * torch.randn(len(phi), generator=torch.Generator().manual_seed(1))
+    errors, sizes = [], []
+    for seed in range(60):
+        halves = (sample_shared(game, players, 60, generator(1000 * seed + half)) for half in (0, 1))
+        estimate = in_halves(*halves)
+        noise = estimate.error[others].square().sum()
+        errors.append((wrong - estimate.phi)[others].square().sum() - noise)
+        sizes.append(estimate.phi[others].square().sum() - noise)
+    for values, true in ((errors, (wrong - phi)[others].square().sum()), (sizes, phi[others].square().sum())):
+        found = torch.stack(values)
+        assert found.std() > 0 and (found.mean() - true).abs() < 3.5 * found.std() / len(found) ** 0.5
+
+
+def test_agreement_on_a_dense_graph(monkeypatch):
+    """A perfect explainer has 1; one that knows the target alone has nothing over the neighbours."""
+    game, players, phi = dense_game()
+    monkeypatch.setattr("dgl_lara.metrics.common.reference.AFFORDABLE", 0)
+    against = reference(game, torch.tensor([0]), 1200, 0)
+    assert "few beside up to 1200 players" in against.how
+    assert against.r_squared(phi) == pytest.approx(1, abs=1e-3)
+    assert against.r_squared(0.4 * phi) == pytest.approx(0.64, abs=0.01)

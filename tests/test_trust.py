@@ -80,7 +80,7 @@ def test_refined_is_closer_than_before_and_than_sampling_alone(game, truth):
     sampled = least_squares(game, truth.players, 12, generator(0)).phi
     refined = refine(game, rough, 12)
     error = [(scores - truth.scores).square().mean() for scores in (rough.scores, sampled, refined.explanations.scores)]
-    assert error[2] < 0.6 * error[0] and error[2] < 0.6 * error[1]
+    assert error[2] < 0.6 * error[0] and error[2] < 0.8 * error[1]
     step = (refined.explanations.scores - rough.scores).split(truth.players.counts.tolist())
     for mine, old, moved in zip(step, rough.scores.split(truth.players.counts.tolist()), refined.moved, strict=True):
         torch.testing.assert_close(moved, mine.norm() / old.norm())
@@ -111,10 +111,11 @@ def test_same_seed_same_refinement_and_other_classes(game, truth):
 
 
 def least_squares_of(game, players, classes):
-    from dgl_lara.attribution.monte_carlo import differences, fit_each, random_coalitions
+    from dgl_lara.attribution.monte_carlo import Samples, differences, fit_each, random_coalitions
 
     keep = random_coalitions(2000, len(players.player), generator(9), "cpu")
-    return fit_each(players, keep, differences(game, players, keep, classes)).phi
+    d = differences(game, players, keep, classes)
+    return fit_each(Samples(players, keep, d, game.task.is_target(players))).phi
 
 
 def test_correction_is_the_posterior_over_all_ratios():

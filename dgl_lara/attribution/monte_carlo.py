@@ -9,15 +9,18 @@ d(S) = f(S) - f(N without S).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from dgl_lara.game.game import Game
 from dgl_lara.game.players import Players
+from dgl_lara.utils.progress import Progress
 
 RIDGES = torch.logspace(-4, 4, 33)
+ENOUGH = 2  # samples a player, from which on least squares needs no help
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,43 +67,142 @@ def paired(game: Game, players: Players, pairs: int, generator: torch.Generator)
     return Estimate(samples.mean(0), samples.std(0) / pairs**0.5)
 
 
-def least_squares(game: Game, players: Players, pairs: int, generator: torch.Generator) -> Estimate:
-    """The linear fit of d on sigma, for each target alone."""
+@dataclass(frozen=True, eq=False)
+class Samples:
+    """What f said of coalitions of every target's players: whatever is said of phi is made from these."""
+
+    players: Players
+    keep: Tensor  # (num_samples, columns) bool: S
+    d: Tensor  # (num_samples, num_targets)
+    own: Tensor  # (num_pairs,) bool: the player is the target itself
+    columns: Tensor | None = None  # which column of `keep` a (target, player) pair has; None: its own
+
+    @property
+    def enough(self) -> bool:
+        """For least squares, of every target."""
+        return len(self.d) >= ENOUGH * int(self.players.counts.max())
+
+    def part(self, rows: slice) -> Samples:
+        return replace(self, keep=self.keep[rows], d=self.d[rows])
+
+    def each(self) -> Iterator[tuple[slice, Tensor, Tensor]]:
+        """For each target: its pairs, sigma (num_samples, players) and d (num_samples,)."""
+        for row, pairs in enumerate(self.players.slices):
+            mine = self.keep[:, pairs] if self.columns is None else self.keep[:, self.columns[pairs]]
+            yield pairs, signed(mine), self.d[:, row]
+
+
+def sample(game: Game, players: Players, pairs: int, generator: torch.Generator) -> Samples:
+    """Coalitions of each target's own: 2 * pairs evaluations a target."""
     keep = random_coalitions(pairs, len(players.player), generator, players.player.device)
-    return fit_each(players, keep, differences(game, players, keep))
+    return Samples(players, keep, differences(game, players, keep), game.task.is_target(players))
 
 
-def shared_least_squares(game: Game, players: Players, pairs: int, generator: torch.Generator) -> Estimate:
+def sample_shared(game: Game, players: Players, pairs: int, generator: torch.Generator) -> Samples:
     """The same from masks over the whole graph: 2 * pairs passes of f serve every target at once."""
     keep = random_coalitions(pairs, game.graph.num_nodes(), generator, game.features.device)
     classes = game.explained_class[players.targets]
     step = max(1, game.nodes_a_call // game.graph.num_nodes())  # never all masks x nodes x classes at once
-    d = [(game.shared(part) - game.shared(~part))[:, players.targets, classes] for part in keep.split(step)]
-    return fit_each(players, keep, torch.cat(d), players.player)
+    d = [
+        (game.shared(part) - game.shared(~part))[:, players.targets, classes]
+        for part in Progress(keep.split(step), "asking f about coalitions", unit="pass")
+    ]
+    return Samples(players, keep, torch.cat(d), game.task.is_target(players), players.player)
 
 
-def fit_each(players: Players, keep: Tensor, d: Tensor, columns: Tensor | None = None) -> Estimate:
-    """One regression a target. `keep` has a column a pair, or `columns` says which column a pair has."""
-    fits = []
-    for row, pairs in enumerate(players.slices):
-        mine = keep[:, pairs] if columns is None else keep[:, columns[pairs]]
-        fits.append(fit(signed(mine), d[:, row]))
+def least_squares(game: Game, players: Players, pairs: int, generator: torch.Generator) -> Estimate:
+    """The linear fit of d on sigma, for each target alone."""
+    return fit_each(sample(game, players, pairs, generator))
+
+
+def shared_least_squares(game: Game, players: Players, pairs: int, generator: torch.Generator) -> Estimate:
+    """The same from masks over the whole graph."""
+    return fit_each(sample_shared(game, players, pairs, generator))
+
+
+def fit_each(samples: Samples) -> Estimate:
+    """One regression a target: the best guess at phi, which leans towards 0 where samples are few.
+
+    The target's own phi, by far the largest, is never drawn there: its direction is not penalised.
+    """
+    fits = [fit(sigma, d, samples.own[pairs]) for pairs, sigma, d in samples.each()]
     return Estimate(torch.cat([phi for phi, _ in fits]), torch.cat([error for _, error in fits]))
 
 
-def fit(sigma: Tensor, d: Tensor) -> tuple[Tensor, Tensor]:
+def unbiased_each(samples: Samples) -> Estimate:
+    """phi without any leaning, to judge others by: least squares where the samples are at least twice the players,
+    else means of sigma d, which are right on average however few the samples are."""
+    fits = []
+    for pairs, sigma, d in samples.each():
+        enough = len(d) >= ENOUGH * sigma.shape[1]
+        fits.append(_unpenalised(sigma, d) if enough else _corrected_means(sigma, d, samples.own[pairs]))
+    return Estimate(torch.cat([phi for phi, _ in fits]), torch.cat([error for _, error in fits]))
+
+
+def in_halves(first: Samples, second: Samples) -> Estimate:
+    """The mean of two independent unbiased estimates, whose difference is their noise, player by player: the square of
+    `error` is right on average over any choice of players."""
+    one, two = unbiased_each(first).phi, unbiased_each(second).phi
+    return Estimate((one + two) / 2, (one - two).abs() / 2)
+
+
+def _corrected_means(sigma: Tensor, d: Tensor, own: Tensor) -> tuple[Tensor, Tensor]:
+    """A guess from one half of the samples, corrected by the mean of sigma times what it leaves of the other half; and
+    the other way round. Whatever the guess, that is unbiased; a good guess leaves little to be noisy."""
+    half = len(d) // 2
+    parts = []
+    for guessing, correcting in ((slice(half), slice(half, None)), (slice(half, None), slice(half))):
+        guess, _ = fit(sigma[guessing], d[guessing], own)
+        residual = d[correcting] - sigma[correcting] @ guess
+        step = residual @ sigma[correcting] / len(residual)
+        # sigma_j^2 = 1, so the variance of sigma_j r is E[r^2] - (E sigma_j r)^2
+        variance = (residual.square().mean() - step.square()).clamp(min=0) / max(len(residual) - 1, 1)
+        parts.append((guess + step, variance))
+    (one, its), (two, other) = parts
+    return (one + two) / 2, (its + other).sqrt() / 2
+
+
+def _unpenalised(sigma: Tensor, d: Tensor) -> tuple[Tensor, Tensor]:
+    u, s, vt = torch.linalg.svd(sigma, full_matrices=False)
+    inverse = torch.where(s > 1e-4 * s[0], 1 / s.clamp(min=1e-12), 0)
+    phi = vt.T @ (inverse * (u.T @ d))
+    noise = (d - sigma @ phi).square().sum() / max(len(d) - sigma.shape[1], 1)
+    return phi, (noise * ((vt.T * inverse) ** 2).sum(1)).sqrt()
+
+
+def fit(sigma: Tensor, d: Tensor, own: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """Ridge regression of d on sigma (num_masks, players); generalised cross-validation chooses the ridge.
 
-    With more masks than players the ridge is next to nothing; with fewer it keeps the noise from exploding.
+    With more masks than players the ridge is next to nothing; with fewer it keeps the noise from exploding, at the
+    price of drawing phi towards 0. There the column marked in `own` (bool) is first taken out of everything, so that it
+    is not drawn anywhere.
     """
+    if own is not None and len(sigma) < ENOUGH * sigma.shape[1] and bool(own.any()):
+        return _fit_beside(sigma, d, own)
+    return _ridge(sigma, d, len(d))
+
+
+def _ridge(sigma: Tensor, d: Tensor, dimensions: int) -> tuple[Tensor, Tensor]:
+    """`dimensions`: of the space that d lies in."""
     u, s, vt = torch.linalg.svd(sigma, full_matrices=False)
     projected = u.T @ d
     outside = (d @ d - projected @ projected).clamp(min=0)  # what no linear function explains
     ridge = RIDGES.to(d).unsqueeze(1) * len(d)  # (ridges, 1)
     shrink = s**2 / (s**2 + ridge)  # (ridges, rank)
     residual = outside + (((1 - shrink) * projected) ** 2).sum(1)
-    freedom = (len(d) - shrink.sum(1)).clamp(min=1e-3)
+    freedom = (dimensions - shrink.sum(1)).clamp(min=1e-3)
     best = int((residual / freedom**2).argmin())
     noise = residual[best] / freedom[best]
     weights = shrink[best] / s.clamp(min=1e-12)
     return vt.T @ (weights * projected), (noise * ((vt.T * weights) ** 2).sum(1)).sqrt()
+
+
+def _fit_beside(sigma: Tensor, d: Tensor, own: Tensor) -> tuple[Tensor, Tensor]:
+    """The ridge on all players but the own one (Frisch and Waugh), then the own one on what they leave."""
+    mine, others, count = sigma[:, own].squeeze(1), sigma[:, ~own], len(d)
+    phi, error = torch.empty_like(sigma[0]), torch.empty_like(sigma[0])
+    beside = others - torch.outer(mine, mine @ others) / count  # sigma^2 = 1, so that |mine|^2 = count
+    phi[~own], error[~own] = _ridge(beside, d - mine * (mine @ d) / count, count - 1)
+    left = d - others @ phi[~own]
+    phi[own], error[own] = mine @ left / count, left.std() / count**0.5
+    return phi, error

@@ -6,8 +6,7 @@ import pandas as pd
 from scipy.stats import spearmanr
 from torch import Tensor
 
-from dgl_lara.attribution.monte_carlo import Estimate
-from dgl_lara.attribution.r_squared import corrected_r_squared, r_squared
+from dgl_lara.attribution.r_squared import r_squared
 from dgl_lara.explanation import Explanations
 from dgl_lara.game.players import Players
 from dgl_lara.metrics.common.metric import Case, Metric
@@ -36,11 +35,10 @@ def agreement(explanations: Explanations, against: Reference) -> dict[str, float
     """
     scores, phi = explanations.scores, against.estimate.phi
     others = ~explanations.is_target
-    neighbours = Estimate(phi[others], against.estimate.error[others])
     return {
         "R2": r_squared(scores, phi),
-        "R2 corrected": corrected_r_squared(scores, against.estimate),
-        "neighbours only": corrected_r_squared(scores[others], neighbours),
+        "R2 corrected": against.r_squared(scores),
+        "neighbours only": against.r_squared(scores, others),
         "noise ceiling": against.ceiling,
         "rank correlation": _mean_rank_correlation(scores, phi, against.players),
     }

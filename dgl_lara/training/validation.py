@@ -8,40 +8,48 @@ variation of d(S) the sums of its scores explain. Both order explainers alike, b
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from dgl_lara.attribution.monte_carlo import Estimate, least_squares, shared_least_squares
+from dgl_lara.attribution.monte_carlo import Estimate, Samples, in_halves, sample, sample_shared, unbiased_each
 from dgl_lara.attribution.r_squared import corrected_r_squared
 from dgl_lara.explainer.encoder import EncoderGraph
 from dgl_lara.explainer.network import Explainer
 from dgl_lara.game.game import Game
-from dgl_lara.game.players import Players
 from dgl_lara.training.coalitions import CoalitionBatch, evaluate_coalitions
 from dgl_lara.training.objective import Step, local_scores
 from dgl_lara.training.subgraphs import FullGraph, NeighborSubgraphs
 from dgl_lara.utils.randomness import generator
 
 TARGETS, PAIRS, COALITIONS = 128, 512, 4
+FEWEST_PAIRS, WORK = 128, 200_000_000  # edges and nodes that the pairs of passes over the whole graph may meet
 SMALL_GRAPH = 20_000  # nodes
 AFFORDABLE = 100_000  # walks that end at the validation targets, each to be evaluated 2 * PAIRS times
 
 
 @dataclass(frozen=True, eq=False)
 class ByPhi:
-    """R squared with phi, corrected for the noise of its estimate."""
+    """R squared with phi, the noise of the samples taken out."""
 
     name: ClassVar[str] = "R2 with phi"
     subgraphs: NeighborSubgraphs
-    players: Players
-    estimate: Estimate
+    samples: Samples
+
+    @cached_property
+    def estimate(self) -> Estimate:
+        half = len(self.samples.d) // 2
+        if self.samples.enough:
+            return unbiased_each(self.samples)
+        return in_halves(self.samples.part(slice(half)), self.samples.part(slice(half, None)))
 
     def score(self, explainer: Explainer) -> float:
+        players = self.samples.players
         with torch.no_grad():
-            embedded = self.subgraphs.embed(explainer, self.players.targets)
-            scores = local_scores(explainer, self.subgraphs.game, embedded, self.players)
+            embedded = self.subgraphs.embed(explainer, players.targets)
+            scores = local_scores(explainer, self.subgraphs.game, embedded, players)
         return corrected_r_squared(scores, self.estimate)
 
 
@@ -71,6 +79,7 @@ def make_judge(game: Game, seen: EncoderGraph, targets: Tensor, seed: int) -> By
     if game.task.local and not small and float(game.work[chosen].sum()) > AFFORDABLE:
         whole = FullGraph(game, seen)
         return ByCoalitions(whole, evaluate_coalitions(game, whole.batch(chosen), COALITIONS, drawn))
-    players = game.players(chosen)
-    estimate = shared_least_squares if game.task.local and small else least_squares
-    return ByPhi(NeighborSubgraphs(game, seen), players, estimate(game, players, PAIRS, drawn))
+    # a judge may not cost more than the training: on a dense graph fewer coalitions must do
+    pairs = min(PAIRS, max(FEWEST_PAIRS, WORK // (game.graph.num_nodes() + game.graph.num_edges())))
+    draw, share = (sample_shared, pairs) if game.task.local and small else (sample, PAIRS)
+    return ByPhi(NeighborSubgraphs(game, seen), draw(game, game.players(chosen), share, drawn))

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from dgl_lara.attribution.exact import exact
-from dgl_lara.attribution.monte_carlo import Estimate, least_squares, shared_least_squares
+from dgl_lara.attribution.monte_carlo import Estimate, in_halves, sample, sample_shared
+from dgl_lara.attribution.r_squared import corrected_r_squared
 from dgl_lara.game.game import Game
 from dgl_lara.game.players import Players
 from dgl_lara.utils.randomness import generator
@@ -19,30 +20,32 @@ AFFORDABLE = 60_000_000  # evaluated nodes a reference may cost target by target
 
 @dataclass(frozen=True, eq=False)
 class Reference:
-    """phi to compare with, from two independent halves whose difference shows its noise."""
+    """phi to compare with, without bias; from two independent halves whose difference shows its noise."""
 
     players: Players
     estimate: Estimate
-    ceiling: float  # the R squared that a perfect explainer would show against it
+    ceiling: float  # the R squared that a perfect explainer would show against it, uncorrected
     how: str
+
+    def r_squared(self, scores: Tensor, counted: Tensor | slice = slice(None)) -> float:
+        """With the true phi, over all pairs or those marked: the noise of the reference is taken out."""
+        phi, error = self.estimate.phi[counted], self.estimate.error[counted]
+        return corrected_r_squared(scores[counted], Estimate(phi, error))
 
 
 def reference(game: Game, targets: Tensor, pairs: int, seed: int) -> Reference:
     """Exact phi where all neighbourhoods are small; otherwise `pairs` coalition pairs a target, in two halves."""
     players = game.players(targets)
-    if len(players.counts) and int(players.counts.max()) <= EXACT_UP_TO:
+    most = int(players.counts.max()) if len(players.counts) else 0
+    if len(players.counts) and most <= EXACT_UP_TO:
         phi = exact(game, players)
         return Reference(players, Estimate(phi, torch.zeros_like(phi)), 1.0, "exact phi, by enumeration")
-    each = 2 * pairs * int(players.counts.sum())
-    most = int(players.counts.max()) if len(players.counts) else 0
-    share = game.task.local and each > AFFORDABLE
-    sample = shared_least_squares if share else least_squares
-    first, second = (sample(game, players, pairs // 2, generator(1000 + seed * 2 + half)) for half in (0, 1))
-    phi = (first.phi + second.phi) / 2
-    noise = (first.phi - second.phi).square().mean() / 4
-    variance = (phi - phi.mean()).square().mean()
-    error = torch.full_like(phi, noise.sqrt().item())
+    share = game.task.local and 2 * pairs * int(players.counts.sum()) > AFFORDABLE
+    draw = sample_shared if share else sample
+    first, second = (draw(game, players, pairs // 2, generator(1000 + seed * 2 + half)) for half in (0, 1))
+    estimate = in_halves(first, second)
+    spread = (estimate.phi - estimate.phi.mean()).square().mean()
     how = f"{pairs} coalition pairs a target" + (" (masks shared by all targets)" if share else "")
-    if pairs // 2 < most:
-        how += f"; fewer than the up to {most} players need, so its noise is understated"
-    return Reference(players, Estimate(phi, error), 1 - (noise / variance).item(), how)
+    if not first.enough:
+        how += f"; few beside up to {most} players: single phi are rough (see the ceiling), R2 corrected is not biased"
+    return Reference(players, estimate, 1 - (estimate.error.square().mean() / spread).item(), how)
