@@ -19,7 +19,7 @@ demo: install
 	$(BIN)/dgl-lara eval --run runs/demo --metric fidelity
 
 test: install
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile
 
 lint: install
 	$(BIN)/ruff check .

@@ -29,7 +29,7 @@ RUNTIME = [
     "tqdm>=4.60",
 ]
 PYG = ["torch_geometric>=2.5"]  # pure Python
-TEST = ["mypy", "pandas-stubs", "pytest>=7", "pyyaml", "ruff", "types-PyYAML", "types-psutil", "types-tqdm", *PYG]
+TEST = ["mypy", "pandas-stubs", "pytest>=7", "pytest-xdist", "pyyaml", "ruff", "types-PyYAML", "types-psutil", "types-tqdm", *PYG]
 
 setup(
     name="dgl-lara",

@@ -1,6 +1,5 @@
 """The words a user can choose from that are no registry's file names; light, for the command line and the code."""
 
-TASKS = ("node", "graph")
 VALUES = ("logit", "probability", "log-odds", "output")
 EMBEDDINGS = ("dual", "single")
 ENCODERS = ("residual", "plain")

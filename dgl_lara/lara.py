@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from dgl_lara.errors import InputError, LaraError
+from dgl_lara.explainer.encoder import EncoderGraph
 from dgl_lara.explainer.inputs import encoder_graph
 from dgl_lara.explainer.network import Explainer, load_explainer, save_explainer
 from dgl_lara.explanation import Explanations
@@ -31,7 +32,7 @@ from dgl_lara.game.tasks import as_task
 from dgl_lara.inference.layerwise import OnDevice, embed_layerwise, full_pass_bytes, predict_in_batches
 from dgl_lara.inference.nearby import explain_nearby, game_nearby
 from dgl_lara.inference.refinement import Refined, refine
-from dgl_lara.inference.scores import Embeddings, embed_all, embed_graph, explain
+from dgl_lara.inference.scores import Embeddings, embed_graph, explain
 from dgl_lara.inference.store import EmbeddingStore
 from dgl_lara.inference.top_players import BulkExplainer, TopPlayers
 from dgl_lara.inference.verification import DRAWS, verify
@@ -49,7 +50,9 @@ FEW = 16  # targets that are explained from their surroundings, where nothing is
 Targets = Tensor | Sequence[int]
 
 
-def choose_hops(model: Model, graph: dgl.DGLGraph, features: Tensor, task: Task, hops: int | str) -> int:
+def choose_hops(
+    model: Model, graph: dgl.DGLGraph, features: Tensor, task: Task, hops: int | str, memory: int | None = None
+) -> int:
     """K: what was asked for; "auto": what the model says (`num_hops`), else Eq. 13; "measure": Eq. 13 in any case.
 
     A model that normalises by degree really does look one hop beyond its layers, so Eq. 13 finds 4 for three layers.
@@ -71,7 +74,8 @@ def choose_hops(model: Model, graph: dgl.DGLGraph, features: Tensor, task: Task,
         return blackbox.call(model, part, x, task.num_targets(part), task.name)
 
     with evaluating(model):
-        return max_hop(f, graph, features, nodes, tolerance=1e-3)
+        nodes_a_call = Budget.of(memory).nodes_a_call(features.shape[1])
+        return max_hop(f, graph, features, nodes, tolerance=1e-3, nodes_a_call=nodes_a_call)
 
 
 def features_of(graph: dgl.DGLGraph) -> Tensor:
@@ -98,7 +102,7 @@ class LARA:
         config: Settings of the training; without them, what measured best for a graph of this size.
         memory: Bytes that training and explaining keep to; without them, most of what is free.
         batches_on: A device that gets batches while the data stays in main memory (graphs larger than a GPU).
-        store: A file for embeddings, so that the next process need not make them again.
+        store: Where embeddings are kept on disk, so that the next process need not make them again.
 
     Attributes:
         explainer_: The trained g, after `fit` or `load`.
@@ -131,6 +135,7 @@ class LARA:
         self.batches_on = batches_on if self.task.local else None  # graphs come in batches anyway
         self.store = store
         self._embeddings: Embeddings | None = None
+        self._seen: EncoderGraph | None = None  # the whole graph as g saw it in training, for the first pass after it
 
     @staticmethod
     def of_game(game: Game, config: TrainingConfig | None = None) -> LARA:
@@ -158,7 +163,7 @@ class LARA:
     def game(self) -> Game:
         """What is explained. Made when first asked for; f's pass over the graph is spared where its answer is kept."""
         f = self._f
-        hops = choose_hops(f, self.graph, self.features, self.task, self.hops)
+        hops = choose_hops(f, self.graph, self.features, self.task, self.hops, self.memory)
         answer = self.store.answer() if self.store else None
         if answer is not None:
             answer = answer.to(self.features.device)
@@ -198,15 +203,14 @@ class LARA:
         self.state_ = train(self.game, self.config_, chosen, judging, resume, checkpoint, seen)
         self.explainer_ = self.state_.best_explainer()
         self.history_ = self.state_.history
-        # with a store they are made when first asked for, and kept there
-        self._embeddings = None if self.store or self._is_too_large else embed_graph(self.explainer_, seen)
+        self._embeddings, self._seen = None, seen
         return self
 
     @property
     def _is_too_large(self) -> bool:
         """For one pass of g over everything."""
         needed = full_pass_bytes(self.explainer_, self.graph.num_nodes())
-        return self.task.local and (bool(self.batches_on) or needed > Budget.of(self.memory).memory)
+        return self.task.local and (bool(self.batches_on) or needed > self.game.budget.memory)
 
     # --- explaining
 
@@ -230,7 +234,8 @@ class LARA:
     def _embed(self, workers: int) -> Embeddings:
         kind, device = self.config_.inputs, self.features.device
         if not self._is_too_large:
-            return embed_all(self.explainer_, self.game, kind)
+            seen, self._seen = self._seen or encoder_graph(self.game, kind), None
+            return embed_graph(self.explainer_, seen)
         try:
             return embed_layerwise(self.explainer_.to(self.batches_on or device), self.game, kind, workers=workers)
         finally:
@@ -268,6 +273,7 @@ class LARA:
 
     def bulk(self, workers: int = 0) -> BulkExplainer:
         """For very many targets: keeps the best players of each."""
+        self.check_trained()
         return BulkExplainer(self.explainer_, self.game, self.embed(workers))
 
     def top(self, targets: Targets, k: int = 20) -> TopPlayers:
@@ -310,7 +316,7 @@ class LARA:
         """Itself, with a trained g; `stored` is what its file holds beside it."""
         self.explainer_ = explainer
         self.config_ = TrainingConfig(**stored["training"]) if "training" in stored else _guessed_config(explainer)
-        self._embeddings = None
+        self._embeddings = self._seen = None
         return self
 
     # --- what users give

@@ -3,6 +3,9 @@
 import os
 from pathlib import Path
 
+if "PYTEST_XDIST_WORKER" in os.environ:  # two processes on two cores: more threads would only stand in each other's way
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 import pytest
 
 import dgl_lara  # noqa: F401 (first: it sets what dgl and OpenMP read when they load)

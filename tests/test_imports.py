@@ -3,6 +3,7 @@
 import ast
 import re
 from collections import Counter
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -44,6 +45,7 @@ LIGHT = [
 ]  # fmt: skip
 
 
+@cache
 def modules():
     """'datasets.storage' -> its path; a package counts under its folder's name."""
     found = {}
@@ -55,6 +57,7 @@ def modules():
     return found
 
 
+@cache
 def imports_of(path):
     """Modules of ours that a file imports anywhere, functions included."""
     found = set()

@@ -1,6 +1,7 @@
 """The estimator: five lines, scikit-learn manners, any callable."""
 
 import dgl
+import numpy as np
 import pytest
 import torch
 from games import SmallGCN, random_graph
@@ -110,7 +111,7 @@ def test_hops_are_measured_in_few_calls():
         return model(graph, features)
 
     assert choose_hops(counted, GRAPH, FEATURES, NODE, "measure") == 3
-    assert len(calls) == 2 + 1 + 4  # untouched (twice, to see whether it is random), its own answer, radius 0 to 3
+    assert len(calls) == 2 + 1 + 5  # untouched (twice, to see whether it is random), its own answer, radius 0 to 4
 
 
 def test_saved_and_loaded(tmp_path):
@@ -161,3 +162,36 @@ def test_repr_says_what_it_is():
     lara = LARA(SmallGCN(), GRAPH, FEATURES, hops=2, config=QUICK)
     assert repr(lara) == "LARA(nodes of a graph with 60 nodes; not trained yet)"
     assert repr(lara.fit(range(60))) == "LARA(nodes of a graph with 60 nodes; K = 2, gate walk)"
+
+
+def test_what_was_explained_nearby_can_be_refined_and_verified(tmp_path):
+    """The near game knows f's answers around the target only; that is enough, and nothing turns into NaN."""
+    model = SmallGCN()
+    whole = LARA(model, GRAPH, FEATURES, hops=2, config=QUICK).fit(range(60))
+    whole.save(tmp_path / "lara.pt")
+    near = LARA.load(tmp_path / "lara.pt", model, GRAPH, FEATURES)
+    refined = near.refine(near.explain([7]), 200)
+    assert not near.is_embedded and "game" not in vars(near)
+    whole.embed()
+    expected = whole.refine(whole.explain([7]), 200)
+    torch.testing.assert_close(refined.explanations.scores, expected.explanations.scores, atol=0.05, rtol=0.05)
+    assert 0 < float(refined.moved) < 5
+    verdict = near.verify(refined.explanations)
+    assert verdict.notna().all().all()
+
+
+def test_nothing_can_be_asked_of_one_that_has_not_learned():
+    lara = LARA(SmallGCN(), GRAPH, FEATURES, hops=2)
+    for ask in (lara.embed, lara.bulk, lambda: lara.top([1]), lambda: lara.explain([1]), lambda: lara.save("x.pt")):
+        with pytest.raises(LaraError, match="call fit"):
+            ask()
+
+
+def test_a_missing_file_is_called_missing():
+    with pytest.raises(InputError, match="there is no file 'nowhere.pt'"):
+        LARA.load("nowhere.pt", SmallGCN(), GRAPH, FEATURES)
+
+
+def test_numpy_numbers_are_numbers():
+    config = TrainingConfig(seed=np.int64(3), dim=np.int32(4))
+    assert (type(config.seed), type(config.dim), config.seed) == (int, int, 3)

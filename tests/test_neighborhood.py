@@ -106,3 +106,14 @@ def test_max_hop_is_not_fooled_by_a_hop_that_changes_nothing():
     ring = dgl.graph((torch.arange(40), (torch.arange(40) + 1) % 40))
     features = torch.randn(40, 2, generator=torch.Generator().manual_seed(0))
     assert max_hop(model, ring, features, torch.tensor([0, 11, 30])) == 2
+
+
+def test_max_hop_looks_one_hop_further():
+    """f = x + Ax - A^2 x on a chain of ones: the node alone has f's value by accident, and a hop more changes it."""
+    chain = dgl.graph((torch.arange(1, 30), torch.arange(29)))
+
+    def f(graph, x):
+        once = dgl.ops.copy_u_sum(graph, x)
+        return x + once - dgl.ops.copy_u_sum(graph, once)
+
+    assert max_hop(f, chain, torch.ones(30, 1), torch.tensor([3, 9])) == 2

@@ -1,5 +1,6 @@
 """An alternative is one file: a gate, an objective, a metric and a method from folders of their own, used by name."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -59,8 +60,6 @@ METRIC = PositiveShare()
 from dgl_lara.baselines.common.method import Method
 
 class FarFirst(Method):
-    name = "far-first"
-
     def explain(self, targets):
         players = self.game.players(targets)
         return self.result(players, players.hop.float())
@@ -72,40 +71,52 @@ METHOD = FarFirst
 
 @pytest.fixture
 def dgl_lara(tmp_path):
-    """dgl_lara(words): the command, with one more file in each registry's folder; what it prints."""
-    lines = ["import importlib"]
+    """dgl_lara(commands): one after the other in a process with one more file in each registry's folder; what each
+    prints."""
+    lines = ["import importlib, json, sys"]
     for package, (name, code) in FILES.items():
         folder = tmp_path / package
         folder.mkdir()
         (folder / f"{name}.py").write_text(code)
         lines.append(f"importlib.import_module('dgl_lara.{package}').__path__.append({str(folder)!r})")
-    lines += ["from dgl_lara.cli import main", "main()"]
+    lines += [
+        "from click.testing import CliRunner",
+        "from dgl_lara.cli import main",
+        "done = [CliRunner().invoke(main, words) for words in json.loads(sys.argv[1])]",
+        "print(json.dumps([[one.exit_code, one.output] for one in done]))",
+    ]
     script = tmp_path / "with_more.py"
     script.write_text("\n".join(lines))
 
-    def call(*words):
-        done = subprocess.run(
-            [sys.executable, str(script), *map(str, words)], capture_output=True, text=True, cwd=tmp_path, check=False
-        )
-        assert done.returncode == 0, done.stderr
-        return done.stdout
+    def call(*commands):
+        words = json.dumps([[str(word) for word in command] for command in commands])
+        done = subprocess.run([sys.executable, str(script), words], capture_output=True, text=True, check=True)
+        results = json.loads(done.stdout.splitlines()[-1])
+        assert [code for code, _ in results] == [0] * len(commands), results
+        return [text for _, text in results]
 
     return call
 
 
 def test_one_file_is_enough(own_folders, quick_runs, dgl_lara, tmp_path):
-    assert "near-only" in dgl_lara("train", "--help") and "absolute-error" in dgl_lara("train", "--help")
-    target = Path(quick_runs["ba-shapes"]) / "target.pt"
-    quick = ["--hidden", 8, "--dim", 2, "--masks", 1, "--epochs", 2, "--out", tmp_path / "run"]
-    words = ["train", "--dataset", "ba-shapes", "--target", target, *quick]
-    dgl_lara(*words, "--gate", "near-only", "--objective", "absolute-error")
-    dgl_lara("explain", "--run", tmp_path / "run", "--all", "--out", tmp_path / "e.csv")
+    target, run = Path(quick_runs["ba-shapes"]) / "target.pt", tmp_path / "run"
+    quick = ["--hidden", 8, "--dim", 2, "--masks", 1, "--epochs", 2, "--out", run]
+    compared = ["--methods", "random,far-first", "--metric", "positive-share,fidelity", "--targets", 3, "--seeds", 1]
+    helped, listed, _, _, shown, table = dgl_lara(
+        ["train", "--help"],
+        ["benchmark", "--help"],
+        ["train", "--dataset", "ba-shapes", "--target", target, *quick, "--gate", "near-only", "--objective",
+         "absolute-error"],
+        ["explain", "--run", run, "--all", "--out", tmp_path / "e.csv"],
+        ["eval", "--run", run, "--metric", "positive-share", "--targets", 5, "--pairs", 10],
+        ["benchmark", "--run", run, *compared, "--out", tmp_path / "b"],
+    )  # fmt: skip
+    assert "near-only" in helped and "absolute-error" in helped
+    unfolded = "".join(listed.split())  # a help text breaks lines at hyphens
+    assert "far-first" in unfolded and "positive-share" in unfolded
     far = [line.split(",") for line in (tmp_path / "e.csv").read_text().splitlines()[1:]]
     assert {float(row[3]) for row in far if int(row[2]) > 1} == {0.0}
-    shown = dgl_lara("eval", "--run", tmp_path / "run", "--metric", "positive-share", "--targets", 5, "--pairs", 10)
     assert "share above 0" in shown and "lara" in shown
-    compared = ["--methods", "random,far-first", "--metric", "positive-share,fidelity", "--targets", 3, "--seeds", 1]
-    table = dgl_lara("benchmark", "--run", tmp_path / "run", *compared, "--out", tmp_path / "b")
     assert "far-first" in table and "share above 0" in table
 
 

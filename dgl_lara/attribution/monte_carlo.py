@@ -100,7 +100,8 @@ def sample(game: Game, players: Players, pairs: int, generator: torch.Generator)
 
 def sample_shared(game: Game, players: Players, pairs: int, generator: torch.Generator) -> Samples:
     """The same from masks over the whole graph: 2 * pairs passes of f serve every target at once."""
-    keep = random_coalitions(pairs, game.graph.num_nodes(), generator, game.features.device)
+    columns = game.kind.count(game.graph, game.features)
+    keep = random_coalitions(pairs, columns, generator, game.features.device)
     classes = game.explained_class[players.targets]
     step = max(1, game.nodes_a_call // game.graph.num_nodes())  # never all masks x nodes x classes at once
     d = [

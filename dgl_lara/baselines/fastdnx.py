@@ -37,7 +37,6 @@ CREDITS = ("prediction", "class")
 
 class FastDnX(Method):
     name = "fastdnx"
-    learns = True
     style = ("#009E73", "--")
 
     def __init__(self, game: Game, seed: int = 0, credit: str | None = None, iterations: int = 300) -> None:

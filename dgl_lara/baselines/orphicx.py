@@ -116,7 +116,6 @@ class Autoencoder(nn.Module):
 
 class OrphicX(Method):
     name = "orphicx"
-    learns = True
     style = ("#009E73", "-")
     quick_words = f"OrphicX makes {QUICK_STEPS} steps in the place of its authors' 300 epochs"
     needs = ("gradients", "edge weights")

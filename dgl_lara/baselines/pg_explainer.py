@@ -76,7 +76,6 @@ class EdgeNetwork(nn.Module):
 class PGExplainer(EdgeMethod):
     name = "pg-explainer"
     style = ("#56B4E9", "-")
-    learns = True
     needs = ("edge weights", "gradients", "embeddings")
 
     def __init__(self, game: Game, seed: int = 0, settings: Settings | None = None) -> None:

@@ -35,8 +35,10 @@ class Several(click.ParamType):
 @partial(dataset_options, required=False)
 @click.option("--run", "folder", type=FOLDER, help="Compare on the model and data of this run instead.")
 @click.option("--target", "target_file", type=FILE, help="Model to explain (.pt or .npz); else one is trained.")
-@click.option("--methods", type=Several("methods", METHODS), default="all", show_default=True, help="With commas.")
-@click.option("--metric", "metrics", type=Several("metrics", METRICS.names), default="all", show_default=True)
+@click.option("--methods", type=Several("methods", METHODS), default="all", show_default=True,
+              help=f"With commas between them: {', '.join(METHODS)}.")  # fmt: skip
+@click.option("--metric", "metrics", type=Several("metrics", METRICS.names), default="all", show_default=True,
+              help=f"With commas between them: {', '.join(METRICS)}.")  # fmt: skip
 @click.option("--targets", type=click.IntRange(min=1), default=200, show_default=True, help="Test targets, at most.")
 @click.option("--seeds", type=click.IntRange(min=1), default=5, show_default=True, help="How often each is repeated.")
 @click.option("--value", type=click.Choice(VALUES), default="logit", show_default=True, help="The number explained.")

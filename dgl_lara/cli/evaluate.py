@@ -59,7 +59,8 @@ def evaluate_command(
             continue  # one table shows both
         results[each] = evaluate(subject, each)
         click.echo(f"\n{each}")
-        click.echo(print_table(each, results[each]) if len(results[each]) else METRICS[each].missing(subject.case))
+        missing = METRICS[each].missing(subject.case)
+        click.echo(print_table(each, results[each]) if missing is None else missing)
     stem = "eval" if split == "test" else f"eval-{split}"
     written = write_results(results, run.folder, stem, what, json_file)
     click.echo("\nwritten: " + ", ".join(map(str, written)))

@@ -39,6 +39,8 @@ class Facts:
 def sentence(facts: Facts) -> str:
     if not facts.score:
         return _alone(facts)
+    if any(map(math.isnan, [*facts.score, facts.own])):
+        return f"{_head(facts)}, but its scores are not numbers (NaN), so nothing can be said of why."
     largest = max(map(abs, [*facts.score, facts.own]))
     supporters = [place for place, score in enumerate(facts.score) if score > NEGLIGIBLE * largest]
     opponents = [place for place, score in enumerate(facts.score) if score < -NEGLIGIBLE * largest][::-1]

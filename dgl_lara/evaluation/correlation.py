@@ -67,7 +67,9 @@ def _sums(values: Tensor, row: Tensor, count: int) -> Tensor:
 
 def _logits(game: Game, players: Players, keep: Tensor) -> Tensor:
     """(num_targets, num_classes) under one coalition, whatever value the game explains."""
-    plain = Game(game.f, game.graph, game.features, game.task, game.hops, "logit", game.answer)
+    plain = Game(
+        game.f, game.graph, game.features, game.task, game.hops, "logit", game.answer, memory=game.budget.memory
+    )
     each = [torch.full_like(players.targets, c) for c in range(game.num_classes)]
     return torch.stack([plain.coalitions(players, keep, classes)[0] for classes in each], dim=1)
 

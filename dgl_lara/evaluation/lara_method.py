@@ -24,7 +24,6 @@ class LaraMethod(Method):
     earlier pass, as PGExplainer does from f's."""
 
     name: ClassVar[str] = "lara"
-    learns = True
 
     def __init__(self, game: Game, seed: int, config: TrainingConfig, validation: Tensor, label: str = "lara") -> None:
         super().__init__(game, seed)

@@ -88,11 +88,6 @@ class Explainer(nn.Module):
 
     def forward(self, graph: EncoderGraph) -> tuple[Tensor, Tensor]:
         """p of every node and t of every target (node, or graph: Eq. 7), rows of terms * dim."""
-        if graph.inputs.shape[1] != self.config.in_dim:
-            raise InputError(
-                f"the explainer was trained with {self.config.in_dim} inputs a node, this graph and model give "
-                f"{graph.inputs.shape[1]}; it belongs to other features or to another model."
-            )
         h = self.encoder(graph, self.normalised(graph.inputs))
         p, t = self.embeddings(self.source_head(h), self.target_head(h), graph.scale)
         return p, self.task.pool(graph.sizes, t)
@@ -103,6 +98,11 @@ class Explainer(nn.Module):
         return source, target * self.unit.to(target.device)  # layer-wise passes have the rest in main memory
 
     def normalised(self, inputs: Tensor) -> Tensor:
+        if inputs.shape[1] != self.config.in_dim:
+            raise InputError(
+                f"the explainer was trained with {self.config.in_dim} inputs a node, this graph and model give "
+                f"{inputs.shape[1]}; it belongs to other features or to another model."
+            )
         return (inputs - self.centre).div_(self.spread).clamp_(-self.clip, self.clip)
 
     def for_class(self, target: Tensor, classes: Tensor) -> Tensor:

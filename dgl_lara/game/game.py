@@ -23,7 +23,7 @@ from dgl_lara.errors import InputError
 from dgl_lara.game.batch import Batch
 from dgl_lara.game.budget import Budget, row_slices
 from dgl_lara.game.hops import fewest_hops, spread_out
-from dgl_lara.game.player_kind import NODES
+from dgl_lara.game.player_kind import NODES, PlayerKind
 from dgl_lara.game.players import Players
 from dgl_lara.game.removal import bare, has_all_loops, null_prediction
 from dgl_lara.game.task import Task
@@ -43,8 +43,6 @@ class Game:
     when a coalition is evaluated on the ego graph; one more than K where f normalises by degree.
     """
 
-    kind = NODES
-
     def __init__(
         self,
         f: Model,
@@ -56,6 +54,7 @@ class Game:
         answer: Tensor | None = None,
         known: Tensor | None = None,
         memory: int | None = None,
+        players: PlayerKind = NODES,
     ) -> None:
         """`answer`: f on the untouched graph, where that was asked before; `known`: the targets whose rows of it are
         right, if not all (see `inference/nearby.py`). `memory`: bytes that calls of f and chunks of targets keep to."""
@@ -65,6 +64,7 @@ class Game:
             raise InputError(f"hops must be at least 0 (got {hops}).")
         self.task = as_task(task)
         self.f, self.graph, self.features, self.hops = f, bare(graph), features, hops
+        self.kind, self.known = players, known
         self.budget = Budget.of(memory)
         self.calls, self.evaluations = 0 if answer is not None else 2, 0
         self.answer = self._untouched() if answer is None else answer
@@ -78,7 +78,7 @@ class Game:
         # an output is no class: the first is explained, unless another is asked for
         best = self.logits.argmax(dim=1)
         self.explained_class = torch.zeros_like(best) if value == "output" else best  # (num_targets,)
-        self.context = self._context_hops(known) if self.task.local else hops
+        self.context = self._context_hops() if self.task.local else hops
 
     @property
     def num_targets(self) -> int:
@@ -111,14 +111,15 @@ class Game:
         """Logits: f's own, or two for the one z of two classes (see the top of the file)."""
         return torch.cat([-answer, answer], dim=1) / 2 if self.single else answer
 
-    def _context_hops(self, known: Tensor | None) -> int:
+    def _context_hops(self) -> int:
         """The fewest hops, from K on, whose ego graphs give f's predictions: K + 1 where boundary degrees count."""
-        known = torch.arange(self.num_targets, device=self.features.device) if known is None else known
+        known = torch.arange(self.num_targets, device=self.features.device) if self.known is None else self.known
         nodes = known[spread_out(len(known), CHECKED, known.device)]
+        full, allowed = self.logits[nodes], 1e-4 * self.logits[known].abs().max()
         with evaluating(self.f):
             found = fewest_hops(
-                self.call, self.graph, self.features, nodes, self.logits[nodes], range(self.hops, self.hops + 4),
-                1e-4, self.nodes_a_call,
+                self.call, self.graph, self.features, nodes, full, range(self.hops, self.hops + 4), allowed,
+                self.nodes_a_call,
             )  # fmt: skip
         if found is None:
             warnings.warn(
@@ -155,7 +156,8 @@ class Game:
 
     def logits_of(self, batch: Batch, keep: Tensor) -> Tensor:
         """(num_masks, num_targets, num_classes): what f says of a batch's targets under each mask over the batch."""
-        keep = keep if batch.bystander is None else keep | batch.bystander
+        stays = self.kind.stays(batch)
+        keep = keep if stays is None else keep | stays
         features = self.features if batch.graph is self.graph else self.features[batch.nodes]
         return self.logits_under(batch.graph, features, keep)[:, batch.places]
 

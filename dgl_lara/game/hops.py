@@ -22,7 +22,7 @@ def spread_out(count: int, most: int, device: torch.device) -> Tensor:
 
 
 def on_ego_graphs(
-    f: Model, graph: dgl.DGLGraph, features: Tensor, nodes: Tensor, hops: int, nodes_a_call: int = NODES_A_CALL
+    f: Model, graph: dgl.DGLGraph, features: Tensor, nodes: Tensor, hops: int, nodes_a_call: int
 ) -> Tensor:
     """(len(nodes), num_classes): what f says of each node on its own ego graph; as many in one call as fit."""
     everyone, answers = in_neighborhood(graph, nodes, hops), []
@@ -40,15 +40,14 @@ def fewest_hops(
     nodes: Tensor,
     full: Tensor,
     tried: range,
-    tolerance: float,
-    nodes_a_call: int = NODES_A_CALL,
+    allowed: Tensor,
+    nodes_a_call: int,
 ) -> int | None:
-    """Eq. 13: the first radius tried from which on ego graphs give f's own predictions `full` of the nodes.
+    """The first radius tried whose ego graphs give f's own predictions `full` of the nodes, up to what is `allowed`.
 
-    Changes are measured against the largest logit. Degree normalisation reaches one hop beyond the last layer, and
-    this is found too, unless the tolerance is wider than that effect. None: no radius is enough.
+    Degree normalisation reaches one hop beyond the last layer, and this is found too, unless more is allowed than that
+    effect. None: no radius is enough.
     """
-    allowed = tolerance * full.abs().max().clamp(min=1e-12)
     for hops in tried:
         if (on_ego_graphs(f, graph, features, nodes, hops, nodes_a_call) - full).abs().max() <= allowed:
             return hops
@@ -56,10 +55,24 @@ def fewest_hops(
 
 
 def max_hop(
-    f: Model, graph: dgl.DGLGraph, features: Tensor, nodes: Tensor, limit: int = LIMIT, tolerance: float = 1e-4
+    f: Model,
+    graph: dgl.DGLGraph,
+    features: Tensor,
+    nodes: Tensor,
+    limit: int = LIMIT,
+    tolerance: float = 1e-4,
+    nodes_a_call: int = NODES_A_CALL,
 ) -> int:
-    """K of a black box: `fewest_hops` from 0 on, or one sentence where it looks further than `limit`."""
-    found = fewest_hops(f, graph, features, nodes, f(graph, features)[nodes], range(limit + 1), tolerance)
-    if found is None:
-        raise InputError(f"the model still changes beyond {limit} hops; give the number of hops yourself (--hops).")
-    return found
+    """Eq. 13: K of a black box, the smallest radius that gives its own predictions and from which one hop more changes
+    nothing (against the largest logit); one sentence where it looks further than `limit`."""
+    full = f(graph, features)[nodes]
+    allowed = tolerance * full.abs().max().clamp(min=1e-12)
+    found: int | None = -1
+    while found is not None:
+        tried = range(found + 1, limit + 1)
+        found = fewest_hops(f, graph, features, nodes, full, tried, allowed, nodes_a_call)
+        if found is not None and fewest_hops(
+            f, graph, features, nodes, full, range(found + 1, found + 2), allowed, nodes_a_call
+        ):
+            return found
+    raise InputError(f"the model still changes beyond {limit} hops; give the number of hops yourself (--hops).")

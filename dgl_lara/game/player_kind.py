@@ -1,13 +1,12 @@
 """What can be a player: who plays for a target, what a mask speaks of, and what removal does.
 
-Nodes are the only kind so far. Another kind (edges, columns of features) is another subclass: everything that draws
-coalitions, evaluates them or estimates phi goes through these four methods. CONTRIBUTING.md says how to add one.
+Nodes are the only kind so far. Another kind (edges, columns of features) is another subclass: `Game` draws, evaluates
+and shares coalitions through these methods alone. CONTRIBUTING.md says what else a new kind needs.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import ClassVar
 
 import dgl
 from torch import Tensor
@@ -19,7 +18,9 @@ from dgl_lara.game.task import Task
 
 
 class PlayerKind(ABC):
-    name: ClassVar[str]
+    @abstractmethod
+    def count(self, graph: dgl.DGLGraph, features: Tensor) -> int:
+        """How many there are in the whole graph: the columns of a mask that all targets share."""
 
     @abstractmethod
     def players(self, task: Task, graph: dgl.DGLGraph, targets: Tensor, hops: int) -> Players:
@@ -28,6 +29,10 @@ class PlayerKind(ABC):
     @abstractmethod
     def ids(self, batch: Batch) -> Tensor:
         """The players, rising, that the columns of a mask over a batch stand for."""
+
+    @abstractmethod
+    def stays(self, batch: Batch) -> Tensor | None:
+        """Which of those columns (bool) are nobody's player and stay in every coalition; None: none of them."""
 
     @abstractmethod
     def columns_on(self, here: Egos, players: Players) -> tuple[Tensor, Tensor]:
@@ -41,13 +46,17 @@ class PlayerKind(ABC):
 class NodePlayers(PlayerKind):
     """Nodes that can reach the target; a removed one is gone with its features and edges."""
 
-    name = "nodes"
+    def count(self, graph: dgl.DGLGraph, features: Tensor) -> int:
+        return graph.num_nodes()
 
     def players(self, task: Task, graph: dgl.DGLGraph, targets: Tensor, hops: int) -> Players:
         return task.reach(graph, targets, hops)
 
     def ids(self, batch: Batch) -> Tensor:
         return batch.nodes
+
+    def stays(self, batch: Batch) -> Tensor | None:
+        return batch.bystander
 
     def columns_on(self, here: Egos, players: Players) -> tuple[Tensor, Tensor]:
         return find(here.key, players.key)

@@ -29,7 +29,6 @@ from dgl_lara.model.evaluating import evaluating
 from dgl_lara.utils.progress import Progress
 
 NODES_A_BATCH = 16_384
-TARGETS_A_BATCH = 4096
 warnings.filterwarnings("ignore", message="Dataloader CPU affinity")  # DGL's advice for servers with many cores
 
 

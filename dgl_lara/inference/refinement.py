@@ -50,8 +50,13 @@ def refine(game: Game, explanations: Explanations, pairs: int, seed: int = 0) ->
 
 def _looks(game: Game) -> Tensor:
     """(num_nodes, dim): what is known of each node, on one scale."""
-    inputs = explainer_inputs(game, "rich")
-    return ((inputs - inputs.mean(0)) / inputs.std(0, unbiased=False).clamp(min=1e-3)).clamp(-CLIP, CLIP)
+    inputs = explainer_inputs(game, "rich", game.known)
+    looks = ((inputs - inputs.mean(0)) / inputs.std(0, unbiased=False).clamp(min=1e-3)).clamp(-CLIP, CLIP)
+    if game.known is None:
+        return looks
+    everyone = looks.new_full((game.graph.num_nodes(), looks.shape[1]), torch.nan)  # nobody asks about the others
+    everyone[game.known] = looks
+    return everyone
 
 
 def covariance(scores: Tensor, hop: Tensor, looks: Tensor) -> Tensor:

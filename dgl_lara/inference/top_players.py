@@ -1,8 +1,8 @@
 """Explaining many targets, keeping only the top players of each.
 
 On the CPU the compiled walk (`compiled_scores.py`) meets one player after the other and the best are kept; no list of
-(target, player) pairs is ever built. Elsewhere (CUDA, graph tasks) the same numbers come from `scores.explain`, a chunk
-of targets at a time. A test holds the two together.
+(target, player) pairs is ever built. Elsewhere (CUDA, graph tasks, other gates) the same numbers come from
+`scores.explain`, a chunk of targets at a time. A test holds the two together.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pandas as pd
 from scipy.stats import spearmanr
 from torch import Tensor
@@ -48,7 +49,7 @@ def _mean_rank_correlation(scores: Tensor, phi: Tensor, players: Players) -> flo
     values = []
     for pairs in players.slices:
         mine, theirs = scores[pairs].cpu().numpy(), phi[pairs].cpu().numpy()
-        if len(mine) > 2 and mine.std() > 0 and theirs.std() > 0:
+        if len(mine) > 2 and np.ptp(mine) > 0 and np.ptp(theirs) > 0:
             values.append(spearmanr(mine, theirs).statistic)
     return float(pd.Series(values, dtype=float).mean())
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Container
 from dataclasses import dataclass, replace
+from numbers import Integral
 from typing import Any
 
 from dgl_lara.choices import EMBEDDINGS, ENCODERS, INPUTS, SCHEDULES, TRAIN_ON
@@ -85,8 +86,9 @@ class TrainingConfig:
             given = getattr(self, name)
             if given is None and name in OPTIONAL:
                 continue
-            if not isinstance(given, int) or isinstance(given, bool) or given < low:
+            if not isinstance(given, Integral) or isinstance(given, bool) or given < low:
                 raise InputError(f"{name} must be a whole number of at least {low} (got {given!r}).")
+            object.__setattr__(self, name, int(given))  # a NumPy number too, and files hold plain ones
         if not isinstance(self.all_classes, bool):
             raise InputError(f"all_classes must be True or False (got {self.all_classes!r}).")
         if not _is_number(self.lr) or not 0 < self.lr < math.inf:

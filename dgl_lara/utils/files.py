@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import pickle
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,7 +13,7 @@ from typing import Any
 
 import torch
 
-from dgl_lara.errors import LaraError
+from dgl_lara.errors import InputError, LaraError
 
 
 @contextmanager
@@ -42,8 +41,10 @@ def save_tensors(content: dict[str, Any], path: Path) -> None:
 
 def load_tensors(path: Path, mmap: bool = False) -> dict[str, Any]:
     """What torch.save wrote; nothing but tensors and plain values is unpickled."""
+    if not path.is_file():
+        raise InputError(f"there is no file '{path}'.")
     try:
         return torch.load(str(path), weights_only=True, map_location="cpu", mmap=mmap)
-    except (pickle.UnpicklingError, RuntimeError, EOFError, OSError, ValueError) as error:
+    except Exception as error:  # torch raises whatever a damaged file makes it meet
         said = (str(error) or "the file is empty").splitlines()[0]
         raise LaraError(f"{path} is truncated or not a checkpoint ({said}).") from error

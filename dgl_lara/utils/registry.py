@@ -27,7 +27,8 @@ class Registry(Mapping[str, T], Generic[T]):
     @cached_property
     def names(self) -> tuple[str, ...]:
         folder = importlib.import_module(self.package).__path__
-        found = {module.name.replace("_", "-") for module in pkgutil.iter_modules(folder) if not module.ispkg}
+        files = (module.name for module in pkgutil.iter_modules(folder) if not module.ispkg)
+        found = {name.replace("_", "-") for name in files if not name.startswith("_")}
         return (*(name for name in self.first if name in found), *sorted(found - set(self.first)))
 
     def __getitem__(self, name: str) -> T:

@@ -33,11 +33,16 @@ class Circumstances:
 class Method:
     """A way to explain one game. Settings that a method has beyond these are its constructor's keywords."""
 
-    name: ClassVar[str]
-    learns: ClassVar[bool] = False  # `fit` must come before `explain`
+    name: ClassVar[str]  # that of its file, unless it says otherwise
+    learns: ClassVar[bool] = False  # it has a `fit`, which must come before `explain`
     needs: ClassVar[tuple[str, ...]] = ()  # beyond a black box: "gradients", "edge weights", "embeddings"
     style: ClassVar[tuple[str, str] | None] = None  # colour and line in figures
     quick_words: ClassVar[str] = ""  # what a quick comparison shortens; it identifies stored figures too
+
+    def __init_subclass__(cls) -> None:
+        if "name" not in vars(cls):
+            cls.name = cls.__module__.rpartition(".")[2].replace("_", "-")
+        cls.learns = cls.fit is not Method.fit
 
     def __init__(self, game: Game, seed: int = 0) -> None:
         self.game, self.seed = game, seed
