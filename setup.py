@@ -29,7 +29,8 @@ RUNTIME = [
     "tqdm>=4.60",
 ]
 PYG = ["torch_geometric>=2.5"]  # pure Python
-TEST = ["mypy", "pandas-stubs", "pytest>=7", "pytest-xdist", "pyyaml", "ruff", "types-PyYAML", "types-psutil", "types-tqdm", *PYG]
+STUBS = ["pandas-stubs", "types-PyYAML", "types-psutil", "types-tqdm"]
+TEST = ["mypy", "pytest>=7", "pytest-xdist", "pyyaml", "ruff", *STUBS, *PYG]
 
 setup(
     name="dgl-lara",
