@@ -71,8 +71,9 @@ def max_hop(
     while found is not None:
         tried = range(found + 1, limit + 1)
         found = fewest_hops(f, graph, features, nodes, full, tried, allowed, nodes_a_call)
-        if found is not None and fewest_hops(
-            f, graph, features, nodes, full, range(found + 1, found + 2), allowed, nodes_a_call
-        ):
+        if found is None:
+            break
+        one_more = range(found + 1, found + 2)
+        if fewest_hops(f, graph, features, nodes, full, one_more, allowed, nodes_a_call) is not None:
             return found
     raise InputError(f"the model still changes beyond {limit} hops; give the number of hops yourself (--hops).")
