@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import pandas as pd
@@ -44,7 +44,10 @@ class Subject:
             say(f"{sampled.label} is left out, it would evaluate {cost:,} nodes; lower --targets or --pairs.")
         elif sampled.pairs:
             results.append(sampled.explain(targets))
-        return [*results, explain(self.lara.explainer_, game, self.lara.embed(), targets)]
+        amortised = self.lara.trusted(explain(self.lara.explainer_, game, self.lara.embed(), targets), correct=False)
+        if self.lara.samples_ is None:
+            return [*results, amortised]
+        return [*results, replace(amortised, method="lara, amortised"), self.lara.trusted(amortised)]
 
 
 def evaluate(subject: Subject, name: str) -> pd.DataFrame:
