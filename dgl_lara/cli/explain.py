@@ -126,7 +126,7 @@ def _explain_one(
         refined = lara.refine(found, trust.refine)
         found = refined.explanations
         click.echo(f"refined with {trust.refine} pairs of model calls; the scores moved by {refined.moved.item():.0%}")
-    explanation = found.named(dataset.node_labels, dataset.node_names, dataset.motif)[0]
+    explanation = found.named(**dataset.names)[0]
     click.echo(explanation.in_words())
     click.echo("\n" + _table(explanation, len(explanation) if top == "all" else int(top)))
     if trust.verify:

@@ -46,7 +46,7 @@ def measure(run: Run, split: str, most: int, pairs: int | None, reference_pairs:
     for metric in ("fidelity", "agreement", "auc"):
         say(f"measuring {metric} on {len(targets)} {split} {dataset.task}s")
         tables[metric] = evaluate(subject, metric)
-    explanations = subject.explanations[-1].named(dataset.node_labels, dataset.node_names, dataset.motif)
+    explanations = subject.explanations[-1].named(**dataset.names)
     predicted = lara.game.explained_class[targets]
     return Findings(
         run=run,
