@@ -10,4 +10,5 @@ PRESETS = ("default", "paper")
 PICTURES = (".png", ".svg", ".pdf", ".html")  # endings of what one explanation can be saved as
 TABLES = (".csv", ".json", ".graphml")
 EXPORTS = (".parquet", ".csv", ".jsonl")
+RUNS = "runs"  # the folder that new runs are put into
 LARA_FORMS = ("lara-paper", "lara", "lara-all")  # LARA's own rows in a comparison; see evaluation/lara_method.py

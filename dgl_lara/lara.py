@@ -42,6 +42,7 @@ from dgl_lara.model.evaluating import evaluating
 from dgl_lara.training.config import TrainingConfig, default, within_memory
 from dgl_lara.training.loop import train
 from dgl_lara.training.state import TrainingState
+from dgl_lara.utils.progress import working
 from dgl_lara.utils.randomness import generator
 
 DEPTH = 3  # of g, where every node of a graph is a player anyway and K is not known
@@ -73,7 +74,7 @@ def choose_hops(
     def f(part: dgl.DGLGraph, x: Tensor) -> Tensor:
         return blackbox.call(model, part, x, task.num_targets(part), task.name)
 
-    with evaluating(model):
+    with working("measuring how far the model looks (Eq. 13)"), evaluating(model):
         nodes_a_call = Budget.of(memory).nodes_a_call(features.shape[1])
         return max_hop(f, graph, features, nodes, tolerance=1e-3, nodes_a_call=nodes_a_call)
 
@@ -199,7 +200,8 @@ class LARA:
             chosen, judging = (shuffled[held_out:], shuffled[:held_out]) if len(chosen) > 1 else (chosen, chosen)
         else:
             judging = self._as_targets(validation).unique()
-        seen = encoder_graph(self.game, self.config_.inputs)
+        with working("preparing what the explainer sees of each node"):
+            seen = encoder_graph(self.game, self.config_.inputs)
         self.state_ = train(self.game, self.config_, chosen, judging, resume, checkpoint, seen)
         self.explainer_ = self.state_.best_explainer()
         self.history_ = self.state_.history
@@ -234,8 +236,9 @@ class LARA:
     def _embed(self, workers: int) -> Embeddings:
         kind, device = self.config_.inputs, self.features.device
         if not self._is_too_large:
-            seen, self._seen = self._seen or encoder_graph(self.game, kind), None
-            return embed_graph(self.explainer_, seen)
+            with working("one pass of the explainer over everything"):
+                seen, self._seen = self._seen or encoder_graph(self.game, kind), None
+                return embed_graph(self.explainer_, seen)
         try:
             return embed_layerwise(self.explainer_.to(self.batches_on or device), self.game, kind, workers=workers)
         finally:

@@ -2,6 +2,9 @@
 
 import json
 import re
+import shutil
+import subprocess
+import sys
 
 import dgl
 import networkx as nx
@@ -367,14 +370,46 @@ def test_command_explains_one_node(quick_runs, opened, tmp_path):
     one = opened("ba-shapes", 512)[0]
     lines = result.output.splitlines()
     assert lines[0] == one.in_words()
-    assert lines[2].split() == ["node", "hop", "score", "rank"]
+    assert lines[2].split() == ["node", "hop", "score", "rank", "class"]
     frame = one.top(len(one))
     against = frame[frame.score < 0].tail(3)  # the strongest that speak against the class are shown too
     against = against[against["rank"] > 3]
     shown = [*one.top(3).player, *against.player]
     assert len(against) and [line.split()[0] for line in lines[4 : 4 + len(shown)]] == list(map(str, shown))
-    assert lines[-1] == f"written: {picture}, {out}" and lines[-2] == "" == lines[4 + len(shown)]
+    classes = dict(zip(one.players.tolist(), map(str, one.player_classes()), strict=True))
+    assert [line.split()[-1] for line in lines[4 : 4 + len(shown)]] == [classes[player] for player in shown]
+    assert lines[4 + len(shown)] == "scores are averages over random coalitions and do not add up to the logit"
+    assert lines[-1] == f"written: {picture}, {out}" and lines[-2] == ""
     assert picture.read_text().startswith("<?xml") and json.loads(out.read_text())["target"] == 512
+
+
+def test_command_explains_several_nodes_each_with_files_of_its_own(quick_runs, opened, tmp_path):
+    words = ["--run", quick_runs["ba-shapes"], "--node", 512, "--node", 5, "--node", 512, "--top", 1]
+    result = run(*words, "--picture", tmp_path / "n.svg", "--out", tmp_path / "n.csv")
+    assert result.exit_code == 0, result.output
+    said = [line for line in result.stdout.splitlines() if line.startswith("Node ")]
+    assert said == [one.in_words() for one in opened("ba-shapes", 512, 5)]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["n-5.csv", "n-5.svg", "n-512.csv", "n-512.svg"]
+    assert result.stdout.count("do not add up") == 1
+
+
+def test_command_says_which_run_it_took(quick_runs, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(quick_runs["ba-shapes"], "runs/mine")
+    assert "run runs/mine (the newest; --run names another)" in run("--node", 5).stderr
+    assert "runs/mine" not in run("--node", 5, "--run", "runs/mine").stderr
+    assert "run runs/mine" in run("--node", 5, "--run", "runs/mine", "-v").stderr
+
+
+def test_a_reader_who_stops_reading_gets_the_picture(quick_runs, tmp_path):
+    """Real processes: the first line is read, then the pipe is closed."""
+    words = [sys.executable, "-m", "dgl_lara", "explain", "--run", str(quick_runs["ba-shapes"]), "--node", "512"]
+    made = [*words, "--top", "all", "--picture", str(tmp_path / "n.svg")]
+    result = subprocess.run(
+        ["bash", "-c", 'set -o pipefail; "$@" | head -1', "-", *made], capture_output=True, text=True
+    )
+    assert result.stdout.startswith("Node 512 is class") and result.stdout.count("\n") == 1
+    assert result.returncode == 0 and "Traceback" not in result.stderr and (tmp_path / "n.svg").exists()
 
 
 def test_command_explains_another_class(quick_runs, opened):
