@@ -21,7 +21,7 @@ COLUMNS: dict[str, int] = {
 FLOOR = "random"
 AUC_NOTE = (
     "AUC ranks players by their signed scores, AUC |score| by their size. A node of the true motif may speak against "
-    "the predicted class: a faithful signed score is then low, and scores without a sign (OrphicX, edge masks) cannot be."
+    "the predicted class: a faithful signed score is then low, scores without a sign (OrphicX, edge masks) are not."
 )
 
 
