@@ -37,6 +37,7 @@ from dgl_lara.inference.store import EmbeddingStore
 from dgl_lara.inference.top_players import BulkExplainer, TopPlayers
 from dgl_lara.inference.verification import DRAWS, verify
 from dgl_lara.model import blackbox
+from dgl_lara.model.adapters import unwrapped
 from dgl_lara.model.blackbox import Model
 from dgl_lara.model.evaluating import evaluating
 from dgl_lara.training.config import TrainingConfig, default, within_memory
@@ -146,10 +147,18 @@ class LARA:
         return lara
 
     def __repr__(self) -> str:
-        state = "not trained yet"
+        """What is explained, and how well it has learned; nothing is computed for it."""
+        size = f"{self.graph.num_nodes():,} nodes and {self.graph.num_edges():,} edges"
+        where = f"a graph with {size}" if self.task.local else f"{self.graph.batch_size:,} graphs with {size}"
+        state = "not trained yet: fit(targets)"
         if self.is_trained:
-            state = f"K = {self.explainer_.config.hops}, gate {self.explainer_.config.gate}"
-        return f"LARA({self.task}s of a graph with {self.graph.num_nodes():,} nodes; {state})"
+            config = self.explainer_.config
+            state = f"K = {config.hops}, {config.num_classes} classes, gate {config.gate}"
+        best = max((row["agreement"] for row in vars(self).get("history_", [])), default=None)
+        learned = "" if best is None else f", agreement {best:.3f} after {self.history_[-1]['step']} steps"
+        inner = unwrapped(self.model)
+        model = getattr(inner, "__name__", type(inner).__name__)
+        return f"LARA(explains {self.task}s of {where}; model {model}, value {self.value}; {state}{learned})"
 
     @property
     def is_trained(self) -> bool:
@@ -180,6 +189,7 @@ class LARA:
         validation: Targets | None = None,
         resume: dict | None = None,
         checkpoint: Callable[[TrainingState], None] = lambda state: None,
+        callback: Callable[[dict[str, float]], object] = lambda row: None,
     ) -> LARA:
         """Train the explainer.
 
@@ -188,6 +198,8 @@ class LARA:
             validation: Those on which it is judged; without them, a tenth of the targets is held out.
             resume: An earlier state's `to_dict()`, to go on from.
             checkpoint: Called with the state now and then, and when training is interrupted.
+            callback: Called with step, epoch, loss and agreement whenever g has been judged, some twenty times:
+                `callback=wandb.log`, or `lambda row: writer.add_scalar("loss", row["loss"], row["step"])`.
 
         Returns:
             Itself.
@@ -202,7 +214,16 @@ class LARA:
             judging = self._as_targets(validation).unique()
         with working("preparing what the explainer sees of each node"):
             seen = encoder_graph(self.game, self.config_.inputs)
-        self.state_ = train(self.game, self.config_, chosen, judging, resume, checkpoint, seen)
+        told = len(resume["history"]) if resume else 0
+
+        def judged(state: TrainingState) -> None:
+            nonlocal told
+            checkpoint(state)
+            for row in state.history[told:]:
+                callback(dict(row))
+            told = len(state.history)
+
+        self.state_ = train(self.game, self.config_, chosen, judging, resume, judged, seen)
         self.explainer_ = self.state_.best_explainer()
         self.history_ = self.state_.history
         self._embeddings, self._seen = None, seen
@@ -336,6 +357,8 @@ class LARA:
             raise InputError(f"targets must be whole numbers or a mask of booleans ({error}).") from error
         if chosen.dtype == torch.bool and len(chosen) != count:
             raise InputError(f"a mask of targets must have {count} entries (got {len(chosen)}).")
+        if chosen.dim() > 1:
+            raise InputError(f"targets must be one list of {self.task} numbers (got shape {tuple(chosen.shape)}).")
         if chosen.is_floating_point() and len(chosen.flatten()):
             raise InputError("targets must be whole numbers or a mask of booleans.")
         chosen = chosen.nonzero().flatten() if chosen.dtype == torch.bool else chosen.long().flatten()
