@@ -12,7 +12,7 @@ from dgl_lara.cli.benchmark import benchmark
 from dgl_lara.cli.datasets import datasets
 from dgl_lara.cli.evaluate import evaluate_command
 from dgl_lara.cli.explain import explain_command
-from dgl_lara.cli.printing import LOUDNESS, echo, speak_as_usual
+from dgl_lara.cli.printing import LOUDNESS, echo, speak_as_usual, word_while_loading
 from dgl_lara.cli.report import report
 from dgl_lara.cli.reproduce import reproduce
 from dgl_lara.cli.run_folders import runs
@@ -28,7 +28,8 @@ class Command(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         speak_as_usual()
         try:
-            return super().invoke(ctx)
+            with word_while_loading():
+                return super().invoke(ctx)
         except LaraError as error:
             echo(f"Error: {error}", err=True)
             sys.exit(error.exit_code)

@@ -7,8 +7,13 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import click
+
+LOADING = 2.0  # seconds after which a word is due
 
 
 def echo(text: str = "", err: bool = False) -> None:
@@ -23,6 +28,25 @@ def speak_as_usual() -> None:
     progress = sys.modules.get("dgl_lara.utils.progress")  # not loaded: nothing to undo, and --help stays light
     if progress:
         progress.set_loudness(progress.USUAL)
+
+
+@contextmanager
+def word_while_loading() -> Iterator[None]:
+    """torch and dgl can take long to load on a busy machine; whoever waits for them is told so."""
+
+    def act() -> None:
+        if not hasattr(sys.modules.get("dgl"), "DGLGraph"):
+            from dgl_lara.utils.progress import say
+
+            say("loading torch and dgl ...")
+
+    timer = threading.Timer(LOADING, act)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def _quiet(context: click.Context, option: click.Parameter, given: bool) -> None:
