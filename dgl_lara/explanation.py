@@ -73,7 +73,7 @@ class Explanations:
         explained_class: One a target.
         method: Who made them.
 
-    Example:
+    Examples:
         >>> explanations = lara.explain([512, 640])
         >>> explanations.to_frame().head()
         >>> explanations[0].in_words()
@@ -192,7 +192,7 @@ class Explanations:
 class Explanation:
     """Why one node, or one graph, is what f says: a view of `Explanations` with a single target.
 
-    Example:
+    Examples:
         >>> explanation = lara.explain([512])[0]
         >>> print(explanation.in_words())
         >>> explanation.top(5)

@@ -111,7 +111,7 @@ class LARA:
         config_: The settings it was trained with.
         history_: Loss and validation agreement by step, after `fit`.
 
-    Example:
+    Examples:
         >>> lara = LARA(model, graph, features).fit(train_nodes)
         >>> lara.explain([512, 640]).to_frame()
         >>> lara.save("lara.pt")
@@ -394,12 +394,14 @@ def explain_once(
     keep a `LARA` where you will ask again.
 
     Args:
-        model, graph, features: As for `LARA`.
+        model: As for `LARA`; so are graph and features.
+        graph: A DGL graph.
+        features: (num_nodes, columns).
         targets: Nodes (or graphs) to explain.
         classes: One a target; without them, the class that the model predicts.
         settings: Those of `LARA`.
 
-    Example:
+    Examples:
         >>> print(explain(model, graph, features, [512])[0].in_words())
     """
     lara = LARA(model, graph, features, **settings)

@@ -27,7 +27,10 @@ def _read(context: click.Context, option: click.Parameter, path: Path | None) ->
     if path is None:
         return
     command = context.info_name or ""
-    toml = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
+    try:
+        toml = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
+    except ModuleNotFoundError as error:
+        raise click.UsageError("--config needs Python 3.11, or the package tomli: pip install tomli") from error
     try:
         tables = toml.loads(path.read_text())
     except (ValueError, OSError) as error:

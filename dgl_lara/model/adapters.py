@@ -57,7 +57,7 @@ def features_in_graph(model: Callable, name: str = "feat") -> Model:
     Returns:
         f(graph, features), for `LARA`.
 
-    Example:
+    Examples:
         >>> LARA(features_in_graph(model), graph, graph.ndata["feat"])
     """
     return FeaturesInGraph(model, name=name)
@@ -81,7 +81,7 @@ def keywords(model: Callable, features: str = "features", graph: str | None = No
         graph: What it calls the graph, where that too is given by keyword.
         others: Further arguments, the same in every call.
 
-    Example:
+    Examples:
         >>> keywords(model, graph="g", features="inputs", training=False)
     """
     return Keywords(model, features=features, graph=graph, others=others)
@@ -104,7 +104,7 @@ def element(model: Callable, which: int | str) -> Model:
         model: Returns a tuple, a list or a dict.
         which: The place or the key of the logits in it.
 
-    Example:
+    Examples:
         >>> element(model, "logits")
     """
     return Element(model, which=which)
@@ -129,7 +129,7 @@ def head(model: Callable, which: int | str) -> Model:
         model: Returns (rows, heads, classes).
         which: The number of one of them, or "mean".
 
-    Example:
+    Examples:
         >>> head(model, "mean")
     """
     if isinstance(which, str) and which != "mean":
@@ -162,7 +162,7 @@ def pyg(model: Callable, task: str = "node") -> Model:
     Returns:
         f(graph, features), for `LARA`.
 
-    Example:
+    Examples:
         >>> def build_model(in_dim, num_classes):
         ...     return pyg(Net(in_dim, num_classes))
     """
@@ -203,7 +203,7 @@ def from_pyg(model: Callable, data: Any, task: str = "node") -> tuple[Model, dgl
     Returns:
         f, graph and features, for `LARA`.
 
-    Example:
+    Examples:
         >>> LARA(*from_pyg(model, data)).fit(nodes)
     """
     from torch_geometric.data import Batch
