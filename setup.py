@@ -29,6 +29,7 @@ RUNTIME = [
     "tqdm>=4.60",
 ]
 PYG = ["torch_geometric>=2.5"]  # pure Python
+DOCS = ["mkdocs>=1.6,<2", "mkdocs-material>=9.5,<10", "mkdocstrings[python]>=0.26,<2"]
 STUBS = ["pandas-stubs", "types-PyYAML", "types-psutil", "types-tqdm"]
 TEST = ["mypy", "pytest>=7", "pytest-xdist", "pyyaml", "ruff", *STUBS, *PYG]
 
@@ -43,6 +44,6 @@ setup(
     package_data={"dgl_lara.drawing": ["*.html"], "dgl_lara.reports": ["*.html"]},
     python_requires=">=3.10,<3.12",
     install_requires=RUNTIME,
-    extras_require={"molecules": ["rdkit"], "pyg": PYG, "test": TEST},
+    extras_require={"molecules": ["rdkit"], "pyg": PYG, "docs": DOCS, "test": TEST},
     entry_points={"console_scripts": ["dgl-lara = dgl_lara.cli:main"]},
 )

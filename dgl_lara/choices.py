@@ -10,9 +10,6 @@ PRESETS = ("default", "paper")
 PICTURES = (".png", ".svg", ".pdf", ".html")  # endings of what one explanation can be saved as
 TABLES = (".csv", ".json", ".graphml")
 EXPORTS = (".parquet", ".csv", ".jsonl")
-LARA_FORMS = (
-    "lara-paper",
-    "lara",
-    "lara-amortised",
-    "lara-all",
-)  # LARA's own rows in a comparison; see evaluation/lara_method.py
+RUNS = "runs"  # the folder that new runs are put into
+# LARA's own rows in a comparison; see evaluation/lara_method.py
+LARA_FORMS = ("lara-paper", "lara", "lara-amortised", "lara-all")

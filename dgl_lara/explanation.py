@@ -8,17 +8,19 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import dgl
+import numpy as np
 import pandas as pd
 import torch
 from torch import Tensor
 
 from dgl_lara.choices import PICTURES, TABLES
 from dgl_lara.drawing.scene import Scene, compose, is_molecule
-from dgl_lara.drawing.words import Facts, sentence
+from dgl_lara.drawing.words import NOT_ADDITIVE, Facts, Telling, tell
 from dgl_lara.errors import InputError
 from dgl_lara.game.game import Game
 from dgl_lara.game.players import Players
@@ -49,6 +51,11 @@ class Names:
     labels: Sequence[str] | None = None  # of each node (an atom's symbol, a person's name)
     columns: Sequence[str] | None = None  # of each feature
     motif: Tensor | None = None  # (num_nodes,) ground truth: which motif instance a node belongs to, -1 for none
+    classes: Sequence[str] | None = None  # of each class
+
+    def of_class(self, number: int) -> str:
+        names = self.classes or ()
+        return str(names[number]) if number < len(names) else str(number)
 
 
 def pairs_frame(**columns: Any) -> pd.DataFrame:
@@ -70,7 +77,7 @@ class Explanations:
         corrected: One a target: whether model calls corrected its scores, or they are g's own (amortised); None where
             another method made them.
 
-    Example:
+    Examples:
         >>> explanations = lara.explain([512, 640])
         >>> explanations.to_frame().head()
         >>> explanations[0].in_words()
@@ -116,6 +123,7 @@ class Explanations:
         labels: Sequence[str] | None = None,
         columns: Sequence[str] | None = None,
         motif: Tensor | None = None,
+        classes: Sequence[str] | None = None,
     ) -> Explanations:
         """The same, with names for pictures and words.
 
@@ -123,8 +131,14 @@ class Explanations:
             labels: Of each node of the graph.
             columns: Of each feature.
             motif: (num_nodes,) which true motif a node belongs to, -1 for none.
+            classes: Of each class.
         """
-        return replace(self, names=Names(labels, columns, motif))
+        if self.game is not None:
+            nodes, width = self.game.features.shape
+            for what, given, of, count in (("labels", labels, "node", nodes), ("columns", columns, "feature", width)):
+                if given is not None and len(given) != count:
+                    raise InputError(f"{what} must name each {of}, {count} of them (got {len(given)}).")
+        return replace(self, names=Names(labels, columns, motif, classes))
 
     def rank(self, include_target: bool = True) -> Tensor:
         """(num_pairs,) 0 for the highest score of each target; the target itself ranks last if not included."""
@@ -206,7 +220,7 @@ class Explanations:
 class Explanation:
     """Why one node, or one graph, is what f says: a view of `Explanations` with a single target.
 
-    Example:
+    Examples:
         >>> explanation = lara.explain([512])[0]
         >>> print(explanation.in_words())
         >>> explanation.top(5)
@@ -329,6 +343,11 @@ class Explanation:
 
     def in_words(self) -> str:
         """One sentence: who decided it, and what happens without them (evaluated, not estimated)."""
+        return self._told.text
+
+    @cached_property
+    def _told(self) -> Telling:
+        """The sentence, and the places (among `players`) of those it names."""
         rank, names = self.batch.rank(include_target=False), self.player_names()
         others = torch.argsort(rank)[: len(self) - int(self.batch.is_target.sum())]  # places, best first
 
@@ -337,13 +356,13 @@ class Explanation:
             keep[0, others[list(places)]] = False
             return float(self.outputs(keep))
 
-        return sentence(
+        telling = tell(
             Facts(
                 task=self.task.name,
                 named_by_hop=self.task.local,
-                target=self.target,
-                explained_class=self.explained_class,
-                predicted_class=self.predicted_class,
+                target=self.target_name,
+                explained_class=self.class_name,
+                predicted_class=self.batch.names.of_class(self.predicted_class),
                 value=self.game.value,
                 output=self.output,
                 null=float(self.game.null[self.explained_class]),
@@ -356,6 +375,25 @@ class Explanation:
                 without=without,
             )
         )
+        return replace(telling, named=others[list(telling.named)].tolist())
+
+    @property
+    def class_name(self) -> str:
+        """Of the explained class: its own name, or its number."""
+        return self.batch.names.of_class(self.explained_class)
+
+    @property
+    def target_name(self) -> str:
+        """Its number; a node that has a name of its own: name and number."""
+        if not self.task.local or self.batch.names.labels is None:
+            return str(self.target)
+        return self.player_names()[int(self.batch.is_target.nonzero().flatten()[0])]
+
+    def player_classes(self) -> list[int] | None:
+        """The class that the model predicts for each player; None where players are no targets of their own."""
+        if not self.task.local or self.game.value == "output":
+            return None
+        return self.game.explained_class[self.players].tolist()
 
     def player_names(self) -> list[str]:
         """What the players are called: by their numbers; in a graph by their places, after their atoms: N12."""
@@ -387,6 +425,7 @@ class Explanation:
         names, hop = self.batch.names, self.batch.players.hop
         src, dst = self.subgraph().edges()
         labels = [names.labels[player] for player in self.players.tolist()] if names.labels is not None else None
+        classes = self.player_classes()
         return compose(
             names=self.player_names(),
             labels=labels,
@@ -395,6 +434,8 @@ class Explanation:
             truth=None if names.motif is None else self.batch.in_motif(names.motif).cpu().numpy(),
             edges=torch.stack([src, dst], dim=1).cpu().numpy(),
             most=most,
+            told=self._told.named,
+            other_class=None if classes is None else np.array(classes) != self.explained_class,
         )
 
     def plot(self, most: int = 40) -> Figure:
@@ -408,7 +449,7 @@ class Explanation:
         """
         from dgl_lara.drawing.pictures import draw
 
-        return draw(self.scene(most), self.in_words(), self.explained_class, self.game.value)
+        return draw(self.scene(most), self.in_words(), self.class_name, self.game.value)
 
     def to_html(self, most: int = 120) -> str:
         """A page of its own to explore: pan, zoom, hover, and a slider that removes players."""
@@ -418,12 +459,14 @@ class Explanation:
         removable = len(self) - int(self.batch.is_target.sum())
         counts = torch.linspace(removable, 0, min(removable, STEPS) + 1).round().int().tolist()
         keep, remove = self.curves(counts)
+        classes = self.player_classes()
         story = Story(
             title=self.in_words(),
-            about=f"Scores by {self.batch.method}; explained is the {game.value} of class {self.explained_class}; "
-            f"players are {self.task.players_in_words(game.hops)}. The curves are the model's own outputs, evaluated "
-            "for every step of the slider" + ("; the target itself always stays." if self.task.local else "."),
-            explained_class=self.explained_class,
+            about=f"Scores by {self.batch.method}; explained is the {game.value} of class {self.class_name}; "
+            f"players are {self.task.players_in_words(game.hops)}; {NOT_ADDITIVE.format(game.value)}. The curves are "
+            "the model's own outputs, evaluated for every step of the slider"
+            + ("; the target itself always stays." if self.task.local else "."),
+            explained_class=self.class_name,
             value=game.value,
             output=self.output,
             kind=self.kind,
@@ -435,6 +478,7 @@ class Explanation:
             rank=(rank[scene.place] + 1).tolist(),
             place=self.batch.rank(include_target=False)[scene.place].tolist(),
             features=[self._main_features(place) for place in scene.place.tolist()],
+            classes=None if classes is None else [self.batch.names.of_class(classes[place]) for place in scene.place],
         )
         return page(scene, story)
 

@@ -41,11 +41,13 @@ from dgl_lara.inference.store import EmbeddingStore
 from dgl_lara.inference.top_players import BulkExplainer, TopPlayers
 from dgl_lara.inference.verification import DRAWS, verify
 from dgl_lara.model import blackbox
+from dgl_lara.model.adapters import unwrapped
 from dgl_lara.model.blackbox import Model
 from dgl_lara.model.evaluating import evaluating
 from dgl_lara.training.config import TrainingConfig, default, within_memory
 from dgl_lara.training.loop import train
 from dgl_lara.training.state import TrainingState
+from dgl_lara.utils.progress import working
 from dgl_lara.utils.randomness import generator, some_targets
 
 DEPTH = 3  # of g, where every node of a graph is a player anyway and K is not known
@@ -80,7 +82,7 @@ def choose_hops(
     def f(part: dgl.DGLGraph, x: Tensor) -> Tensor:
         return blackbox.call(model, part, x, task.num_targets(part), task.name)
 
-    with evaluating(model):
+    with working("measuring how far the model looks (Eq. 13)"), evaluating(model):
         nodes_a_call = Budget.of(memory).nodes_a_call(features.shape[1])
         return max_hop(f, graph, features, nodes, tolerance=1e-3, nodes_a_call=nodes_a_call)
 
@@ -118,7 +120,7 @@ class LARA:
         samples_: What f said of coalitions that all targets share; corrects scores. None: nothing is kept.
         errors_: What g's errors are like on targets it has not learned from; None: not known.
 
-    Example:
+    Examples:
         >>> lara = LARA(model, graph, features).fit(train_nodes)
         >>> lara.explain([512, 640]).to_frame()
         >>> lara.save("lara.pt")
@@ -156,10 +158,18 @@ class LARA:
         return lara
 
     def __repr__(self) -> str:
-        state = "not trained yet"
+        """What is explained, and how well it has learned; nothing is computed for it."""
+        size = f"{self.graph.num_nodes():,} nodes and {self.graph.num_edges():,} edges"
+        where = f"a graph with {size}" if self.task.local else f"{self.graph.batch_size:,} graphs with {size}"
+        state = "not trained yet: fit(targets)"
         if self.is_trained:
-            state = f"K = {self.explainer_.config.hops}, gate {self.explainer_.config.gate}"
-        return f"LARA({self.task}s of a graph with {self.graph.num_nodes():,} nodes; {state})"
+            config = self.explainer_.config
+            state = f"K = {config.hops}, {config.num_classes} classes, gate {config.gate}"
+        best = max((row["agreement"] for row in vars(self).get("history_", [])), default=None)
+        learned = "" if best is None else f", agreement {best:.3f} after {self.history_[-1]['step']} steps"
+        inner = unwrapped(self.model)
+        model = getattr(inner, "__name__", type(inner).__name__)
+        return f"LARA(explains {self.task}s of {where}; model {model}, value {self.value}; {state}{learned})"
 
     @property
     def is_trained(self) -> bool:
@@ -190,6 +200,7 @@ class LARA:
         validation: Targets | None = None,
         resume: dict | None = None,
         checkpoint: Callable[[TrainingState], None] = lambda state: None,
+        callback: Callable[[dict[str, float]], object] = lambda row: None,
     ) -> LARA:
         """Train the explainer.
 
@@ -198,6 +209,8 @@ class LARA:
             validation: Those on which it is judged; without them, a tenth of the targets is held out.
             resume: An earlier state's `to_dict()`, to go on from.
             checkpoint: Called with the state now and then, and when training is interrupted.
+            callback: Called with step, epoch, loss and agreement whenever g has been judged, some twenty times:
+                `callback=wandb.log`, or `lambda row: writer.add_scalar("loss", row["loss"], row["step"])`.
 
         Returns:
             Itself.
@@ -210,8 +223,18 @@ class LARA:
             chosen, judging = (shuffled[held_out:], shuffled[:held_out]) if len(chosen) > 1 else (chosen, chosen)
         else:
             judging = self._as_targets(validation).unique()
-        seen = encoder_graph(self.game, self.config_.inputs)
-        self.state_ = train(self.game, self.config_, chosen, judging, resume, checkpoint, seen)
+        with working("preparing what the explainer sees of each node"):
+            seen = encoder_graph(self.game, self.config_.inputs)
+        told = len(resume["history"]) if resume else 0
+
+        def judged(state: TrainingState) -> None:
+            nonlocal told
+            checkpoint(state)
+            for row in state.history[told:]:
+                callback(dict(row))
+            told = len(state.history)
+
+        self.state_ = train(self.game, self.config_, chosen, judging, resume, judged, seen)
         self.explainer_ = self.state_.best_explainer()
         self.history_ = self.state_.history
         self._embeddings, self._seen = None, seen
@@ -267,8 +290,9 @@ class LARA:
     def _embed(self, workers: int) -> Embeddings:
         kind, device = self.config_.inputs, self.features.device
         if not self._is_too_large:
-            seen, self._seen = self._seen or encoder_graph(self.game, kind), None
-            return embed_graph(self.explainer_, seen)
+            with working("one pass of the explainer over everything"):
+                seen, self._seen = self._seen or encoder_graph(self.game, kind), None
+                return embed_graph(self.explainer_, seen)
         try:
             return embed_layerwise(self.explainer_.to(self.batches_on or device), self.game, kind, workers=workers)
         finally:
@@ -392,6 +416,8 @@ class LARA:
             raise InputError(f"targets must be whole numbers or a mask of booleans ({error}).") from error
         if chosen.dtype == torch.bool and len(chosen) != count:
             raise InputError(f"a mask of targets must have {count} entries (got {len(chosen)}).")
+        if chosen.dim() > 1:
+            raise InputError(f"targets must be one list of {self.task} numbers (got shape {tuple(chosen.shape)}).")
         if chosen.is_floating_point() and len(chosen.flatten()):
             raise InputError("targets must be whole numbers or a mask of booleans.")
         chosen = chosen.nonzero().flatten() if chosen.dtype == torch.bool else chosen.long().flatten()
@@ -427,12 +453,14 @@ def explain_once(
     keep a `LARA` where you will ask again.
 
     Args:
-        model, graph, features: As for `LARA`.
+        model: As for `LARA`; so are graph and features.
+        graph: A DGL graph.
+        features: (num_nodes, columns).
         targets: Nodes (or graphs) to explain.
         classes: One a target; without them, the class that the model predicts.
         settings: Those of `LARA`.
 
-    Example:
+    Examples:
         >>> print(explain(model, graph, features, [512])[0].in_words())
     """
     lara = LARA(model, graph, features, **settings)

@@ -23,7 +23,7 @@ from pathlib import Path
 import pandas as pd
 import torch
 
-from dgl_lara import __version__, datasets
+from dgl_lara import __version__, choices, datasets
 from dgl_lara.datasets import Options
 from dgl_lara.datasets.dataset import Dataset
 from dgl_lara.errors import InputError, LaraError
@@ -39,8 +39,9 @@ from dgl_lara.targets.models import TargetModel
 from dgl_lara.training.config import TrainingConfig
 from dgl_lara.training.state import TrainingState
 from dgl_lara.utils.files import load_tensors, save_tensors, written_whole
+from dgl_lara.utils.progress import working
 
-RUNS = Path("runs")
+RUNS = Path(choices.RUNS)
 
 
 @dataclass(frozen=True)
@@ -166,7 +167,8 @@ def open_run(folder: Path, device: torch.device, memory: int | None = None, offl
     except (ValueError, KeyError, TypeError) as error:
         raise LaraError(f"{folder / 'config.json'} cannot be understood ({error}).") from error
     where = torch.device("cpu") if offload else device
-    dataset = datasets.load(config.dataset, config.options).to(where)
+    with working(f"reading {config.dataset}"):
+        dataset = datasets.load(config.dataset, config.options).to(where)
     model: Model
     if config.model:
         weights = folder / "weights.pt"

@@ -1,4 +1,4 @@
-"""Agreement and fidelity of LARA, default and paper, beside random and sampled: the table in the README.
+"""Agreement and fidelity of LARA, default and paper, beside random and sampled: the table in docs/results.md.
 
     python experiments/lara_figures.py [DATASET ...] [--seeds 3] [--paper-seeds 1] [--targets 500] [--data-dir DIR]
 

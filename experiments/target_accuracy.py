@@ -1,4 +1,4 @@
-"""Accuracy of the target models, mean and deviation over seeds, beside the paper's: the table in the README.
+"""Accuracy of the target models, mean and deviation over seeds, beside the paper's: the table in docs/results.md.
 
 python experiments/target_accuracy.py [DATASET ...] [--seeds 3] [--epochs N] [--data-dir DIR]
 """

@@ -79,6 +79,6 @@ def opened(own_folders, quick_runs):
         lara, dataset = run.trained(), run.dataset
         lara.embed()  # the store is shared: whoever comes first fills it
         found = lara.explain(torch.tensor(targets))
-        return found.named(dataset.node_labels, dataset.node_names, dataset.motif)
+        return found.named(**dataset.names)
 
     return explained

@@ -1,5 +1,8 @@
 """Models that are called otherwise, or answer otherwise, are explained as the plain model is."""
 
+import copy
+import pickle
+
 import dgl
 import pytest
 import torch
@@ -10,6 +13,7 @@ from dgl_lara.attribution.exact import exact
 from dgl_lara.errors import InputError, ModelError
 from dgl_lara.game.game import Game
 from dgl_lara.model.adapters import element, features_in_graph, from_pyg, head, keywords, unwrapped
+from dgl_lara.model.adapters import pyg as alone
 from dgl_lara.training.config import TrainingConfig
 
 GRAPH = random_graph(40, 46, 0)
@@ -229,6 +233,34 @@ def test_pyg_graph_model_with_batch_vector(pyg, takes_data):
                 left = data.subgraph(mine)
                 alone = theirs(left.x, left.edge_index, batch=torch.zeros(len(left.x), dtype=torch.long)).detach()
                 torch.testing.assert_close(seen[number], alone[0])
+
+
+def test_a_lara_of_a_pyg_model_can_be_saved_whole_or_in_part(pyg, tmp_path):
+    net = pyg.nn.GCN(4, 8, 2, 3)  # a class that can be found by its name, as a pickle needs it
+    lara = LARA(*from_pyg(net, pyg_data(pyg)), config=QUICK).fit(range(30))
+    lara.save(tmp_path / "lara.pt")
+    loaded = LARA.load(tmp_path / "lara.pt", *from_pyg(net, pyg_data(pyg)))
+    whole = pickle.loads(pickle.dumps(lara))
+    for other in (loaded, whole):
+        torch.testing.assert_close(other.explain([4]).scores, lara.explain([4]).scores)
+
+
+@pytest.mark.parametrize("f", SHAPES.values(), ids=SHAPES)
+def test_adapted_models_can_be_copied_and_stored(f):
+    for again in (copy.deepcopy(f), pickle.loads(pickle.dumps(f))):
+        torch.testing.assert_close(again(GRAPH, FEATURES), f(GRAPH, FEATURES))
+
+
+def test_an_unwrapped_pyg_model_is_told_how_to_be_wrapped(pyg):
+    data = pyg_data(pyg)
+    graph = dgl.graph(tuple(data.edge_index), num_nodes=30)
+    for model in (pyg_model(pyg, pooled=False), element(pyg_model(pyg, pooled=False), 0)):
+        with pytest.raises(ModelError, match=r"PyTorch Geometric.*from_pyg\(model, data\).*adapters.pyg\(model\)"):
+            Game(model, graph, data.x)
+    broken = pyg_model(pyg, pooled=False)
+    broken.two = torch.nn.Linear(8, 3)  # wrapped, but failing for a reason of its own
+    with pytest.raises(ModelError, match="the model failed on 30 nodes"):
+        Game(alone(broken), graph, data.x)
 
 
 def test_pyg_in_one_line_and_its_mistakes(pyg):

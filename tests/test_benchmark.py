@@ -17,9 +17,10 @@ from dgl_lara.evaluation import comparison as benchmark
 from dgl_lara.evaluation import timing
 from dgl_lara.evaluation.lara_method import LaraMethod
 from dgl_lara.game.game import Game
-from dgl_lara.reports.benchmark_table import summary
+from dgl_lara.reports.benchmark_table import comparison_markdown, shown, summary
 from dgl_lara.runs import open_run
 from dgl_lara.training.config import default
+from dgl_lara.utils.tables import text_blocks, text_table
 
 MEASURES = ("fidelity", "agreement", "auc", "throughput")
 
@@ -48,15 +49,16 @@ def test_one_table(own_folders, quick_runs, tmp_path, monkeypatch):
     result = compare(quick_runs["ba-shapes"], "--methods", "random,abs-gradient,lara")
     assert result.exit_code == 0, result.output
     assert "10 test targets" in result.output and ", quick" in result.output and "±" in result.output
+    printed = [line for line in result.stdout.splitlines() if "written: " not in line and "test targets" not in line]
+    assert max(map(len, printed)) <= 100 and "AUC ranks players by their signed scores" in result.stdout
     table = pd.read_csv("out/benchmark.csv").set_index("name")
     assert list(table.index) == ["random", "abs-gradient", "lara"]
     assert (table.seeds == 2).all()
     assert table.loc["random", "F+ paper, average std"] > 0  # two seeds, two draws
     assert table.loc["abs-gradient", "F+ paper, average std"] == 0
     assert (table["LARA is x times faster"] > 0).all() and (table["LARA, stored, is x times faster"] > 0).all()
-    assert {"F- kept, average", "Delta kept, average", "R2", "rank correlation", "AUC", "targets/s"} <= set(
-        table.columns
-    )
+    figures = {"F- kept, average", "Delta kept, average", "R2", "rank correlation", "AUC", "AUC |score|", "targets/s"}
+    assert figures <= set(table.columns)
     page = (tmp_path / "out" / "benchmark.md").read_text()
     assert ", quick\n" in page and benchmark.quick_words() in page
     best = table["Delta kept, average"].idxmax()
@@ -67,6 +69,25 @@ def test_one_table(own_folders, quick_runs, tmp_path, monkeypatch):
     assert marked == [table.loc[best, "method"]]
     records = json.loads((tmp_path / "out" / "benchmark.json").read_text())["records"]
     assert len(records) == 6
+
+
+def test_the_table_fits_a_terminal_and_does_not_star_chance():
+    records = pd.DataFrame(
+        [
+            {"method": name, "label": name, "seed": 0, "targets/s": speed, "AUC": auc, "AUC |score|": 0.9, "R2": auc,
+             **{f"F{sign} {of}, average": auc for sign in "+-" for of in ("paper", "kept")}}
+            for name, speed, auc in (("random", 9e6, 0.5), ("orphicx", 200.0, 0.96), ("lara", 5000.0, 0.6))
+        ]
+    )  # fmt: skip
+    header, rows = shown(summary(records), lambda text: f"*{text}")
+    starred = {name: {column for column, cell in zip(header, row, strict=True) if cell[0] == "*"} for name, *_ in rows
+               for row in rows if row[0] == name}  # fmt: skip
+    assert "targets/s" in starred["lara"] and starred["random"] == set() and "AUC" in starred["orphicx"]
+    text = text_blocks(header, rows, 60)
+    assert max(map(len, text.splitlines())) <= 60 and text.count("orphicx") > 1
+    assert all(column in text for column in header)
+    assert text_blocks(header, rows, 500) == text_table(header, rows)
+    assert "AUC ranks players by their signed scores" in comparison_markdown(summary(records), "x")
 
 
 def contest_on(folder, targets):

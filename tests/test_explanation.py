@@ -2,6 +2,9 @@
 
 import json
 import re
+import shutil
+import subprocess
+import sys
 
 import dgl
 import networkx as nx
@@ -15,7 +18,7 @@ import dgl_lara
 from dgl_lara import LARA, Explanation, Explanations, explain
 from dgl_lara.attribution.exact import exact
 from dgl_lara.cli import main
-from dgl_lara.drawing.words import Facts, number, sentence
+from dgl_lara.drawing.words import Facts, number, sentence, tell
 from dgl_lara.errors import InputError
 from dgl_lara.game.game import Game
 from dgl_lara.game.tasks import NODE
@@ -145,7 +148,7 @@ def test_unknown_ending_and_missing_game(tmp_path):
 
 def test_the_sentence_of_the_star(star):
     assert star.in_words() == (
-        "Node 0 is class 0 mostly because of its 1-hop neighbour 3; "
+        "Node 0 is class 0 most of all because of itself, then of its 1-hop neighbour 3; "
         "removing all 3 neighbours lowers its logit from 4.00 to 0.00."
     )
 
@@ -207,12 +210,93 @@ def facts(score, own=0.0, hop=None, task="node", **changes):
         (facts([1, 0], explained_class=3),
          "Node 7 is class 2, and it would be class 3 mostly because of its 1-hop neighbour 10; "
          "removing neighbour 10 lowers its class-3 logit from 4.20 to 3.20."),
-        (facts([1, 0], without=lambda places: 4.199),
-         "Node 7 is class 2 mostly because of its 1-hop neighbour 10; removing neighbour 10 leaves its logit at 4.20."),
     ],
 )  # fmt: skip
 def test_sentences(given, expected):
     assert sentence(given) == expected
+
+
+def after(**values):
+    """What f says when so many players are removed: after(top=2.89, everyone=2.1); 5 is the most that is 'top'."""
+    return lambda places: values["top" if len(places) <= 5 else "everyone"]
+
+
+MANY = [0.12, 0.1, 0.09, *([0.02] * 165)]  # three that score .31 together, and a crowd: 3.61 in all
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        # the node itself carries more than those who are named
+        (facts([0.12, 0.1, 0.09], own=3.35, output=2.97, without=after(top=2.6)),
+         "Node 7 is class 2 mostly because of itself, then of its 1-hop neighbours 10 and 11; removing all 3 "
+         "neighbours "
+         "lowers its logit from 2.97 to 2.60."),
+        # it does, though the crowd together scores more: no 'mostly'
+        (facts(MANY, own=3.35, output=2.97, without=after(top=2.6)),
+         "Node 7 is class 2 most of all because of itself, then of its 1-hop neighbours 10, 11 and 12; removing the "
+         "top "
+         "5 neighbours lowers its logit from 2.97 to 2.60."),
+        # it is the strongest, but those who are named carry more together
+        (facts([2, 1.9, 1.8], own=2.5, without=after(top=1)),
+         "Node 7 is class 2 mostly because of its 1-hop neighbours 10 and 11 and of itself; removing all 3 neighbours "
+         "lowers its logit from 4.20 to 1.00."),
+        # a node that f would give the class with less than nothing is not the reason for it
+        (facts([1, 0], own=3, null=5.0),
+         "Node 7 is class 2 mostly because of its 1-hop neighbour 10; removing neighbour 10 lowers its logit from 4.20 "
+         "to 3.20."),
+        # removal changes next to nothing
+        (facts(MANY, own=3.35, output=2.97, without=after(top=2.89, everyone=2.9)),
+         "Node 7 is class 2 because of itself; it hardly depends on its neighbours: removing all 168 lowers its logit "
+         "only from 2.97 to 2.90."),
+        (facts([1, 0.5], without=after(top=4.201)),
+         "Node 7 is class 2; it hardly depends on its neighbours: removing all 2 leaves its logit at 4.20."),
+        (facts([1], without=after(top=4.1)),
+         "Node 7 is class 2; it hardly depends on its neighbours: removing the only neighbour lowers its logit only "
+         "from "
+         "4.20 to 4.10."),
+        (facts([-1, -2], without=after(top=4.3)),
+         "Node 7 is class 2; it hardly depends on its neighbours: removing all 2 raises its logit only from 4.20 to "
+         "4.30."),
+        # a few change nothing, all of them do
+        (facts(MANY, own=3.35, output=2.97, without=after(top=2.89, everyone=1.2)),
+         "Node 7 is class 2 because of itself and its 168 neighbours together, not of a few of them: removing the "
+         "top 5 "
+         "neighbours hardly changes its logit (2.97 to 2.89), removing all 168 lowers it to 1.20."),
+        (facts(MANY, without=after(top=4.1, everyone=1.2)),
+         "Node 7 is class 2 because of its 168 neighbours together, not of a few of them: removing the top 5 "
+         "neighbours "
+         "hardly changes its logit (4.20 to 4.10), removing all 168 lowers it to 1.20."),
+        (facts(MANY, own=1, without=after(top=4.1, everyone=6)),
+         "Node 7 is class 2 because of itself; removing the top 5 neighbours hardly changes its logit (4.20 to 4.10), "
+         "removing all 168 raises it to 6.00."),
+        # f contradicts the scores
+        (facts([1, 0.9, 0.8, 0.7, 0.6, 0.5], own=9, without=after(top=5)),
+         "Node 7 is class 2, but its scores are not borne out: they put its 1-hop neighbours 10, 11 and 12 first, yet "
+         "removing the top 5 neighbours raises its logit from 4.20 to 5.00."),
+        (facts([-1, -2], own=9, without=after(top=3)),
+         "Node 7 is class 2, but its scores are not borne out: they say that its 1-hop neighbours 11 and 10 speak "
+         "against it, yet removing all 2 neighbours lowers its logit from 4.20 to 3.00."),
+        (facts([-1, -2], explained_class=3, without=after(top=3)),
+         "Node 7 is class 2, and its scores for class 3 are not borne out: they say that its 1-hop neighbours 11 and "
+         "10 "
+         "speak against it, yet removing all 2 neighbours lowers its class-3 logit from 4.20 to 3.00."),
+        # names of the user's own
+        (facts([1, 0], target="Ann (7)", explained_class="fraud", predicted_class="fraud",
+               names=["Bob (10)", "Cy (11)"]),
+         "Node Ann (7) is class fraud mostly because of its 1-hop neighbour Bob (10); removing neighbour Bob (10) "
+         "lowers "
+         "its logit from 4.20 to 3.20."),
+    ],
+)  # fmt: skip
+def test_sentences_follow_from_the_check(given, expected):
+    assert sentence(given) == expected
+
+
+def test_the_telling_says_whom_it_names():
+    assert tell(facts([2, 1.9, 0.5, -3])).named == [0, 1, 3]  # in spite of the last
+    assert tell(facts([1] * 9, without=after(top=4.2, everyone=4.2))).named == ()
+    assert tell(facts([1, 0.9, 0.8], without=after(top=9))).named == [0, 1]
 
 
 def test_numbers_do_not_hide_small_values():
@@ -242,7 +326,7 @@ def test_a_real_run_has_a_sentence(opened):
 
 def test_atoms_are_called_by_symbol_and_place(opened):
     one = opened("molecules", 4)[0]
-    assert re.match(r"Graph 4 is class [01] mostly because of (itself|atoms?) [A-Z][a-z]?\d+", one.in_words())
+    assert re.match(r"Graph 4 is class [01].* atoms? [A-Z][a-z]?\d+", one.in_words())
     first = int(one.players[0])
     symbols = one.batch.names.labels
     assert first > 0 and one.player_names()[0] == f"{symbols[first]}0"
@@ -250,8 +334,25 @@ def test_atoms_are_called_by_symbol_and_place(opened):
 
 def test_labels_of_ones_own(star):
     named = star.batch.named(labels=["me", "Ann", "Bob", "Cy"])[0]
-    assert "its 1-hop neighbour Cy (3)" in named.in_words()
+    assert named.in_words().startswith("Node me (0) is class 0 ") and "its 1-hop neighbour Cy (3)" in named.in_words()
     assert named.top(2).label.tolist() == ["me", "Cy"]
+    with pytest.raises(InputError, match=r"labels must name each node, 4 of them \(got 3\)"):
+        star.batch.named(labels=["me", "Ann", "Bob"])
+
+
+def test_names_of_classes_are_used_everywhere(star, tmp_path):
+    named = star.batch.named(classes=["a fraud"])[0]
+    assert named.in_words().startswith("Node 0 is class a fraud ")
+    assert '"class":"a fraud"' in named.to_html() and "class a fraud" in named.to_html()
+    named.save(tmp_path / "a.svg")
+    assert "class a fraud (logit)" in (tmp_path / "a.svg").read_text()
+
+
+def test_classes_of_players_are_the_models():
+    game = gcn_game()
+    one = exact_explanations(game, [5])[0]
+    assert one.player_classes() == game.logits[one.players].argmax(1).tolist()
+    assert len(set(one.player_classes())) > 1
 
 
 # --- the command ------------------------------------------------------------------------------------------------
@@ -269,20 +370,53 @@ def test_command_explains_one_node(quick_runs, opened, tmp_path):
     one = opened("ba-shapes", 512)[0]
     lines = result.output.splitlines()
     assert lines[0] == one.in_words()
-    assert lines[2].split() == ["node", "hop", "score", "rank"]
+    assert lines[2].split() == ["node", "hop", "score", "rank", "class"]
     frame = one.top(len(one))
     against = frame[frame.score < 0].tail(3)  # the strongest that speak against the class are shown too
     against = against[against["rank"] > 3]
     shown = [*one.top(3).player, *against.player]
     assert len(against) and [line.split()[0] for line in lines[4 : 4 + len(shown)]] == list(map(str, shown))
-    assert lines[-1] == f"written: {picture}, {out}" and lines[-2] == "" == lines[4 + len(shown)]
+    classes = dict(zip(one.players.tolist(), map(str, one.player_classes()), strict=True))
+    assert [line.split()[-1] for line in lines[4 : 4 + len(shown)]] == [classes[player] for player in shown]
+    assert lines[4 + len(shown)] == "scores are averages over random coalitions and do not add up to the logit"
+    assert lines[-1] == f"written: {picture}, {out}" and lines[-2] == ""
     assert picture.read_text().startswith("<?xml") and json.loads(out.read_text())["target"] == 512
+
+
+def test_command_explains_several_nodes_each_with_files_of_its_own(quick_runs, opened, tmp_path):
+    words = ["--run", quick_runs["ba-shapes"], "--node", 512, "--node", 5, "--node", 512, "--top", 1]
+    result = run(*words, "--picture", tmp_path / "n.svg", "--out", tmp_path / "n.csv")
+    assert result.exit_code == 0, result.output
+    said = [line for line in result.stdout.splitlines() if line.startswith("Node ")]
+    assert said == [one.in_words() for one in opened("ba-shapes", 512, 5)]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["n-5.csv", "n-5.svg", "n-512.csv", "n-512.svg"]
+    assert result.stdout.count("do not add up") == 1
+
+
+def test_command_says_which_run_it_took(quick_runs, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(quick_runs["ba-shapes"], "runs/mine")
+    assert "run runs/mine (the newest; --run names another)" in run("--node", 5).stderr
+    assert "runs/mine" not in run("--node", 5, "--run", "runs/mine").stderr
+    assert "run runs/mine" in run("--node", 5, "--run", "runs/mine", "-v").stderr
+
+
+def test_a_reader_who_stops_reading_gets_the_picture(quick_runs, tmp_path):
+    """Real processes: the first line is read, then the pipe is closed."""
+    words = [sys.executable, "-m", "dgl_lara", "explain", "--run", str(quick_runs["ba-shapes"]), "--node", "512"]
+    made = [*words, "--top", "all", "--picture", str(tmp_path / "n.svg")]
+    result = subprocess.run(
+        ["bash", "-c", 'set -o pipefail; "$@" | head -1', "-", *made], capture_output=True, text=True
+    )
+    assert result.stdout.startswith("Node 512 is class") and result.stdout.count("\n") == 1
+    assert result.returncode == 0 and "Traceback" not in result.stderr and (tmp_path / "n.svg").exists()
 
 
 def test_command_explains_another_class(quick_runs, opened):
     predicted = opened("ba-shapes", 512)[0].explained_class
     result = run("--run", quick_runs["ba-shapes"], "--node", 512, "--class", (predicted + 1) % 4)
-    assert result.output.startswith(f"Node 512 is class {predicted}, and it would be class {(predicted + 1) % 4} ")
+    asked = (predicted + 1) % 4
+    assert re.match(rf"Node 512 is class {predicted}, and (it would be|its scores for) class {asked} ", result.stdout)
 
 
 def test_command_explains_one_graph(quick_runs, tmp_path):

@@ -3,6 +3,7 @@
 import dgl
 import numpy as np
 import pytest
+import scipy.sparse as sp
 import torch
 
 from dgl_lara.datasets import Options, load
@@ -144,6 +145,86 @@ def test_key_tells_random_splits_apart(npz):
     assert load(path, Options(seed=1)).key != load(path, Options(seed=2)).key
 
 
+# --- layouts of others --------------------------------------------------------------------------------------------
+
+
+def sparse_arrays(prefix, matrix):
+    matrix = sp.csr_matrix(matrix)
+    parts = {"data": matrix.data, "indices": matrix.indices, "indptr": matrix.indptr, "shape": matrix.shape}
+    return {f"{prefix}{part}": np.asarray(value) for part, value in parts.items()}
+
+
+def edges_of(dataset):
+    return sorted(zip(*(end.tolist() for end in dataset.graph.edges()), strict=True))
+
+
+@pytest.mark.parametrize(("adjacency", "attributes"), [("adj_", "attr_"), ("adj_matrix.", "attr_matrix.")])
+def test_npz_of_the_amazon_and_coauthor_benchmarks(npz, adjacency, attributes, capsys):
+    """Sparse adjacency and features, labels, and arrays of objects that only a pickle could hold."""
+    ours = node_arrays()
+    matrix = sp.coo_matrix((np.ones(NODES), (ours["src"], ours["dst"])), shape=(NODES, NODES))
+    theirs = {**sparse_arrays(adjacency, matrix), **sparse_arrays(attributes, ours["x"]), "labels": ours["y"]}
+    objects = np.array([{"an": "object"}, None], dtype=object)
+    first, second = load(npz(ours)), load(npz(theirs, node_names=objects, class_names=np.array(["a", "b", "c", "d"])))
+    assert edges_of(first) == edges_of(second) and first.labels.tolist() == second.labels.tolist()
+    torch.testing.assert_close(first.features, second.features)
+    assert second.own_names == {"classes": ("a", "b", "c", "d")}
+    assert "is not symmetric" in capsys.readouterr().err
+    both = load(npz({**theirs, **sparse_arrays(adjacency, matrix + matrix.T)}))
+    assert both.graph.num_edges() == 2 * NODES and "symmetric" not in capsys.readouterr().err
+
+
+def test_npz_of_pytorch_geometric(npz):
+    ours = node_arrays()
+    theirs = {"edge_index": np.stack([ours["src"], ours["dst"]]), "features": ours["x"], "label": ours["y"]}
+    first, second = load(npz(ours)), load(npz(theirs))
+    assert edges_of(first) == edges_of(second) and first.key == second.key
+    refused(npz({**theirs, "edge_index": np.ones((3, 4), int)}), "edge_index must have two rows, sources and targets")
+
+
+def test_what_is_missing_is_said(npz):
+    ring = sp.eye(5, format="csr")
+    refused(
+        npz(sparse_arrays("", ring), format=np.array(b"csr")),
+        "lacks the array(s) src, dst, x, y; it must hold src, dst, x and y, or edge_index, or a sparse adjacency "
+        "(adj_data, adj_indices, adj_indptr, adj_shape) (it has data, indices, indptr, shape, format, a scipy sparse "
+        "matrix alone).",
+    )
+    refused(npz(sparse_arrays("adj_", ring)), "lacks the array(s) x, y;")
+    broken = {**sparse_arrays("adj_", ring), "adj_indptr": np.array([0, 9, 9, 9, 9, 9])}
+    refused(npz(broken), "adj_data, adj_indices, adj_indptr, adj_shape are no sparse matrix")
+    refused(npz(sparse_arrays("adj_", np.ones((2, 3)))), "the adjacency matrix must be square (got (2, 3))")
+
+
+# --- names --------------------------------------------------------------------------------------------------------
+
+
+def test_names_of_ones_own_reach_the_explanation(npz, tmp_path):
+    names = {"node_names": np.array([f"n{i}" for i in range(NODES)]), "class_names": np.array(["a", "b", "c", "d"])}
+    path = npz(node_arrays(), **names)
+    given = load(path).names
+    assert given["labels"][3] == "n3" and given["classes"] == ("a", "b", "c", "d") and given["columns"] is None
+    beside = tmp_path / "mine.names.json"
+    beside.write_text('{"features": ["age", "size", "price"], "classes": ["w", "x", "y", "z"]}')
+    given = load(path).names
+    assert given["columns"] == ("age", "size", "price") and given["classes"][0] == "w" and given["labels"][3] == "n3"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('{"classes": ["a"]}', "there must be a name for each of the 4 classes (got 1)"),
+        ('{"class": ["a"]}', "must hold lists under nodes, classes, features, and nothing else"),
+        ('{"classes": [1, 2, 3, 4]}', "'classes' must be a list of texts"),
+        ("{", "must be a JSON file"),
+    ],
+)
+def test_names_that_do_not_fit(npz, tmp_path, text, said):
+    path = npz(node_arrays())
+    (tmp_path / "mine.names.json").write_text(text)
+    refused(path, said)
+
+
 # --- what does not ----------------------------------------------------------------------------------------------
 
 
@@ -179,7 +260,9 @@ def test_truncated_bin(tmp_path):
 
 @pytest.mark.parametrize("name", ["src", "dst", "x", "y"])
 def test_missing_array(npz, name):
-    refused(npz(node_arrays(), **{name: None}), f"lacks the array(s) {name}; it must hold src, dst, x and y")
+    refused(
+        npz(node_arrays(), **{name: None}), f"lacks the array(s) {name}; it must hold src, dst, x and y, or edge_index"
+    )
 
 
 ONES = np.ones

@@ -40,6 +40,7 @@ def test_data_are_the_models_outputs():
     by_name = {player["name"]: player for player in data["players"]}
     assert [by_name[name]["place"] for name in "3210"] == [0, 1, 2, 3]
     assert by_name["0"]["target"] and by_name["3"]["features"] == ["x0 = 3"]
+    assert {player["class"] for player in data["players"]} == {"0"} and not any(p["other"] for p in data["players"])
 
 
 def test_many_players_get_few_steps(opened):
@@ -52,7 +53,7 @@ def test_many_players_get_few_steps(opened):
 def test_features_are_the_largest_ones(opened):
     one = opened("molecules", 4)[0]
     for player in data_of(one.to_html())["players"]:
-        assert player["features"] == [f"{player['mark']} = 1"]  # one-hot: the atom
+        assert player["features"] == [f"{player['mark'].rstrip('0123456789')} = 1"]  # one-hot: the atom
 
 
 def test_the_same_page_twice(opened):
@@ -87,7 +88,7 @@ def test_browser_names_are_harmless(tmp_path):
         "nodes[0].getAttribute('aria-label')]",
         tmp_path,
     )
-    assert answer[0].startswith("Node 5 is class") and answer[1] == 0
+    assert answer[0].startswith("Node </script>") and answer[1] == 0
     assert answer[2].startswith("</script>") and EVIL in answer[3]
 
 
@@ -104,12 +105,53 @@ def test_browser_slider_fades_players_and_shows_outputs(tmp_path):
     start, keep, remove = ask(page, script, tmp_path)
     order = [player["name"] for player in data_of(page)["players"]]
     gone = [{name for name, is_gone in zip(order, state[0], strict=True) if is_gone} for state in (start, keep, remove)]
-    assert gone == [set(), {"1", "2"}, {"3"}]  # the target never goes
+    assert gone == [set(), {"1", "2"}, {"2", "3"}]  # the target never goes; the further right, the more are gone
     assert start[1] == (
-        "sparsity 0.00: only the 3 most important of 3 neighbours kept; logit of class 0 4.00 (untouched 4.00)"
+        "only the 3 most important of 3 neighbours kept (sparsity 0.00); logit of class 0 4.00 (untouched 4.00)"
     )
-    assert keep[1].startswith("sparsity 0.67: only the 1 most important") and "class 0 1.00" in keep[1]
-    assert remove[1].startswith("sparsity 0.67: the 1 most important of 3 neighbours removed; logit of class 0 1.00")
+    assert keep[1].startswith("only the 1 most important") and "(sparsity 0.67); logit of class 0 1.00" in keep[1]
+    assert remove[1].startswith("the 2 most important of 3 neighbours removed (sparsity 0.33); logit of class 0 0.00")
+
+
+@browser
+def test_browser_both_ways_of_the_slider_begin_untouched(tmp_path):
+    script = """
+      return ["keep", "remove"].map(mode => {
+        document.querySelector(`[value=${mode}]`).click();
+        return [0, last].map(i => { slider.value = i; slider.dispatchEvent(new Event("input"));
+          return [nodes.filter(n => n.classList.contains("gone")).length, values[mode][i]]; });
+      });
+    """
+    for way in ask(exact_explanations(star_game(), [0])[0].to_html(), script, tmp_path):
+        assert way == [[0, pytest.approx(4)], [3, pytest.approx(0)]]
+
+
+@browser
+def test_browser_letters_of_a_small_graph_are_not_large(tmp_path):
+    script = """return Math.max(...nodes.map(n => n.querySelector("text").getBoundingClientRect().height))"""
+    assert 8 < ask(exact_explanations(star_game(), [0])[0].to_html(), script, tmp_path) < 22  # pixels
+
+
+@browser
+def test_browser_shows_the_targets_score_classes_and_whole_circles(opened, tmp_path):
+    one = opened("ba-shapes", 512)[0]
+    script = """
+      const box = graph.getAttribute("viewBox").split(" ").map(Number), stage = graph.getBoundingClientRect();
+      const inside = [...document.querySelectorAll(".ring")].every(ring => { const b = ring.getBBox();
+        return b.x >= box[0] && b.y >= box[1] && b.x + b.width <= box[0] + box[2]
+          && b.y + b.height <= box[1] + box[3]; });
+      return {key: $("key").textContent, inside, rings: document.querySelectorAll(".ring").length,
+              rows: [...$("best").rows].map(row => [...row.cells].map(cell => cell.textContent)),
+              dashed: nodes.map((n, i) => n.classList.contains("other") ? data.players[i].class : null)};
+    """
+    answer = ask(one.to_html(), script, tmp_path)
+    own = float(one.scores[one.players == 512])
+    assert f"its own score {'+' if own > 0 else '−'}{abs(own):.2f}"[:-1] in answer["key"]
+    assert answer["inside"] and answer["rings"] == 3
+    classes = dict(zip(map(str, one.players.tolist()), map(str, one.player_classes()), strict=True))
+    assert answer["rows"][0][:2] == ["512", classes["512"]]
+    assert all(classes[name] == said for name, said, _ in answer["rows"])
+    assert str(one.explained_class) not in answer["dashed"] and any(answer["dashed"])
 
 
 @browser

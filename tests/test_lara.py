@@ -160,8 +160,30 @@ def test_little_memory_means_mini_batches_in_python_too():
 
 def test_repr_says_what_it_is():
     lara = LARA(SmallGCN(), GRAPH, FEATURES, hops=2, config=QUICK)
-    assert repr(lara) == "LARA(nodes of a graph with 60 nodes; not trained yet)"
-    assert repr(lara.fit(range(60))) == "LARA(nodes of a graph with 60 nodes; K = 2, gate walk)"
+    start = f"LARA(explains nodes of a graph with 60 nodes and {GRAPH.num_edges()} edges; model SmallGCN, value logit; "
+    assert repr(lara) == start + "not trained yet: fit(targets))"
+    assert "game" not in vars(lara)  # nothing was computed for it
+    best = max(row["agreement"] for row in lara.fit(range(60)).history_)
+    assert repr(lara) == start + f"K = 2, 3 classes, gate walk, agreement {best:.3f} after 40 steps)"
+    graphs = LARA(lambda graph, x: x, dgl.batch([GRAPH, GRAPH]), FEATURES, task="graph")
+    assert repr(graphs).startswith("LARA(explains graphs of 2 graphs with 120 nodes")
+
+
+def test_a_callback_hears_of_every_judgement():
+    heard = []
+    lara = LARA(SmallGCN(), GRAPH, FEATURES, hops=2, config=QUICK).fit(range(60), callback=heard.append)
+    assert heard == lara.history_ and len(heard) == 20 and set(heard[0]) == {"step", "epoch", "loss", "agreement"}
+    first = {**lara.state_.to_dict(), "step": 20, "history": lara.history_[:10]}
+    again = []
+    LARA(SmallGCN(), GRAPH, FEATURES, hops=2, config=QUICK).fit(range(60), resume=first, callback=again.append)
+    assert [row["step"] for row in again] == [row["step"] for row in heard[10:]]  # a resumed one repeats nothing
+
+
+def test_a_pair_is_not_two_targets():
+    lara = LARA(SmallGCN(), GRAPH, FEATURES, hops=2, config=QUICK).fit(range(60))
+    with pytest.raises(InputError, match=r"targets must be one list of node numbers \(got shape \(1, 2\)\)"):
+        lara.explain([(3, 4)])
+    assert len(lara.explain(3)) == 1
 
 
 def test_what_was_explained_nearby_can_be_refined_and_verified(tmp_path):

@@ -1,10 +1,12 @@
 """`train --graph --model --weights`, then `eval` and `explain` on the run folder, from anywhere."""
 
 import json
+import re
 import sys
 from pathlib import Path
 
 import dgl
+import numpy as np
 import pandas as pd
 import pytest
 import torch
@@ -40,6 +42,19 @@ class ReadsTheGraph(Mine):
 
 def build_model(in_dim, num_classes):
     return Mine(in_dim, num_classes)
+
+
+def pyg_model(in_dim, num_classes):
+    from torch_geometric.nn import GraphSAGE
+    from dgl_lara.model.adapters import pyg
+
+    return pyg(GraphSAGE(in_dim, 8, 2, num_classes))
+
+
+def unwrapped_pyg_model(in_dim, num_classes):
+    from torch_geometric.nn import GraphSAGE
+
+    return GraphSAGE(in_dim, 8, 2, num_classes)
 
 
 def build_without_arguments(hidden=3):
@@ -137,6 +152,35 @@ def test_other_ways_to_build(here, function):
     assert result.exit_code == 0, result.output
     game = open_run(here / "mine", torch.device("cpu")).game
     torch.testing.assert_close(game.logits, expected(game.graph, game.features))
+
+
+def test_a_model_of_pytorch_geometric(here):
+    """From PyG's own arrays, with names, to a picture; unwrapped it is told what to do."""
+    pytest.importorskip("torch_geometric")
+    graph = dgl.load_graphs("my_graph.bin")[0][0]
+    arrays = {"edge_index": torch.stack(graph.edges()), "x": graph.ndata["feat"], "y": graph.ndata["label"]}
+    np.savez("my_graph.npz", class_names=["left", "right"], **{name: array.numpy() for name, array in arrays.items()})
+    words = ["train", "--graph", "my_graph.npz", *QUICK, "--out", "mine"]
+    wrong = run(*words, "--model", "my_module:unwrapped_pyg_model")
+    assert wrong.exit_code == 1 and "dgl_lara.model.adapters.pyg(model)" in wrong.stderr
+    result = run(*words, "--model", "my_module:pyg_model")
+    assert result.exit_code == 0, result.output
+    assert "explained model: my_module:pyg_model, as it is returned (no --weights)" in result.stdout
+    said = run("explain", "--run", "mine", "--node", 3, "--picture", "three.svg")
+    assert said.exit_code == 0 and re.match(r"Node 3 is class (left|right)", said.stdout), said.output
+    assert re.search(r"(left|right)$", said.stdout.splitlines()[4]) and Path("three.svg").exists()
+
+
+def test_whose_model_it_is_is_said(here):
+    words = ["train", "--graph", "my_graph.bin", *QUICK]
+    ours = run(*words, "--out", "a")
+    assert ours.exit_code == 0, ours.output
+    assert "explained model: one that dgl-lara trained for this data set (gcn, 3 layers" in ours.stdout
+    assert "yours: --model MODULE:FUNCTION --weights FILE" in ours.stdout
+    named = run(*words, "--target", "a/target.pt", "--out", "b")
+    assert "explained model: a/target.pt (gcn, 3 layers" in named.stdout and "yours:" not in named.stdout
+    own = train("my_module:build_model", "--weights", "my.pt")
+    assert "explained model: my_module:build_model\n" in own.stdout
 
 
 def test_a_plain_function_and_what_tells_models_apart(here):

@@ -1,5 +1,6 @@
 """Still pictures: who is drawn, where, and that the file is the same twice."""
 
+import re
 import xml.etree.ElementTree as ET
 
 import networkx as nx
@@ -195,6 +196,43 @@ def test_ground_truth_is_outlined(tmp_path):
         assert "ground truth" in texts(tmp_path / "a.svg")
         green.append((tmp_path / "a.svg").read_text().lower().count("stroke: #009e73"))
     assert np.diff(green).tolist() == [1, 1] and len(others) > 3
+
+
+def test_hop_lines_stay_within_the_picture():
+    """Whole circles where nodes stand all around, else as much of them as there are nodes."""
+    hop = np.array([0, 1, 1, 2])
+    scene = scene_of([3, 1, 1, 1], [(0, 1), (0, 2), (1, 3)], hop)
+    (low, high), lines = scene.bounds, scene.hop_lines
+    assert len(lines) == 2 and all((line >= low).all() and (line <= high).all() for line in lines)
+    alone = lines[1]  # one node: a short stretch through it
+    assert np.linalg.norm(np.diff(alone, axis=0), axis=1).sum() == pytest.approx(1, abs=0.01)
+    assert np.linalg.norm(alone - scene.position[3], axis=1).min() < 0.05
+    wheel = scene_of([1] * 9, [(0, node) for node in range(1, 9)], np.array([0] + [1] * 8))
+    np.testing.assert_allclose(wheel.hop_lines[0][0], wheel.hop_lines[0][-1], atol=1e-9)
+
+
+def test_atoms_that_the_sentence_names_are_numbered(opened, tmp_path):
+    one = opened("molecules", 4)[0]
+    named = [one.player_names()[place] for place in one._told.named]
+    assert named and all(name in one.in_words() for name in named)
+    one.save(tmp_path / "a.svg")
+    found = texts(tmp_path / "a.svg")
+    assert set(named) <= set(found) and "C" in found  # the others are plain symbols
+    assert not [text for text in found if re.fullmatch(r"[A-Z][a-z]?\d+", text) and text not in named]
+
+
+def test_players_of_another_class_are_dashed(tmp_path):
+    one = exact_explanations(gcn_game(), [5])[0]
+    others = sum(label != one.explained_class for label in one.player_classes())
+    one.save(tmp_path / "a.svg")
+    assert 0 < others < len(one)
+    assert (tmp_path / "a.svg").read_text().count("stroke-dasharray") == others + 1  # and the legend's
+    assert f"dashed: another class than {one.explained_class}" in texts(tmp_path / "a.svg")
+
+
+def test_a_picture_says_that_scores_do_not_add_up(tmp_path):
+    exact_explanations(gcn_game(), [5])[0].save(tmp_path / "a.svg")
+    assert "averages over random coalitions and do not add up to the logit" in " ".join(texts(tmp_path / "a.svg"))
 
 
 def test_real_pictures_of_every_size(opened, tmp_path):

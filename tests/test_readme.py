@@ -21,8 +21,12 @@ def test_commands_parse(command):
     main.commands[name].make_context(name, arguments)
 
 
-def test_there_are_commands():
-    assert len(COMMANDS) >= 3
+def test_it_is_short_and_shows_what_a_new_user_needs():
+    """Install, five commands, a picture, one table, where it loses; everything else is in docs/."""
+    assert len(README.splitlines()) <= 120 and len(COMMANDS) == 5
+    assert README.count("\n|---") == 1 and "**Where LARA loses:**" in README and "![" in README
+    headings = re.findall(r"^## (.+)$", README, re.MULTILINE)
+    assert headings == ["Install", "Five commands", "Your own model", "How good it is", "Further"]
 
 
 def test_python_example_runs():

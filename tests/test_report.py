@@ -132,6 +132,13 @@ def test_a_wrong_prediction_is_called_wrong(found):
     assert "The prediction is wrong: the label is" in caption
 
 
+def test_one_family_of_letters(page):
+    style = page[page.index("<style>") : page.index("</style>")]
+    assert "Georgia" not in style and set(re.findall(r"font(?:-family)?:[^;]*?([a-z-]+-ui, sans-serif)", style)) == {
+        "system-ui, sans-serif"
+    }
+
+
 def test_page_needs_nothing_from_elsewhere(page):
     addresses = re.findall(r'(?:src|href)="(?!#|data:)([^"]*)"', page)
     assert addresses == []

@@ -15,6 +15,7 @@ from dgl_lara.training.config import TrainingConfig
 
 TEXT = (Path(__file__).parents[1] / "docs" / "your_own_model.md").read_text()
 BLOCKS = re.findall(r"```python\n(.+?)```", TEXT, re.DOTALL)
+FILES = re.findall(r'```python title="(.+?)"\n(.+?)```', TEXT, re.DOTALL)
 COMMANDS = re.findall(r"^\$ dgl-lara (.+)$", TEXT, re.MULTILINE)
 QUICK = TrainingConfig(masks=1, steps=12, hidden=16, dim=5)
 
@@ -33,7 +34,7 @@ def cora(request):
 
 
 def test_there_is_something_to_run():
-    assert len(BLOCKS) >= 7 and len(COMMANDS) == 3
+    assert len(BLOCKS) >= 10 and len(COMMANDS) == 4 and len(FILES) == 1
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -42,7 +43,7 @@ def test_commands_parse(command):
     main.commands[name].make_context(name, arguments)
 
 
-def test_blocks_then_the_first_command(cora, tmp_path, monkeypatch, capsys):
+def test_blocks_then_the_commands_that_train(cora, tmp_path, monkeypatch, capsys):
     """Training is cut short, everything else is as written."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("dgl_lara.lara.default", lambda task, count: QUICK)
@@ -58,7 +59,12 @@ def test_blocks_then_the_first_command(cora, tmp_path, monkeypatch, capsys):
         BLOCKS[1].split("torch.manual_seed")[0]
         + "\n\ndef build_model(in_dim, classes):\n    return Net(in_dim, classes)\n"
     )
-    name, *words = shlex.split(COMMANDS[0])
-    result = CliRunner().invoke(main, [name, *words, "--epochs", "2", "--masks", "1"])
-    assert result.exit_code == 0, result.output
-    sys.modules.pop("my_module", None)
+    for file, code in FILES:
+        Path(file).write_text(code)
+    for command in COMMANDS[:2]:
+        name, *words = shlex.split(command)
+        assert name == "train"
+        result = CliRunner().invoke(main, [name, *words, "--epochs", "2", "--masks", "1"])
+        assert result.exit_code == 0, result.output
+    for module in ("my_module", "my_pyg"):
+        sys.modules.pop(module, None)

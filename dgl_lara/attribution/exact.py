@@ -8,6 +8,7 @@ from torch import Tensor
 from dgl_lara.errors import InputError
 from dgl_lara.game.game import Game
 from dgl_lara.game.players import Players
+from dgl_lara.utils.progress import Progress
 
 MOST_PLAYERS = 20
 
@@ -35,7 +36,7 @@ def exact(game: Game, players: Players) -> Tensor:
             f"(got {int(players.counts.max())}); sample it instead."
         )
     phi = []
-    for row in range(len(players.targets)):
+    for row in Progress(range(len(players.targets)), "exact phi, by enumeration", unit="target"):
         alone = players.part(slice(row, row + 1))
         keep = all_coalitions(int(alone.counts[0]), players.player.device)
         phi.append(banzhaf(game.coalitions(alone, keep)[:, 0], keep))

@@ -87,7 +87,7 @@ class Samples:
 
     def each(self) -> Iterator[tuple[slice, Tensor, Tensor]]:
         """For each target: its pairs, sigma (num_samples, players) and d (num_samples,)."""
-        for row, pairs in enumerate(self.players.slices):
+        for row, pairs in enumerate(Progress(self.players.slices, "fitting phi", unit="target")):
             mine = self.keep[:, pairs] if self.columns is None else self.keep[:, self.columns[pairs]]
             yield pairs, signed(mine), self.d[:, row]
 

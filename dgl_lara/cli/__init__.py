@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from typing import Any
 
@@ -13,8 +12,11 @@ from dgl_lara.cli.benchmark import benchmark
 from dgl_lara.cli.datasets import datasets
 from dgl_lara.cli.evaluate import evaluate_command
 from dgl_lara.cli.explain import explain_command
+from dgl_lara.cli.printing import LOUDNESS, echo, speak_as_usual, word_while_loading
 from dgl_lara.cli.report import report
 from dgl_lara.cli.reproduce import reproduce
+from dgl_lara.cli.run_folders import runs
+from dgl_lara.cli.settings_file import CONFIG
 from dgl_lara.cli.target import target
 from dgl_lara.cli.train import train
 from dgl_lara.errors import LaraError
@@ -24,19 +26,18 @@ class Command(click.Group):
     """Turns our errors into one sentence and an exit code, and Ctrl-C into a quiet end."""
 
     def invoke(self, ctx: click.Context) -> Any:
+        speak_as_usual()
         try:
-            return super().invoke(ctx)
+            with word_while_loading():
+                return super().invoke(ctx)
         except LaraError as error:
-            click.echo(f"Error: {error}", err=True)
+            echo(f"Error: {error}", err=True)
             sys.exit(error.exit_code)
-        except BrokenPipeError:  # whoever reads our output has had enough
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            sys.exit(0)
         except OSError as error:
-            click.echo(f"Error: {error.filename or 'a file'}: {error.strerror or error}.", err=True)
+            echo(f"Error: {error.filename or 'a file'}: {error.strerror or error}.", err=True)
             sys.exit(1)
         except KeyboardInterrupt:
-            click.echo("Interrupted.", err=True)
+            echo("Interrupted.", err=True)
             sys.exit(130)
 
 
@@ -46,5 +47,8 @@ def main() -> None:
     """Explain any graph neural network in one feed-forward pass."""
 
 
-for command in (datasets, target, train, evaluate_command, explain_command, benchmark, report, reproduce):
+for command in (target, train, evaluate_command, explain_command, benchmark, report, reproduce):
+    command.params += [CONFIG, *LOUDNESS]
+    main.add_command(command)
+for command in (datasets, runs):
     main.add_command(command)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import textwrap
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,7 @@ import click
 from dgl_lara.baselines import BASELINES
 from dgl_lara.choices import LARA_FORMS, VALUES
 from dgl_lara.cli.options import FILE, FOLDER, choose_device, dataset_options, device_option, load_dataset, target_for
+from dgl_lara.cli.printing import echo
 from dgl_lara.datasets import Options
 from dgl_lara.metrics import METRICS
 
@@ -62,9 +65,9 @@ def benchmark(
     """Compare LARA with its rivals; goes on where it was if it is interrupted."""
     from dgl_lara.evaluation import comparison
     from dgl_lara.lara import LARA
-    from dgl_lara.reports.benchmark_table import shown, summary, write_comparison
+    from dgl_lara.reports.benchmark_table import AUC_NOTE, FLOOR, shown, summary, write_comparison
     from dgl_lara.runs import RUNS, open_run
-    from dgl_lara.utils.tables import text_table
+    from dgl_lara.utils.tables import text_blocks
 
     if (name is None) == (folder is None):
         raise click.UsageError("give either --dataset or --run.")
@@ -81,11 +84,14 @@ def benchmark(
     table = summary(records)
     title = f"{dataset.name} ({dataset.source}), {len(contest.targets)} test targets, value: {game.value}"
     title += ", quick" if quick else ""
-    click.echo(title)
-    click.echo(text_table(*shown(table, lambda text: f"*{text}")))
-    click.echo("* best of the column")
+    echo(title)
+    wide = shutil.get_terminal_size(fallback=(100, 24)).columns
+    echo(text_blocks(*shown(table, lambda text: f"*{text}"), wide))
+    echo(f"* best of the column, {FLOOR} aside")
+    if "AUC" in table:
+        echo("\n".join(textwrap.wrap(AUC_NOTE, wide)))
     note = comparison.quick_words() if quick else ""
     for _, row in table.iterrows():
         if isinstance(row.get("left out"), str):
-            click.echo(f"left out: {row['name']} ({row['left out']})")
-    click.echo("written: " + ", ".join(map(str, write_comparison(records, table, title, out, note))))
+            echo(f"left out: {row['name']} ({row['left out']})")
+    echo("written: " + ", ".join(map(str, write_comparison(records, table, title, out, note))))

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from dgl_lara.cli.printing import echo
 from dgl_lara.datasets import DATASETS
 
 
@@ -41,5 +42,5 @@ def datasets(data_dir: Path | None) -> None:
         [name, e.task, e.graphs, e.nodes, e.edges, e.labels, e.features, e.truth, e.origin, present(name)]
         for name, e in DATASETS.items()
     ]
-    click.echo(text_table(header, rows))
-    click.echo("\nYour own graph: --dataset file.npz (src, dst, x, y and optional masks) or a DGL file.bin.")
+    echo(text_table(header, rows))
+    echo("\nYour own graph: --dataset file.npz (src, dst, x, y and optional masks) or a DGL file.bin.")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from dgl_lara.cli.options import FILE, FOLDER, DatasetName, choose_device, device_option, seed_option, stored_name
+from dgl_lara.cli.options import FOLDER, DatasetName, choose_device, device_option, seed_option, stored_name
+from dgl_lara.cli.printing import echo
 from dgl_lara.metrics import METRICS
 
 if TYPE_CHECKING:
@@ -23,7 +25,8 @@ if TYPE_CHECKING:
 @click.option("--pairs", type=click.IntRange(min=0), help="Coalition pairs of the 'sampled' row. [300; graphs: 100]")
 @click.option("--reference-pairs", type=click.IntRange(min=100), default=2000, show_default=True,
               help="Coalition pairs of the phi that agreement is measured against.")  # fmt: skip
-@click.option("--json", "json_file", type=FILE, help="Write the figures here too.")
+@click.option("--json", "json_file", type=click.Path(dir_okay=False, allow_dash=True, path_type=Path),
+              help="Write the figures here too; '-': to standard output, and all else to standard error.")  # fmt: skip
 @seed_option
 @device_option
 def evaluate_command(
@@ -39,9 +42,10 @@ def evaluate_command(
     device: str,
 ) -> None:
     """Measure a trained explainer; tables, CSV and JSON, and a plot of fidelity against sparsity."""
+    from dgl_lara.evaluation.forecast import announce
     from dgl_lara.evaluation.run_evaluation import Subject, evaluate
     from dgl_lara.metrics.common.metric import Case
-    from dgl_lara.reports.results import print_table, write_results
+    from dgl_lara.reports.results import as_json, print_table, write_json, write_results
     from dgl_lara.runs import newest_run, open_run
     from dgl_lara.utils.randomness import some_targets
 
@@ -52,15 +56,25 @@ def evaluate_command(
     chosen = some_targets(dataset.split(split), targets, seed)
     subject = Subject(lara, Case(lara.game, chosen, dataset.motif, reference_pairs, seed), pairs)
     what = f"{dataset.name} ({dataset.source}), {len(chosen)} {split} {dataset.task}s, value: {lara.game.value}"
-    click.echo(f"{what}; run {run.folder}")
+    to_stdout = json_file == Path("-")
+    tell = partial(echo, err=to_stdout)
+    tell(f"{what}; run {run.folder}")
+    names = tuple(METRICS) if metric == "all" else (metric,)
+    announce(subject, names)
+    question = {"targets": len(chosen), "split": split, "seed": seed, "pairs": pairs, "reference": reference_pairs}
+    stem = "eval" if split == "test" else f"eval-{split}"
     results: dict[str, pd.DataFrame] = {}
-    for each in METRICS if metric == "all" else (metric,):
+    written: list[Path] = []
+    for each in names:
         if METRICS[each] in [METRICS[done] for done in results]:
             continue  # one table shows both
         results[each] = evaluate(subject, each)
-        click.echo(f"\n{each}")
+        written += write_results(each, results[each], run.folder, stem, what, question)
+        tell(f"\n{each}")
         missing = METRICS[each].missing(subject.case)
-        click.echo(print_table(each, results[each]) if missing is None else missing)
-    stem = "eval" if split == "test" else f"eval-{split}"
-    written = write_results(results, run.folder, stem, what, json_file)
-    click.echo("\nwritten: " + ", ".join(map(str, written)))
+        tell(print_table(each, results[each]) if missing is None else missing)
+    if to_stdout:
+        echo(as_json(what, question, results))
+    elif json_file:
+        written.append(write_json(json_file, what, question, results))
+    tell("\nwritten: " + ", ".join(map(str, written)))

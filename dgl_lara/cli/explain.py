@@ -11,6 +11,7 @@ import click
 
 from dgl_lara.choices import PICTURES, TABLES
 from dgl_lara.cli.options import FILE, FOLDER, CountOrWord, Memory, choose_device, device_option
+from dgl_lara.cli.printing import echo
 from dgl_lara.errors import InputError
 
 if TYPE_CHECKING:
@@ -22,8 +23,9 @@ if TYPE_CHECKING:
 
 @click.command("explain")
 @click.option("--run", "folder", type=FOLDER, help="Run to explain with. Default: the newest.")
-@click.option("--node", type=click.IntRange(min=0), help="Explain this node: a sentence, a table, a picture.")
-@click.option("--graph", type=click.IntRange(min=0), help="The same for this graph.")
+@click.option("--node", "some_nodes", type=click.IntRange(min=0), multiple=True,
+              help="Explain this node: a sentence, a table, a picture. Can be given several times.")  # fmt: skip
+@click.option("--graph", "some_graphs", type=click.IntRange(min=0), multiple=True, help="The same for this graph.")
 @click.option("--picture", type=FILE, help="With --node or --graph: a .png, .svg, .pdf or interactive .html file.")
 @click.option("--class", "asked_class", type=click.IntRange(min=0), help="With --node or --graph: explain this class.")
 @click.option("--all", "everything", is_flag=True, help="Explain every node (or graph).")
@@ -45,8 +47,8 @@ if TYPE_CHECKING:
 @device_option
 def explain_command(
     folder: Path | None,
-    node: int | None,
-    graph: int | None,
+    some_nodes: tuple[int, ...],
+    some_graphs: tuple[int, ...],
     picture: Path | None,
     asked_class: int | None,
     everything: bool,
@@ -63,33 +65,42 @@ def explain_command(
 ) -> None:
     """Explain one node or graph (--node, --graph), or many at once to a file (--all, --split, --nodes)."""
     started = time.monotonic()
-    if sum([node is not None, graph is not None, everything, split is not None, nodes_file is not None]) != 1:
+    if sum([bool(some_nodes), bool(some_graphs), everything, split is not None, nodes_file is not None]) != 1:
         raise click.UsageError("say what to explain: --node, --graph, --all, --split or --nodes, one of them.")
-    one = node is not None or graph is not None
-    if not one and out is None:
+    few = bool(some_nodes or some_graphs)
+    if not few and out is None:
         raise click.UsageError("name the file to write with --out.")
-    if not one and (picture or asked_class is not None):
+    if not few and (picture or asked_class is not None):
         raise click.UsageError("--picture and --class go with --node or --graph.")
-    if one:
+    if few:
         _check_endings(picture, out)
+    from dgl_lara.drawing.words import NOT_ADDITIVE
     from dgl_lara.runs import newest_run, open_run
     from dgl_lara.utils.memory import reuse_freed_memory
+    from dgl_lara.utils.progress import detail, say
 
     run = open_run(folder or newest_run(), choose_device(device), memory, offload)
+    (detail if folder else say)(f"run {run.folder}" + ("" if folder else " (the newest; --run names another)"))
     reuse_freed_memory(run.dataset.graph.num_nodes())
     trust = Trust(refine, verify)
-    if one:
-        explanation = _explain_one(run, {"node": node, "graph": graph}, asked_class, trust, top or 10)
-        files = [path for path in (picture, out) if path]
-        for path in files:
-            explanation.save(path)
-        if files:
-            click.echo("\nwritten: " + ", ".join(map(str, files)))
+    if few:
+        asked = _asked_for(run, {"node": some_nodes, "graph": some_graphs}, asked_class)
+        for place, target in enumerate(asked):
+            if place:
+                echo()
+            explanation = _explain_one(run, target, asked_class, trust, top or 10)
+            if not place:
+                echo(NOT_ADDITIVE.format(explanation.game.value))
+            files = [_file_of(path, target, len(asked)) for path in (picture, out) if path]
+            for path in files:
+                explanation.save(path)
+            if files:
+                echo("\nwritten: " + ", ".join(map(str, files)))
     elif out:
         targets = read_targets(nodes_file) if nodes_file else run.dataset.split(split or "all")
         count = _explain_many(run, targets, trust, top or 20, out, workers)
         spent = time.monotonic() - started
-        click.echo(f"{len(targets):,} explanations, {count:,} rows in {out}; {spent:.1f} s in all, loading included")
+        echo(f"{len(targets):,} explanations, {count:,} rows in {out}; {spent:.1f} s in all, loading included")
 
 
 @dataclass(frozen=True)
@@ -108,30 +119,40 @@ def _check_endings(picture: Path | None, out: Path | None) -> None:
         raise click.UsageError(f"--out of one explanation must end in {', '.join(TABLES)} (got '{out.name}').")
 
 
-def _explain_one(
-    run: Run, asked: dict[str, int | None], asked_class: int | None, trust: Trust, top: int | str
-) -> Explanation:
-    """Print one explanation; `asked`: the number given for each kind of target."""
+def _asked_for(run: Run, given: dict[str, tuple[int, ...]], asked_class: int | None) -> tuple[int, ...]:
+    """The numbers given for the kind of target that this run explains, each once, if it has them."""
     lara, dataset = run.trained(), run.dataset
-    task, target = lara.task, asked[lara.task.name]
-    if target is None:
+    task, targets = lara.task, tuple(dict.fromkeys(given[lara.task.name]))
+    if not targets:
         raise click.UsageError(f"this run explains {task}s: ask with --{task} (its data set is {dataset.name}).")
-    if target >= dataset.num_targets:
-        raise click.UsageError(f"--{task} must be in 0..{dataset.num_targets - 1} (got {target}).")
+    for target in targets:
+        if target >= dataset.num_targets:
+            raise click.UsageError(f"--{task} must be in 0..{dataset.num_targets - 1} (got {target}).")
     known = lara.explainer_.config.num_classes
     if asked_class is not None and asked_class >= known:
         raise click.UsageError(f"--class must be in 0..{known - 1} (got {asked_class}).")
+    return targets
+
+
+def _file_of(path: Path, target: int, of: int) -> Path:
+    """x.png; of several targets x-512.png."""
+    return path if of == 1 else path.with_name(f"{path.stem}-{target}{path.suffix}")
+
+
+def _explain_one(run: Run, target: int, asked_class: int | None, trust: Trust, top: int | str) -> Explanation:
+    """Print one explanation."""
+    lara, dataset = run.trained(), run.dataset
     found = lara.explain([target], None if asked_class is None else [asked_class])
     if trust.refine:
         refined = lara.refine(found, trust.refine)
         found = refined.explanations
-        click.echo(f"refined with {trust.refine} pairs of model calls; the scores moved by {refined.moved.item():.0%}")
-    explanation = found.named(dataset.node_labels, dataset.node_names, dataset.motif)[0]
-    click.echo(explanation.in_words())
-    click.echo("\n" + _table(explanation, len(explanation) if top == "all" else int(top)))
+        echo(f"refined with {trust.refine} pairs of model calls; the scores moved by {refined.moved.item():.0%}")
+    explanation = found.named(**dataset.names)[0]
+    echo(explanation.in_words())
+    echo("\n" + _table(explanation, len(explanation) if top == "all" else int(top)))
     if trust.verify:
         verdict = lara.verify(found).iloc[0]
-        click.echo(
+        echo(
             f"\nfidelity+ {verdict['fidelity+']:.2f}, fidelity- {verdict['fidelity-']:.2f}; as many random players: "
             f"{verdict['random fidelity+']:.2f}, {verdict['random fidelity-']:.2f}"
             + ("; WORSE THAN RANDOM" if verdict["worse_than_random"] else "")
@@ -154,6 +175,11 @@ def _table(explanation: Explanation, most: int) -> str:
     best = pd.concat([best, against])
     figures = best[columns].itertuples(index=False)
     rows = [[names[player], *row] for player, row in zip(best.player, figures, strict=True)]
+    classes = explanation.player_classes()
+    if classes is not None:  # what the model says of the players themselves
+        said = dict(zip(explanation.players.tolist(), map(explanation.batch.names.of_class, classes), strict=True))
+        rows = [[*row, said[player]] for player, row in zip(best.player, rows, strict=True)]
+        columns = [*columns, "class"]
     return text_table(["node" if local else explanation.kind, *columns], rows)
 
 

@@ -126,9 +126,11 @@ def choose_device(name: str) -> torch.device:
 def load_dataset(name: str, options: Options, device: str) -> Dataset:
     from dgl_lara.datasets import load
     from dgl_lara.utils.memory import reuse_freed_memory
+    from dgl_lara.utils.progress import working
 
     where = choose_device(device)
-    dataset = load(name, options).to(where)
+    with working(f"reading {name}"):
+        dataset = load(name, options).to(where)
     reuse_freed_memory(dataset.graph.num_nodes())
     return dataset
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from dgl_lara.cli.options import FILE, FOLDER, choose_device, device_option, seed_option
+from dgl_lara.cli.printing import echo
 
 
 @click.command("report")
@@ -38,11 +39,13 @@ def report(
     from dgl_lara.runs import newest_run, open_run
     from dgl_lara.utils.files import written_whole
     from dgl_lara.utils.memory import reuse_freed_memory
+    from dgl_lara.utils.progress import say
 
     reuse_freed_memory()
     run = open_run(folder or newest_run(), choose_device(device))
+    say(f"run {run.folder}" + ("" if folder else " (the newest; --run names another)"))
     page = render(measure(run, split, targets, pairs, reference_pairs, seed))
     out = out or run.folder / "report.html"
     with written_whole(out) as temporary:
         temporary.write_text(page)
-    click.echo(f"written: {out}")
+    echo(f"written: {out}")

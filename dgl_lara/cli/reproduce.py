@@ -15,6 +15,7 @@ import click
 
 from dgl_lara.choices import VALUES
 from dgl_lara.cli.options import FOLDER, DatasetName, device_option
+from dgl_lara.cli.printing import echo
 from dgl_lara.errors import LaraError
 
 WHAT = {  # in the order of `all`: what others build on comes first
@@ -109,7 +110,7 @@ def reproduce(
     for module in scripts.values():
         if settings.names(module.NAMES):
             for path in module.run(settings):
-                click.echo(f"written: {path}")
+                echo(f"written: {path}")
 
 
 def measure_side_by_side(names: Sequence[str], words: list[str], jobs: int, out: Path) -> None:

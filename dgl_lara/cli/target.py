@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from dgl_lara.cli.options import FILE, dataset_options, device_option, load_dataset, seed_option
+from dgl_lara.cli.printing import echo
 from dgl_lara.datasets import Options
 from dgl_lara.targets import ARCHITECTURES, PAPER_ACCURACY, recipe_for
 
@@ -50,12 +51,10 @@ def target(
         save_target(model, out, {"dataset": dataset.name, "source": dataset.source, "seed": seed, **reached})
         path = out
     config = model.config
-    click.echo(
-        f"{dataset.name} ({dataset.source}): {config.architecture}, {config.layers} layers, {config.hidden} hidden"
-    )
+    echo(f"{dataset.name} ({dataset.source}): {config.architecture}, {config.layers} layers, {config.hidden} hidden")
     rows: list[list[object]] = [["this model", *reached.values()]]
     if dataset.name in PAPER_ACCURACY:
         rows.append(["the paper", *PAPER_ACCURACY[dataset.name]])
-    click.echo(text_table(["accuracy", "train", "validation", "test"], rows))
+    echo(text_table(["accuracy", "train", "validation", "test"], rows))
     if path.is_file():
-        click.echo(f"stored in {path}")
+        echo(f"stored in {path}")

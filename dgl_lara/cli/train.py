@@ -25,7 +25,8 @@ from dgl_lara.cli.options import (
     stored_name,
     target_for,
 )
-from dgl_lara.datasets import Options
+from dgl_lara.cli.printing import echo
+from dgl_lara.datasets import Options, is_file_name
 from dgl_lara.explainer.gates import GATES
 from dgl_lara.training.objectives import OBJECTIVES
 
@@ -120,19 +121,20 @@ def train(
             explained = own_model(own_name, weights_file, dataset)
         else:
             explained = Explained(*target_for(dataset, target_file, seed))
+            echo(_whose_model(explained, target_file, is_file_name(str(name))))
         lara, how = lara_for(explained.model, dataset, hops, value, memory)
         lara.config = settings(lara, dataset, preset, changes, seed)
         about = RunConfig(stored_name(str(name)), options, lara.game.hops, value, lara.config, preset, explained.own)
         run = create_run(out, about, dataset, lara, explained.details)
-        click.echo(f"K = {lara.game.hops} ({how})")
-    click.echo(f"{run.dataset.name} ({run.dataset.source}); run folder {run.folder}")
+        echo(f"K = {lara.game.hops} ({how})")
+    echo(f"{run.dataset.name} ({run.dataset.source}); run folder {run.folder}")
     try:
         state = run.train().state_
     except KeyboardInterrupt:
-        click.echo(f"Interrupted; nothing is lost. Go on with: dgl-lara train --resume {run.folder}", err=True)
+        echo(f"Interrupted; nothing is lost. Go on with: dgl-lara train --resume {run.folder}", err=True)
         sys.exit(130)
-    click.echo(f"validation agreement ({state.judged_by}): {state.best:.3f} after {state.step} steps")
-    click.echo(f"next: dgl-lara eval --run {run.folder} --metric fidelity")
+    echo(f"validation agreement ({state.judged_by}): {state.best:.3f} after {state.step} steps")
+    echo(f"next: dgl-lara eval --run {run.folder} --metric fidelity")
 
 
 @dataclass(frozen=True)
@@ -144,13 +146,22 @@ class Explained:
     own: OwnModel | None = None
 
 
+def _whose_model(explained: Explained, target_file: Path | None, own_graph: bool) -> str:
+    """Nobody should take a model that dgl-lara trained by itself for their own."""
+    config, test = explained.model.config, explained.details.get("test")
+    what = f"{config.architecture}, {config.layers} layers" + (f", test accuracy {test:.3f}" if test else "")
+    if target_file:
+        return f"explained model: {target_file} ({what})"
+    yours = "; yours: --model MODULE:FUNCTION --weights FILE" if own_graph else ""
+    return f"explained model: one that dgl-lara trained for this data set ({what}){yours}"
+
+
 def own_model(name: str, weights: Path | None, dataset: Dataset) -> Explained:
     from dgl_lara.model.own_model import find_model, open_model
 
     own = find_model(name)
     model = open_model(own, weights, dataset.features, dataset.num_classes)
-    if not weights:
-        click.echo(f"no --weights: the model is explained as {name} returns it")
+    echo(f"explained model: {name}" + ("" if weights else ", as it is returned (no --weights)"))
     return Explained(model, own=own)
 
 
@@ -179,7 +190,7 @@ def settings(lara: LARA, dataset: Dataset, preset: str, changes: dict[str, Any],
     whole = replace(base, **given)
     config = within_memory(whole, lara.game, given)
     if config != whole:
-        click.echo(
+        echo(
             f"mini-batches of {config.batch_size} from {config.targets:,} targets: the whole graph at once needs "
             f"about {full_graph_bytes(lara.game, whole) >> 30} GB; --memory or --batch-size say otherwise"
         )

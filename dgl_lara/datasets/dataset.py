@@ -35,6 +35,7 @@ class Dataset:
     motif: Tensor | None = None  # (num_nodes,) which motif instance the node belongs to, -1 for none
     edge_truth: Tensor | None = None  # (num_edges,) bool: the edge lies inside a motif
     node_names: tuple[str, ...] | None = None  # of each feature column, where a column is a kind (atoms)
+    own_names: dict[str, tuple[str, ...]] = field(default_factory=dict)  # the user's: of "nodes", "classes", "features"
 
     @property
     def num_targets(self) -> int:
@@ -58,6 +59,16 @@ class Dataset:
         if self.node_names is None:
             return None
         return [self.node_names[kind] for kind in self.features.argmax(dim=1).tolist()]
+
+    @property
+    def names(self) -> dict[str, Any]:
+        """What `Explanations.named` takes: everything by which people know nodes, features and classes."""
+        return {
+            "labels": self.own_names.get("nodes", self.node_labels),
+            "columns": self.own_names.get("features", self.node_names),
+            "motif": self.motif,
+            "classes": self.own_names.get("classes"),
+        }
 
     def split(self, name: str) -> Tensor:
         if name == "all":

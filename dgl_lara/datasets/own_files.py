@@ -2,6 +2,7 @@
 
 .npz: src, dst (edges), x (node features), y (labels); optional train_mask, val_mask, test_mask; optional graph
       (the graph each node belongs to, 0, 1, 2, ...): then the task is graph classification and y has a row a graph.
+      Other layouts, and names of nodes, classes and features: `npz_layouts.py`.
 .bin: one graph with ndata x or feat, y or label, optional masks; or many graphs, with the graph labels stored
       under y, label or labels.
 """
@@ -20,10 +21,12 @@ from torch import Tensor
 
 from dgl_lara.datasets import Options
 from dgl_lara.datasets.dataset import Dataset, checked, random_split
-from dgl_lara.datasets.storage import checksum, read_arrays
+from dgl_lara.datasets.npz_layouts import Names, check_names, names_beside, read_layout
+from dgl_lara.datasets.storage import checksum
 from dgl_lara.errors import InputError, LaraError
 
 PARTS = ("train", "val", "test")
+USED = ("src", "dst", "x", "y", "graph", *(f"{part}_mask" for part in PARTS))
 
 
 def load_file(path: Path, options: Options) -> Dataset:
@@ -35,7 +38,16 @@ def load_file(path: Path, options: Options) -> Dataset:
     return dataset.to_undirected() if options.undirected else dataset
 
 
-def _assemble(path: Path, task: str, graph: dgl.DGLGraph, x: Tensor, y: Tensor, masks: dict, seed: int) -> Dataset:
+def _assemble(
+    path: Path,
+    task: str,
+    graph: dgl.DGLGraph,
+    x: Tensor,
+    y: Tensor,
+    masks: dict,
+    seed: int,
+    names: Names | None = None,
+) -> Dataset:
     y = _whole(path, "labels", y)
     y = y.flatten() if y.dim() == 2 and y.shape[1] == 1 else y
     if y.dim() != 1:
@@ -59,6 +71,8 @@ def _assemble(path: Path, task: str, graph: dgl.DGLGraph, x: Tensor, y: Tensor, 
         *(part.numpy() for part in (src, dst, graph.batch_num_nodes(), y, *splits.values())),
         x.double().contiguous().numpy().view(np.int64),
     )
+    num_classes = int(y.max()) + 1 if len(y) else 0
+    counts = {"nodes": graph.num_nodes(), "classes": num_classes, "features": x.shape[-1]}
     return checked(
         Dataset(
             name=path.stem,
@@ -66,7 +80,8 @@ def _assemble(path: Path, task: str, graph: dgl.DGLGraph, x: Tensor, y: Tensor, 
             graph=graph,
             features=x.float(),
             labels=y,
-            num_classes=int(y.max()) + 1 if len(y) else 0,
+            num_classes=num_classes,
+            own_names=check_names(path, {**(names or {}), **names_beside(path)}, counts),
             source=f"file {path.name}" + ("" if given else f", random split, seed {seed}"),
             key={"dataset": path.stem, "content": content[:12]},
             **splits,
@@ -75,10 +90,8 @@ def _assemble(path: Path, task: str, graph: dgl.DGLGraph, x: Tensor, y: Tensor, 
 
 
 def _read_npz(path: Path, seed: int) -> Dataset:
-    arrays = {name: _tensor(path, name, array) for name, array in read_arrays(path).items()}
-    missing = [name for name in ("src", "dst", "x", "y") if name not in arrays]
-    if missing:
-        raise InputError(f"{path} lacks the array(s) {', '.join(missing)}; it must hold src, dst, x and y.")
+    read, names = read_layout(path)
+    arrays = {name: _tensor(path, name, array) for name, array in read.items() if name in USED}
     src, dst = (_whole(path, name, arrays[name]) for name in ("src", "dst"))
     x, y = arrays["x"], arrays["y"]
     if src.dim() != 1 or src.shape != dst.shape:
@@ -92,7 +105,8 @@ def _read_npz(path: Path, seed: int) -> Dataset:
     task = "graph" if "graph" in arrays else "node"
     if "graph" in arrays:
         _set_batch(path, graph, _whole(path, "graph", arrays["graph"]))
-    return _assemble(path, task, graph, x, y, {part: arrays.get(f"{part}_mask") for part in PARTS}, seed)
+    masks = {part: arrays.get(f"{part}_mask") for part in PARTS}
+    return _assemble(path, task, graph, x, y, masks, seed, names)
 
 
 def _tensor(path: Path, name: str, array: np.ndarray) -> Tensor:

@@ -19,7 +19,7 @@ class Story:
 
     title: str
     about: str
-    explained_class: int
+    explained_class: str  # its name, or its number
     value: str
     output: float
     kind: str  # what a player is
@@ -31,6 +31,7 @@ class Story:
     rank: list[int]  # 1 is the best of all players
     place: list[int]  # 0 is the best of the removable ones; the target's is the last
     features: list[list[str]]
+    classes: list[str] | None  # that f predicts for the players, where they are targets too
 
 
 def page(scene: Scene, story: Story) -> str:
@@ -59,17 +60,17 @@ def _data(scene: Scene, story: Story) -> dict[str, Any]:
             "target": row == scene.target,
             "truth": bool(scene.truth is not None and scene.truth[row]),
             "features": story.features[row],
+            "class": None if story.classes is None else story.classes[row],
+            "other": bool(scene.other_class is not None and scene.other_class[row]),
         }
         for row in range(len(scene.place))
     ]
-    rings = []
-    if scene.hop is not None:
-        away = np.linalg.norm(scene.position, axis=1)
-        rings = [round(float(away[scene.hop == hop].mean()), 3) for hop in range(1, int(scene.hop.max()) + 1)]
+    low, high = scene.bounds
     return {
         "players": players,
         "edges": [[*edge, int(way)] for edge, way in zip(scene.edges.tolist(), scene.one_way, strict=True)],
-        "rings": rings,
+        "rings": [np.round(line * (1, -1), 3).tolist() for line in scene.hop_lines],
+        "bounds": np.round([low[0], -high[1], high[0], -low[1]], 3).tolist(),
         "molecule": scene.molecule,
         "largest": scene.largest,
         "rest": scene.rest,

@@ -11,6 +11,8 @@ from scipy.optimize import isotonic_regression
 GAP = 0.62  # between neighbours on a ring; rings lie at least 1 apart
 TRIALS = 250  # arrangements of the first ring that are compared
 EVENLY_FROM = 12  # nodes on the first ring
+WIDE = 2 * np.pi / 3  # a stretch of a ring without nodes from which on its circle is left open
+BEYOND = 0.5  # by which an open circle goes on behind its last nodes
 FORCES_UP_TO = 200  # nodes; beyond, distances between all pairs take too long
 
 
@@ -36,6 +38,23 @@ def rings(hop: np.ndarray, edges: np.ndarray) -> np.ndarray:
             if trials == TRIALS:
                 break
     return best
+
+
+def arcs(position: np.ndarray, hop: np.ndarray) -> list[np.ndarray]:
+    """One line (points, 2) a hop, to read distances from: a circle, or as much of it as there are nodes on it."""
+    lines = []
+    for ring in range(1, int(hop.max(initial=0)) + 1):
+        x, y = position[hop == ring].T
+        radius, angle = float(np.hypot(x, y).mean()), np.sort(np.arctan2(y, x))
+        gaps = np.diff(angle, append=angle[0] + 2 * np.pi)
+        last, beyond = int(gaps.argmax()), BEYOND / radius
+        start, end = 0.0, 2 * np.pi
+        if gaps[last] > max(WIDE, 2 * beyond):
+            start, end = angle[(last + 1) % len(angle)] - beyond, angle[last] + beyond
+            end += 2 * np.pi if end < start else 0
+        way = np.linspace(start, end, 2 + int(24 * (end - start)))
+        lines.append(radius * np.stack([np.cos(way), np.sin(way)], axis=1))
+    return lines
 
 
 def _undirected(edges: np.ndarray) -> np.ndarray:

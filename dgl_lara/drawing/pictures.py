@@ -21,6 +21,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Circle, FancyArrowPatch
 
 from dgl_lara.drawing.scene import Scene
+from dgl_lara.drawing.words import NOT_ADDITIVE
 
 # Blue against, vermilion for: told apart with any colour vision; white is nothing.
 AGAINST, NOTHING, FOR = "#2166ac", "#f7f7f7", "#c8501e"
@@ -28,17 +29,20 @@ UNIT = 0.62  # inches
 TRUTH = "#009E73"
 INK = "#1a1a1a"
 INSIDE = 6  # letters that fit into a node
+DASHES = (2.2, 1.6)
 HALO = 0.09  # from the target to the ring around it
 COLOURS = LinearSegmentedColormap.from_list("against-for", [AGAINST, "#92c5de", NOTHING, "#f4a582", FOR])
 
 
-def draw(scene: Scene, words: str, explained_class: int, value: str) -> Figure:
+def draw(scene: Scene, words: str, explained_class: str, value: str) -> Figure:
     """The figure; everything is measured in inches, so that nodes and letters keep their size."""
-    low, high = scene.position.min(axis=0) - 0.6, scene.position.max(axis=0) + 0.6
+    low, high = (corner + margin for corner, margin in zip(scene.bounds, (-0.05, 0.05), strict=True))
     unit = float(min(UNIT, 8.5 / (high[0] - low[0]), 7.5 / (high[1] - low[1])))  # of one edge
     inner = np.maximum(unit * (high - low), (4.2, 1.8))
     title = textwrap.wrap(words, int((inner[0] + 1) * 13))
     notes = textwrap.wrap(scene.rest, int((inner[0] + 1) * 15))
+    if words:  # a picture that stands alone says what its numbers are
+        notes += textwrap.wrap(NOT_ADDITIVE.format(value).capitalize() + ".", int((inner[0] + 1) * 15))
     above, below = 0.25 + 0.17 * len(title), 0.35 + 0.15 * len(notes)
     width, height = inner[0] + 1.1, inner[1] + above + below
     figure = Figure(figsize=(width, height))
@@ -47,7 +51,7 @@ def draw(scene: Scene, words: str, explained_class: int, value: str) -> Figure:
     axis.set(xlim=_around(low[0], high[0], inner[0] / unit), ylim=_around(low[1], high[1], inner[1] / unit))
     axis.set_axis_off()
     norm = Normalize(-scene.largest, scene.largest, clip=True)
-    _draw_rings(axis, scene, unit)
+    _draw_rings(axis, scene)
     _draw_edges(axis, scene, unit)
     _draw_nodes(axis, scene, norm, unit)
     tall = min(inner[1] * 0.85, 3.2)
@@ -61,7 +65,7 @@ def draw(scene: Scene, words: str, explained_class: int, value: str) -> Figure:
     bar.ax.tick_params(labelsize=7)
     figure.text(0.12 / width, 1 - 0.12 / height, "\n".join(title), fontsize=9.5, va="top", linespacing=1.25)
     figure.text(0.12 / width, 0.08 / height, "\n".join(notes), fontsize=7.5, va="bottom", color="#444444")
-    _legend(figure, scene, (0.06 / width, (below - 0.3) / height))
+    _legend(figure, scene, explained_class, (0.06 / width, (below - 0.3) / height))
     return figure
 
 
@@ -71,13 +75,10 @@ def _around(low: float, high: float, length: float) -> tuple[float, float]:
     return middle - length / 2, middle + length / 2
 
 
-def _draw_rings(axis: Axes, scene: Scene, unit: float) -> None:
-    """One faint circle a hop, to read distances from."""
-    if scene.hop is None:
-        return
-    for hop in range(1, int(scene.hop.max(initial=0)) + 1):
-        radius = float(np.linalg.norm(scene.position[scene.hop == hop], axis=1).mean())
-        axis.add_patch(Circle((0, 0), radius, fill=False, edgecolor="#e3e3e3", linewidth=0.8, zorder=0))
+def _draw_rings(axis: Axes, scene: Scene) -> None:
+    """One faint line a hop, to read distances from."""
+    for line in scene.hop_lines:
+        axis.plot(*line.T, color="#e3e3e3", linewidth=0.8, zorder=0)
 
 
 def _radii(scene: Scene) -> np.ndarray:
@@ -121,7 +122,12 @@ def _draw_nodes(axis: Axes, scene: Scene, norm: Normalize, unit: float) -> None:
     radii = _radii(scene)
     for row, (x, y) in enumerate(scene.position):
         true, target = scene.truth is not None and scene.truth[row], row == scene.target
-        rim = {"edgecolor": TRUTH, "linewidth": 2.4} if true else {"edgecolor": "#666666", "linewidth": 0.6}
+        rim: dict[str, Any] = {"edgecolor": "#666666", "linewidth": 0.6}
+        if true:
+            rim = {"edgecolor": TRUTH, "linewidth": 2.4}
+        if scene.other_class is not None and scene.other_class[row]:
+            rim = {**rim, "edgecolor": TRUTH if true else INK, "linestyle": (0, DASHES)}
+            rim["linewidth"] = max(rim["linewidth"], 0.9)
         axis.add_patch(Circle((x, y), radii[row], facecolor=COLOURS(norm(scene.score[row])), zorder=2, **rim))
         if target:
             axis.add_patch(Circle((x, y), radii[row] + HALO, fill=False, edgecolor=INK, linewidth=1.8, zorder=2))
@@ -151,17 +157,20 @@ def _short(mark: str, most: int = 14) -> str:
     return mark if len(mark) <= most else mark[: most - 1] + "…"
 
 
-def _legend(figure: Figure, scene: Scene, corner: tuple[float, float]) -> None:
+def _legend(figure: Figure, scene: Scene, explained_class: str, corner: tuple[float, float]) -> None:
     entries: list[tuple[str, dict[str, Any]]] = []
     if scene.target is not None:
         own = f"target, its own score {scene.score[scene.target]:+.2f}"
         entries.append((own, {"markeredgecolor": INK, "markeredgewidth": 1.8}))
     if scene.truth is not None and scene.truth.any():
         entries.append(("ground truth", {"markeredgecolor": TRUTH, "markeredgewidth": 2.2}))
-    handles = [
+    handles: list[Any] = [
         Line2D([], [], marker="o", linestyle="", markersize=7, markerfacecolor="white", label=label, **style)
         for label, style in entries
     ]
+    if scene.other_class is not None and scene.other_class.any():
+        label = f"dashed: another class than {_short(explained_class)}"
+        handles.append(Line2D([], [], color=INK, linewidth=1.1, linestyle=(0, DASHES), label=label))
     if handles:
         figure.legend(
             handles=handles, loc="lower left", bbox_to_anchor=corner, ncols=len(handles), fontsize=7.5, frameon=False,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
-from dgl_lara.drawing.layout import forces, rings
+from dgl_lara.drawing.layout import arcs, forces, rings
 
 ELEMENTS = {
     "H", "Li", "B", "C", "N", "O", "F", "Na", "Mg", "Al", "Si", "P", "S", "Cl", "K", "Ca", "Fe", "Cu", "Zn", "Se", "Br",
@@ -15,6 +16,7 @@ ELEMENTS = {
 }  # fmt: skip
 
 
+ROUND = 0.55  # of the room that a node with its rim takes
 WHOLE = 150  # nodes up to which a graph is drawn whole: pieces of a molecule would not show what it is
 
 
@@ -32,12 +34,25 @@ class Scene:
     score: np.ndarray  # (drawn,)
     hop: np.ndarray | None  # None for a graph
     truth: np.ndarray | None  # (drawn,) bool: in the true motif
+    other_class: np.ndarray | None  # (drawn,) bool: f predicts another class for this player than the explained one
     edges: np.ndarray  # (num_edges, 2) rows of `place`; an edge in both directions stands once
     one_way: np.ndarray  # (num_edges,) bool: the edge runs from the first to the second only
     position: np.ndarray  # (drawn, 2)
     molecule: bool
     largest: float  # |score| of the strongest player besides the target, whose own would drown all others
     rest: str  # one line on the players that are not drawn; empty if all are
+
+    @cached_property
+    def hop_lines(self) -> list[np.ndarray]:
+        """One a hop; none for a graph."""
+        return [] if self.hop is None else arcs(self.position, self.hop)
+
+    @property
+    def bounds(self) -> tuple[np.ndarray, np.ndarray]:
+        """The lower left and the upper right corner of everything that is drawn."""
+        nodes = [self.position.min(axis=0) - ROUND, self.position.max(axis=0) + ROUND]
+        points = np.concatenate([nodes, *(line for line in self.hop_lines)])
+        return points.min(axis=0), points.max(axis=0)
 
     @property
     def target(self) -> int | None:
@@ -53,8 +68,13 @@ def compose(
     truth: np.ndarray | None,
     edges: np.ndarray,
     most: int,
+    told: Sequence[int] = (),
+    other_class: np.ndarray | None = None,
 ) -> Scene:
-    """The `most` players that count most, for or against, with the nodes that link them to the target."""
+    """The `most` players that count most, for or against, with the nodes that link them to the target.
+
+    `told`: the places of those that a sentence calls by name; of many atoms of one kind only these are numbered.
+    """
     chosen = _choose(score, hop, edges, most)
     row = np.full(len(score), -1)
     row[chosen] = np.arange(len(chosen))
@@ -66,10 +86,11 @@ def compose(
     return Scene(
         place=chosen,
         names=[names[place] for place in chosen],
-        marks=own if own is not None else [names[place] for place in chosen],
+        marks=[names[place] if labels is None or (molecule and place in told) else labels[place] for place in chosen],
         score=score[chosen],
         hop=None if hop is None else hop[chosen],
         truth=None if truth is None else truth[chosen],
+        other_class=None if other_class is None else other_class[chosen],
         edges=pairs,
         one_way=one_way,
         position=rings(hop[chosen], pairs)

@@ -19,7 +19,7 @@ from dgl_lara.lara import LARA
 from dgl_lara.metrics import METRICS
 from dgl_lara.metrics.common.metric import Case
 from dgl_lara.metrics.throughput import speed
-from dgl_lara.utils.progress import say
+from dgl_lara.utils.progress import phase, say
 
 AFFORDABLE = 300_000_000  # evaluated nodes that the `sampled` row may cost
 FEW = 1_000  # targets; the surroundings of more are most of the graph
@@ -43,7 +43,8 @@ class Subject:
         if cost > AFFORDABLE:
             say(f"{sampled.label} is left out, it would evaluate {cost:,} nodes; lower --targets or --pairs.")
         elif sampled.pairs:
-            results.append(sampled.explain(targets))
+            with phase(sampled.label):
+                results.append(sampled.explain(targets))
         amortised = self.lara.trusted(explain(self.lara.explainer_, game, self.lara.embed(), targets), correct=False)
         if self.lara.samples_ is None:
             return [*results, amortised]
@@ -57,7 +58,11 @@ def evaluate(subject: Subject, name: str) -> pd.DataFrame:
         return _speed(subject)
     if metric.missing(subject.case) is not None:
         return pd.DataFrame()
-    return _below_each_other({e.method: metric.table(subject.case, e) for e in subject.explanations})
+    tables = {}
+    for explanations in subject.explanations:
+        with phase(f"{name} of {explanations.method}"):
+            tables[explanations.method] = metric.table(subject.case, explanations)
+    return _below_each_other(tables)
 
 
 def _below_each_other(tables: dict[str, pd.DataFrame]) -> pd.DataFrame:

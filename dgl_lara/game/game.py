@@ -32,6 +32,7 @@ from dgl_lara.game.value import of_classes, to_values
 from dgl_lara.model import blackbox
 from dgl_lara.model.blackbox import Model
 from dgl_lara.model.evaluating import evaluating
+from dgl_lara.utils.progress import Progress, working
 
 CHECKED = 16  # nodes on whose ego graphs f must give its own predictions
 
@@ -68,7 +69,10 @@ class Game:
         self.budget = Budget.of(memory)
         self.calls, self.evaluations = 0 if answer is not None else 2, 0
         self.nodes_asked = 0  # of all graphs that f was given for coalitions: what it cost, whoever asked
-        self.answer = self._untouched() if answer is None else answer
+        if answer is None:
+            with working("asking the model about the whole graph"):
+                answer = self._untouched()
+        self.answer = answer
         self.single = self.answer.shape[1] == 1 and value != "output"  # one number for two classes
         self.value = "log-odds" if self.single and value == "logit" else value
         self.logits = self._spread(self.answer)  # (num_targets, num_classes)
@@ -118,7 +122,7 @@ class Game:
         known = torch.arange(self.num_targets, device=self.features.device) if self.known is None else self.known
         nodes = known[spread_out(len(known), CHECKED, known.device)]
         full, allowed = self.logits[nodes], 1e-4 * self.logits[known].abs().max()
-        with evaluating(self.f):
+        with working("checking on ego graphs how much context the model needs"), evaluating(self.f):
             found = fewest_hops(
                 self.call, self.graph, self.features, nodes, full, range(self.hops, self.hops + 4), allowed,
                 self.nodes_a_call,
@@ -186,12 +190,14 @@ class Game:
         self.evaluations += len(keep) * len(players.targets)
         indptr = players.indptr
         values = torch.empty(len(keep), len(players.targets), device=keep.device)
-        for rows in row_slices(players.counts, self.nodes_a_call):
-            pairs = slice(int(indptr[rows.start]), int(indptr[rows.stop]))
-            values[:, rows] = self._some_coalitions(players.part(rows), keep[:, pairs], classes[rows])
+        bar: Progress[None] = Progress(label="asking f about coalitions", total=values.numel(), unit="evaluation")
+        with bar:
+            for rows in row_slices(players.counts, self.nodes_a_call):
+                pairs = slice(int(indptr[rows.start]), int(indptr[rows.stop]))
+                values[:, rows] = self._some_coalitions(players.part(rows), keep[:, pairs], classes[rows], bar)
         return values
 
-    def _some_coalitions(self, players: Players, keep: Tensor, classes: Tensor) -> Tensor:
+    def _some_coalitions(self, players: Players, keep: Tensor, classes: Tensor, bar: Progress) -> Tensor:
         here = self.task.egos(self.graph, players.targets, self.context)
         features, (pair, plays) = self.features[here.nodes], self.kind.columns_on(here, players)
         values = []
@@ -200,6 +206,7 @@ class Game:
                 left = self.kind.remove(here.graph, features, torch.where(plays, part[:, pair], True))
                 logits = self.task.predict(self.call, here.graph, left, self.null_logits)[:, here.places]
                 values.append(of_classes(to_values(logits, self.value), classes))
+                bar.advance(values[-1].numel())
         return torch.cat(values)
 
 

@@ -21,7 +21,7 @@ from dgl_lara.metrics.common.metric import Case, Metric
 
 
 class GroundTruthAUC(Metric):
-    columns = {"AUC": 1}
+    columns = {"AUC": 1, "AUC |score|": 1}
 
     def missing(self, case: Case) -> str | None:
         return "this data set has no ground truth." if case.motif is None else None
@@ -31,7 +31,7 @@ class GroundTruthAUC(Metric):
         return pd.DataFrame([auc(explanations, case.motif)])
 
     def figures(self, table: pd.DataFrame) -> dict[str, float]:
-        return {"AUC": table["signed, pooled"].iloc[0]}
+        return {"AUC": table["signed, pooled"].iloc[0], "AUC |score|": table["absolute, pooled"].iloc[0]}
 
 
 def roc_auc(truth: np.ndarray, scores: np.ndarray) -> float:

@@ -27,7 +27,7 @@ def call(f: Model, graph: dgl.DGLGraph, features: Tensor, rows: int, what: str) 
     except ModelError:
         raise
     except Exception as error:  # the model is not ours: it may raise anything
-        raise ModelError(_failure(error, graph, features)) from error
+        raise ModelError(_failure(f, error, graph, features)) from error
     if not isinstance(output, Tensor):
         raise ModelError(
             f"the model must return a tensor of logits (got {_described(output)}); choose a part of its output with "
@@ -53,8 +53,14 @@ def call(f: Model, graph: dgl.DGLGraph, features: Tensor, rows: int, what: str) 
     return output.float()
 
 
-def _failure(error: Exception, graph: dgl.DGLGraph, features: Tensor) -> str:
+def _failure(f: Model, error: Exception, graph: dgl.DGLGraph, features: Tensor) -> str:
     said = (str(error).strip() or type(error).__name__).splitlines()[0]
+    if _is_unwrapped_pyg(f):
+        return (
+            "the model is one of PyTorch Geometric, which takes (x, edge_index) and not (graph, features): wrap it, "
+            "LARA(*dgl_lara.model.adapters.from_pyg(model, data)), or for --model let its function return "
+            f"dgl_lara.model.adapters.pyg(model) (it said: {type(error).__name__}: {said})."
+        )
     widths = re.search(r"cannot be multiplied \(\d+x(\d+) and (\d+)x\d+\)", said)
     if widths and int(widths[1]) == features.shape[1]:
         return f"the features have {widths[1]} columns, but the model takes {widths[2]}."
@@ -70,6 +76,14 @@ def _failure(error: Exception, graph: dgl.DGLGraph, features: Tensor) -> str:
         )
     shapes = f"{graph.num_nodes()} nodes, {graph.num_edges()} edges and features {tuple(features.shape)}"
     return f"the model failed on {shapes} ({type(error).__name__}: {said})."
+
+
+def _is_unwrapped_pyg(f: Model) -> bool:
+    """It has layers of PyTorch Geometric, and no adapter that calls it as such models are called."""
+    parts = list(f.modules()) if isinstance(f, nn.Module) else []
+    if any(getattr(part, "calls_pyg", False) for part in parts):
+        return False
+    return any(kind.__module__.startswith("torch_geometric.") for part in parts for kind in type(part).__mro__)
 
 
 def _described(output: object) -> str:

@@ -20,6 +20,12 @@ COLUMNS: dict[str, int] = {
     COST: 0,
 }
 
+FLOOR = "random"
+AUC_NOTE = (
+    "AUC ranks players by their signed scores, AUC |score| by their size. A node of the true motif may speak against "
+    "the predicted class: a faithful signed score is then low, scores without a sign (OrphicX, edge masks) are not."
+)
+
 
 def summary(records: pd.DataFrame) -> pd.DataFrame:
     """One row a method: '<figure>' and '<figure> std' over the seeds."""
@@ -36,8 +42,9 @@ def summary(records: pd.DataFrame) -> pd.DataFrame:
 
 
 def shown(table: pd.DataFrame, mark: Callable[[str], str]) -> tuple[list[str], list[list[str]]]:
-    """Header and cells, 'mean ± std', the best of each column marked."""
+    """Header and cells, 'mean ± std', the best of each column marked (`random` explains nothing)."""
     columns = [column for column in COLUMNS if column in table]
+    rivals = table[table["name"] != FLOOR]
     rows = []
     for place, row in table.iterrows():
         cells = [str(row["method"])]
@@ -47,7 +54,7 @@ def shown(table: pd.DataFrame, mark: Callable[[str], str]) -> tuple[list[str], l
                 continue
             text = _number(row[column]) + (f" ± {_number(row[f'{column} std'])}" if row["seeds"] > 1 else "")
             sign = COLUMNS[column]
-            best = sign and place == (sign * table[column]).idxmax()
+            best = sign and rivals[column].notna().any() and place == (sign * rivals[column]).idxmax()
             cells.append(mark(text) if best else text)
         rows.append(cells)
     return ["method", *columns], rows
@@ -77,6 +84,7 @@ def comparison_markdown(table: pd.DataFrame, title: str, note: str = "") -> str:
         "Mean ± standard deviation over seeds; best in bold. F+, F-: average over sparsity 0.3 ... 0.7, as the paper",
         "defines them and with the target kept. Rank correlation, R2: with phi. Speed: this method and LARA in turns,",
         "in one process; 'stored': without the pass of g over everything, whose embeddings LARA has from before.",
+        *([AUC_NOTE] if "AUC" in table else []),
         *([note] if note else []),
     ]
     if "left out" in table:

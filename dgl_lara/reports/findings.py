@@ -9,6 +9,7 @@ import pandas as pd
 from torch import Tensor
 
 from dgl_lara.baselines.sampled import Sampled
+from dgl_lara.evaluation.forecast import announce
 from dgl_lara.evaluation.run_evaluation import Subject, evaluate
 from dgl_lara.explanation import Explanation, Explanations
 from dgl_lara.metrics.common.metric import Case
@@ -42,11 +43,12 @@ def measure(run: Run, split: str, most: int, pairs: int | None, reference_pairs:
     dataset, lara = run.dataset, run.trained()
     targets = some_targets(dataset.split(split), most, seed)
     subject = Subject(lara, Case(lara.game, targets, dataset.motif, reference_pairs, seed), pairs)
+    announce(subject, ("fidelity", "agreement", "auc"))
     tables = {}
     for metric in ("fidelity", "agreement", "auc"):
         say(f"measuring {metric} on {len(targets)} {split} {dataset.task}s")
         tables[metric] = evaluate(subject, metric)
-    explanations = subject.explanations[-1].named(dataset.node_labels, dataset.node_names, dataset.motif)
+    explanations = subject.explanations[-1].named(**dataset.names)
     predicted = lara.game.explained_class[targets]
     return Findings(
         run=run,

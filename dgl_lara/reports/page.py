@@ -168,9 +168,10 @@ def _examples(name: str, group: list[tuple[Explanation, float]], labels: Tensor)
     figures = []
     for explanation, delta in Progress(group, f"drawing the {name}"):
         words = explanation.in_words()
-        picture = draw(explanation.scene(DRAWN), "", explanation.explained_class, explanation.game.value)
+        picture = draw(explanation.scene(DRAWN), "", explanation.class_name, explanation.game.value)
         label = int(labels[explanation.target])
-        wrong = f" The prediction is wrong: the label is {label}." if label != explanation.predicted_class else ""
+        called = explanation.batch.names.of_class(label)
+        wrong = f" The prediction is wrong: the label is {called}." if label != explanation.predicted_class else ""
         figures.append((_picture(picture, words), f"{words}{wrong} Δ fidelity {delta:.2f}."))
     return figures
 

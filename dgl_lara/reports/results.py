@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
 import pandas as pd
@@ -19,30 +20,47 @@ def print_table(name: str, table: pd.DataFrame) -> str:
 
 
 def write_results(
-    results: dict[str, pd.DataFrame], folder: Path, stem: str, title: str, json_file: Path | None
+    metric: str, table: pd.DataFrame, folder: Path, stem: str, title: str, question: Mapping[str, object]
 ) -> list[Path]:
-    """<stem>-<metric>.csv and .json for each table, and its picture if it has one; `json_file` gets all of them."""
-    written: list[Path] = []
-    for metric, table in results.items():
-        path = folder / f"{stem}-{metric}.csv"
-        with written_whole(path) as temporary:
-            table.to_csv(temporary, index=False)
-        written += [path, _write_json(path.with_suffix(".json"), title, {metric: table})]
-        if len(table) and (figure := METRICS[metric].figure(table, title)):
-            pictures = [path.with_suffix(ending) for ending in (".png", ".pdf")]
-            for picture in pictures:
-                figure.savefig(picture, dpi=150)
-            written += pictures
-    if json_file:
-        written.append(_write_json(json_file, title, results))
+    """<stem>-<metric>.csv and .json of one table, and its picture if it has one.
+
+    What an earlier evaluation wrote for another question (other targets, another seed) stays: the new files get a
+    number.
+    """
+    path = _place(folder / f"{stem}-{metric}.json", question)
+    written = [path.with_suffix(".csv"), write_json(path, title, question, {metric: table})]
+    with written_whole(written[0]) as temporary:
+        table.to_csv(temporary, index=False)
+    if len(table) and (figure := METRICS[metric].figure(table, title)):
+        pictures = [path.with_suffix(ending) for ending in (".png", ".pdf")]
+        for picture in pictures:
+            figure.savefig(picture, dpi=150)
+        written += pictures
     return written
 
 
-def _write_json(path: Path, title: str, results: dict[str, pd.DataFrame]) -> Path:
-    content = {
-        "what": title,
-        **{metric: json.loads(table.to_json(orient="records")) for metric, table in results.items()},
-    }
-    with written_whole(path) as temporary:
-        temporary.write_text(json.dumps(content, indent=2) + "\n")
+def _place(first: Path, question: Mapping[str, object]) -> Path:
+    """The file of this name that answers the same question, or the first that is free."""
+    path, number = first, 1
+    while path.exists() and _question_of(path) != question:
+        number += 1
+        path = first.with_name(f"{first.stem}-{number}.json")
     return path
+
+
+def _question_of(path: Path) -> object:
+    try:
+        return json.loads(path.read_text()).get("question")
+    except (ValueError, AttributeError):
+        return None  # damaged, or not ours: it stays
+
+
+def write_json(path: Path, title: str, question: Mapping[str, object], results: Mapping[str, pd.DataFrame]) -> Path:
+    with written_whole(path) as temporary:
+        temporary.write_text(as_json(title, question, results) + "\n")
+    return path
+
+
+def as_json(title: str, question: Mapping[str, object], results: Mapping[str, pd.DataFrame]) -> str:
+    tables = {metric: json.loads(table.to_json(orient="records")) for metric, table in results.items()}
+    return json.dumps({"what": title, "question": dict(question), **tables}, indent=2)

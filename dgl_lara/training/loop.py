@@ -36,7 +36,7 @@ from dgl_lara.training.state import TrainingState
 from dgl_lara.training.subgraphs import FullGraph, NeighborSubgraphs, Subgraphs, target_batches
 from dgl_lara.training.validation import make_judge
 from dgl_lara.utils.interrupts import held_back_interrupts
-from dgl_lara.utils.progress import Progress
+from dgl_lara.utils.progress import Progress, phase
 from dgl_lara.utils.randomness import generator, seeded, some_targets
 
 CHECKS = 20  # times that g is judged
@@ -120,7 +120,8 @@ def train(
     if resume:
         state.load_dict(resume)
     asked_before = state.nodes_asked - game.nodes_asked
-    judge = make_judge(game, seen, validation, config.seed)
+    with phase("preparing the judge"):
+        judge = make_judge(game, seen, validation, config.seed)
     state.judged_by = judge.name
     state.judging = judge.samples
     subgraphs: Subgraphs = (FullGraph if whole else NeighborSubgraphs)(game, seen)

@@ -1,35 +1,112 @@
-"""Progress of long work: a bar on a terminal, a quiet log line now and then elsewhere."""
+"""Whoever waits for more than two seconds is told what for, how far it is and how long it will take.
+
+By a bar on a terminal, by a line now and then elsewhere; on stderr, so that stdout stays clean for tables and files.
+"""
+
+from __future__ import annotations
 
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, Generic, TypeVar
 
 from tqdm import tqdm
 
 T = TypeVar("T")
+PATIENCE = 2.0  # seconds of silence that nobody minds
 SECONDS_BETWEEN_LINES = 15.0
+QUIET, USUAL, VERBOSE = -1, 0, 1
+
+_loudness = USUAL
+_phase: ContextVar[str] = ContextVar("phase", default="")
+
+
+def set_loudness(level: int) -> None:
+    """QUIET: neither progress nor notices. VERBOSE: details too."""
+    global _loudness
+    _loudness = level
+
+
+def say(text: str) -> None:
+    """One line for the reader."""
+    if _loudness > QUIET:
+        tqdm.write(text, file=sys.stderr)
+
+
+def detail(text: str) -> None:
+    """One line for a reader who asked for more (-v)."""
+    if _loudness >= VERBOSE:
+        say(text)
+
+
+@contextmanager
+def phase(name: str) -> Iterator[None]:
+    """What the work inside is for; stands before whatever is shown of it."""
+    before = _phase.set(name)
+    try:
+        yield
+    finally:
+        _phase.reset(before)
+
+
+@contextmanager
+def working(on: str) -> Iterator[None]:
+    """For work that cannot say how far it is: what it is, once it takes longer than anyone waits for gladly."""
+    title, started = _titled(on), time.monotonic()
+    with _after_a_while(lambda: say(f"{title} ...")):
+        yield
+    detail(f"{title}: {time.monotonic() - started:.1f} s")
+
+
+@contextmanager
+def _after_a_while(act: Callable[[], None]) -> Iterator[None]:
+    timer = threading.Timer(PATIENCE, act)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def _titled(label: str) -> str:
+    return f"{_phase.get()}: {label}" if _phase.get() else label
+
+
+def duration(seconds: float) -> str:
+    """'8 s', '12 min', '1.5 h': as exact as a guess may be."""
+    if seconds < 100:
+        return f"{max(seconds, 1):.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 class Progress(Generic[T]):
-    """Iterate over `items` and show how far; `note(loss=...)` adds figures to what is shown."""
+    """Iterate over `items` and show how far; `note(loss=...)` adds figures to what is shown.
+
+    Where the work is not a walk over items: `with Progress(total=n, label=...) as bar`, then `bar.advance(k)`.
+    """
 
     def __init__(
         self,
-        items: Iterable[T],
-        label: str,
+        items: Iterable[T] = (),
+        label: str = "",
         total: int | None = None,
         done: int = 0,
         unit: str = "it",
         weight: Callable[[T], int] = lambda item: 1,
     ):
-        self.items, self.label, self.done, self.weight = items, label, done, weight
+        self.items, self.label, self.done, self.weight = items, _titled(label), done, weight
         self.total = total if total is not None else len(items) + done  # type: ignore[arg-type]
+        self.first, self.figures = done, ""
         self.on_terminal = sys.stderr.isatty()
         self.bar = tqdm(
-            total=self.total, initial=done, desc=label, unit=unit, leave=False, disable=not self.on_terminal
-        )
-        self.figures = ""
+            total=self.total, initial=done, desc=self.label, unit=unit, leave=False, delay=PATIENCE,
+            disable=not self.on_terminal or _loudness == QUIET,
+        )  # fmt: skip
+        self.started = self.last = time.monotonic()
 
     def note(self, **figures: Any) -> None:
         texts = (
@@ -38,22 +115,41 @@ class Progress(Generic[T]):
         self.figures = ", ".join(texts)
         self.bar.set_postfix_str(self.figures, refresh=False)
 
+    def __enter__(self) -> Progress[T]:
+        # the first word comes by the clock, even where a single item takes long
+        self.timer = threading.Timer(PATIENCE, self._show)
+        self.timer.daemon = True
+        self.timer.start()
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        self.timer.cancel()
+        self.bar.close()
+
     def __iter__(self) -> Iterator[T]:
-        started = last = time.monotonic()
-        try:
+        with self:
             for item in self.items:
                 yield item
-                self.done += self.weight(item)
-                self.bar.update(self.weight(item))
-                now = time.monotonic()
-                if not self.on_terminal and now - last > SECONDS_BETWEEN_LINES:
-                    last = now
-                    detail = f", {self.figures}" if self.figures else ""
-                    say(f"{self.label}: {self.done}/{self.total} after {now - started:.0f} s{detail}")
-        finally:
-            self.bar.close()
+                self.advance(self.weight(item))
 
+    def advance(self, count: int = 1) -> None:
+        self.done += count
+        self.bar.update(count)
+        if time.monotonic() - self.last > SECONDS_BETWEEN_LINES and not self.on_terminal:
+            self._show()
 
-def say(text: str) -> None:
-    """One line for the reader on stderr, so that stdout stays clean for tables and files."""
-    tqdm.write(text, file=sys.stderr)
+    def _show(self) -> None:
+        """The bar, or a line in its place."""
+        self.last = time.monotonic()
+        if self.on_terminal:
+            self.bar.refresh()
+        else:
+            say(self.line(self.last - self.started))
+
+    def line(self, elapsed: float) -> str:
+        """'asking f about coalitions: 1,200/30,000 after 15 s, about 6 min left, loss 0.2'."""
+        of = f"/{self.total:,}" if self.total else ""
+        text = f"{self.label}: {self.done:,}{of} after {duration(elapsed)}"
+        if self.total > self.done > self.first:
+            text += f", about {duration(elapsed / (self.done - self.first) * (self.total - self.done))} left"
+        return text + (f", {self.figures}" if self.figures else "")

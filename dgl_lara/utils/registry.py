@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import importlib
 import pkgutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import Generic, TypeVar
 
@@ -45,6 +45,12 @@ class Registry(Mapping[str, T], Generic[T]):
     def check(self, name: str) -> str:
         """The name itself, if it is known; otherwise one sentence with the list and the closest match."""
         return one_of(self.constant.lower(), name, self.names)
+
+
+def closest(name: str, known: Iterable[str]) -> str:
+    """' Did you mean ...?', or nothing where no known word is like it."""
+    close = difflib.get_close_matches(name, list(known), n=1)
+    return f" Did you mean '{close[0]}'?" if close else ""
 
 
 def one_of(what: str, given: object, known: tuple[str, ...]) -> str:

@@ -22,6 +22,27 @@ def text_table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     return "\n".join([line(header), line(["-" * width for width in widths]), *map(line, cells)])
 
 
+def text_blocks(header: Sequence[str], rows: Sequence[Sequence[object]], width: int) -> str:
+    """The same in as many tables below each other as the width asks for, each with the first column."""
+    blocks, chosen = [], [0]
+    for place in range(1, len(header)):
+        if len(chosen) > 1 and _width(text_table(*_columns(header, rows, [*chosen, place]))) > width:
+            blocks.append(chosen)
+            chosen = [0]
+        chosen.append(place)
+    return "\n\n".join(text_table(*_columns(header, rows, places)) for places in [*blocks, chosen])
+
+
+def _columns(
+    header: Sequence[str], rows: Sequence[Sequence[object]], places: list[int]
+) -> tuple[list[str], list[list[object]]]:
+    return [header[place] for place in places], [[row[place] for place in places] for row in rows]
+
+
+def _width(text: str) -> int:
+    return max(map(len, text.splitlines()))
+
+
 def markdown_table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     def line(cells: Sequence[str]) -> str:
         return f"| {' | '.join(text.replace('|', chr(92) + '|') for text in cells)} |"  # a bar within a cell: \\|

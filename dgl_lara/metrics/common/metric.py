@@ -13,6 +13,7 @@ from torch import Tensor
 from dgl_lara.explanation import Explanations
 from dgl_lara.game.game import Game
 from dgl_lara.metrics.common.reference import Reference, reference
+from dgl_lara.utils.progress import phase
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -32,7 +33,8 @@ class Case:
 
     @cached_property
     def phi(self) -> Reference:
-        return reference(self.game, self.targets, self.reference_pairs, self.seed)
+        with phase("reference phi"):
+            return reference(self.game, self.targets, self.reference_pairs, self.seed)
 
 
 class Metric:

@@ -1,0 +1,91 @@
+"""`dgl-lara runs`: what has been trained, and what to do with it."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from dgl_lara.cli.printing import echo
+from dgl_lara.cli.settings_file import written
+from dgl_lara.errors import InputError
+
+
+@click.group(invoke_without_command=True)
+@click.pass_context
+def runs(context: click.Context) -> None:
+    """List the runs in runs/, show or compare them, hand back their settings, delete them."""
+    if context.invoked_subcommand:
+        return
+    from dgl_lara.choices import RUNS
+    from dgl_lara.reports.run_overview import all_runs, listing
+    from dgl_lara.utils.tables import text_table
+
+    found = all_runs()
+    if not found:
+        echo(f"there is no run in {RUNS}/ yet; train one with: dgl-lara train --dataset ba-shapes")
+        return
+    echo(text_table(*listing(found)))
+    echo("\nthe first is the newest, which eval, explain and report take unless --run names another")
+
+
+@runs.command()
+@click.argument("run")
+def show(run: str) -> None:
+    """What RUN (a folder, or its name in runs/) was made of and what came of it."""
+    from dgl_lara.reports.run_overview import find, settings
+    from dgl_lara.utils.tables import text_table
+
+    found = find(run)
+    command = found.environment.get("command", "-")
+    echo(f"{found.folder}: started {found.started}, {found.size / 2**20:.1f} MB\n{command}\n")
+    echo(text_table(["setting", "value"], [[name, str(value)] for name, value in settings(found).items()]))
+    if found.agreement is not None:
+        echo(f"\n{found.steps} steps, validation agreement {found.agreement:.3f}")
+    if not found.is_trained:
+        echo(f"\nnot trained yet; go on with: dgl-lara train --resume {found.folder}")
+    for name, content in found.evaluations.items():
+        echo(f"\n{name}: {content.get('what', '-')}")
+    if found.figures:
+        echo(text_table(["lara", "newest"], [[name, value] for name, value in found.figures.items()]))
+
+
+@runs.command()
+@click.argument("one")
+@click.argument("other")
+def compare(one: str, other: str) -> None:
+    """The settings in which two runs differ, and their figures side by side."""
+    from dgl_lara.reports.run_overview import comparison, find
+    from dgl_lara.utils.tables import text_table
+
+    echo(text_table(*comparison(find(one), find(other))))
+
+
+@runs.command()
+@click.argument("run")
+def config(run: str) -> None:
+    """The settings of RUN, for `dgl-lara train --config FILE`: dgl-lara runs config RUN > run.toml."""
+    from dgl_lara.reports.run_overview import as_options, find
+
+    echo(written("train", as_options(find(run))).rstrip("\n"))
+
+
+@runs.command()
+@click.argument("names", nargs=-1, required=True, metavar="RUN...")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+def delete(names: tuple[str, ...], yes: bool) -> None:
+    """Delete runs for good. What dgl-lara did not write stays."""
+    from dgl_lara.reports.run_overview import delete as remove
+    from dgl_lara.reports.run_overview import find
+
+    found = [find(name) for name in names]
+    for run in found:
+        what = f"{run.folder} ({run.dataset}, started {run.started}, {run.size / 2**20:.1f} MB)"
+        if not yes:
+            if not sys.stdin.isatty():
+                raise InputError(f"nobody is there to ask whether {run.folder} may go; say --yes to delete it.")
+            if not click.confirm(f"delete {what}?", err=True):
+                continue
+        foreign = remove(run)
+        left = f"; not ours and left there: {', '.join(path.name for path in foreign)}" if foreign else ""
+        echo(f"deleted {what}{left}")

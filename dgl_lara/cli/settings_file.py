@@ -1,0 +1,70 @@
+"""`--config run.toml`: options of a command from a file, a table a command; what the command line says goes before.
+
+[train]
+dataset = "cora"
+train-on = "all"
+
+`dgl-lara runs config RUN` writes such a file for a run.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from dgl_lara.utils.registry import closest
+
+FILE = click.Path(dir_okay=False, exists=True, path_type=Path)
+
+
+def _read(context: click.Context, option: click.Parameter, path: Path | None) -> None:
+    if path is None:
+        return
+    command = context.info_name or ""
+    try:
+        toml = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
+    except ModuleNotFoundError as error:
+        raise click.UsageError("--config needs Python 3.11, or the package tomli: pip install tomli") from error
+    try:
+        tables = toml.loads(path.read_text())
+    except (ValueError, OSError) as error:
+        raise click.BadParameter(f"{path} is not a TOML file ({error}).") from error
+    table = tables.get(command)
+    if not isinstance(table, dict):
+        has = ", ".join(f"[{name}]" for name in tables) or "nothing"
+        raise click.BadParameter(f"{path} must have a table [{command}] for this command (it has {has}).")
+    known = {
+        name.lstrip("-"): parameter.name
+        for parameter in context.command.params
+        if isinstance(parameter, click.Option) and parameter.expose_value
+        for name in parameter.opts
+    }
+    for name, value in table.items():
+        if name not in known:
+            raise click.BadParameter(f"{path}: [{command}] has no option '{name}'.{closest(name, known)}")
+        if isinstance(value, dict):
+            raise click.BadParameter(f"{path}: '{name}' of [{command}] must be a plain value (got a table).")
+    context.default_map = {known[name]: value for name, value in table.items()}
+
+
+CONFIG = click.Option(
+    ["--config"], type=FILE, is_eager=True, expose_value=False, callback=_read,
+    help="A .toml file with options of this command.",
+)  # fmt: skip
+
+
+def written(command: str, options: Mapping[str, Any]) -> str:
+    """The same, as a file; what is None is left out."""
+    lines = [f"{name} = {_value(value)}" for name, value in options.items() if value is not None]
+    return "\n".join([f"[{command}]", *lines]) + "\n"
+
+
+def _value(value: object) -> str:
+    """TOML's numbers, truth values and basic strings are written as JSON's."""
+    return json.dumps(str(value) if isinstance(value, Path) else value, ensure_ascii=False)

@@ -1,0 +1,142 @@
+"""The layouts in which others keep graphs in .npz files, turned into ours: src, dst, x, y, masks; and names.
+
+edge_index             (2, edges) in the place of src and dst, as PyTorch Geometric has it
+adj_data, adj_indices, adj_indptr, adj_shape    a sparse adjacency matrix, and attr_... likewise sparse features: the
+                       Amazon and Coauthor benchmarks; also "adj_matrix.data" and so on
+feat, features, ...    other words for x; label, labels, ... for y
+node_names, class_names, feature_names          arrays of texts; or "<stem>.names.json" beside the file, with lists
+                       under "nodes", "classes" and "features"
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import scipy.sparse as sp
+
+from dgl_lara.datasets.storage import DAMAGE, Arrays
+from dgl_lara.errors import InputError, LaraError
+from dgl_lara.utils.progress import say
+
+WORDS = {
+    "x": ("x", "feat", "features", "node_features", "attr_matrix"),
+    "y": ("y", "label", "labels", "node_labels"),
+}
+ADJACENCY, ATTRIBUTES = ("adj", "adj_matrix", "adjacency"), ("attr", "attr_matrix", "features")
+NAMES = {
+    "nodes": ("node_names",),
+    "classes": ("class_names", "label_names"),
+    "features": ("feature_names", "attr_names"),
+}
+Names = dict[str, tuple[str, ...]]
+
+
+def read_layout(path: Path) -> tuple[Arrays, Names]:
+    """The arrays in our layout, as far as they are there, and whatever names the file holds."""
+    found, skipped = _read(path)
+    arrays = dict(found)
+    if "edge_index" in arrays and "src" not in arrays:
+        edges = arrays["edge_index"]
+        if edges.ndim != 2 or len(edges) != 2:
+            raise InputError(f"{path}: edge_index must have two rows, sources and targets (got shape {edges.shape}).")
+        arrays["src"], arrays["dst"] = edges
+    if "src" not in arrays and (adjacency := _sparse(path, found, ADJACENCY)) is not None:
+        arrays["src"], arrays["dst"] = _edges_of(path, adjacency)
+    if (attributes := _sparse(path, found, ATTRIBUTES)) is not None and "x" not in arrays:
+        arrays["x"] = attributes.toarray()
+    for ours, theirs in WORDS.items():
+        name = next((name for name in theirs if name in arrays), None)
+        if name is not None:
+            arrays[ours] = arrays[name]
+    _check_complete(path, arrays, [*found, *skipped])
+    names = {
+        of: tuple(found[name].astype(str).tolist())
+        for of, words in NAMES.items()
+        for name in words
+        if name in found and found[name].dtype.kind in "US"
+    }
+    return arrays, names
+
+
+def _read(path: Path) -> tuple[Arrays, list[str]]:
+    """All arrays but those of Python objects, which only a pickle could hold; their names."""
+    skipped: list[str] = []
+    arrays: Arrays = {}
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            for name in file.files:
+                try:
+                    arrays[name] = file[name]
+                except ValueError as error:
+                    if "Object arrays" not in str(error):
+                        raise
+                    skipped.append(name)
+    except (*DAMAGE, EOFError, KeyError, AttributeError, TypeError, MemoryError) as error:
+        raise LaraError(f"{path} is truncated or not an .npz file ({error}).") from error
+    return arrays, skipped
+
+
+def _sparse(path: Path, arrays: Arrays, words: tuple[str, ...]) -> sp.csr_matrix | None:
+    """The matrix whose parts are called <word>_data or <word>.data, and so on."""
+    for word in words:
+        for mark in "_.":
+            parts = [f"{word}{mark}{part}" for part in ("data", "indices", "indptr", "shape")]
+            if all(part in arrays for part in parts):
+                data, indices, indptr, shape = (arrays[part] for part in parts)
+                try:
+                    matrix = sp.csr_matrix((data, indices, indptr), shape=tuple(int(size) for size in shape))
+                    matrix.check_format(full_check=True)
+                except (ValueError, TypeError, IndexError) as error:
+                    raise InputError(f"{path}: {', '.join(parts)} are no sparse matrix ({error}).") from error
+                return matrix
+    return None
+
+
+def _edges_of(path: Path, adjacency: sp.csr_matrix) -> tuple[np.ndarray, np.ndarray]:
+    if adjacency.shape[0] != adjacency.shape[1]:
+        raise InputError(f"{path}: the adjacency matrix must be square (got {adjacency.shape}).")
+    present = adjacency != 0
+    if (present != present.T).nnz:
+        say(
+            f"{path.name}: its adjacency matrix is not symmetric, an entry (i, j) is an edge from i to j; "
+            "--undirected takes every edge in both directions, as DGL and PyTorch Geometric do with such files"
+        )
+    return present.tocoo().row.astype(np.int64), present.tocoo().col.astype(np.int64)
+
+
+def _check_complete(path: Path, arrays: Arrays, held: list[str]) -> None:
+    missing = [name for name in ("src", "dst", "x", "y") if name not in arrays]
+    if missing:
+        has = ", ".join(held) or "none"
+        has += ", a scipy sparse matrix alone" if {"indices", "indptr", "shape"} <= set(held) else ""
+        raise InputError(
+            f"{path} lacks the array(s) {', '.join(missing)}; it must hold src, dst, x and y, or edge_index, or a "
+            f"sparse adjacency (adj_data, adj_indices, adj_indptr, adj_shape) (it has {has})."
+        )
+
+
+def names_beside(path: Path) -> Names:
+    """Of "<stem>.names.json", where there is such a file: DGL's .bin files cannot hold texts."""
+    beside = path.with_suffix(".names.json")
+    if not beside.is_file():
+        return {}
+    try:
+        content = json.loads(beside.read_text())
+    except (ValueError, OSError) as error:
+        raise InputError(f"{beside} must be a JSON file ({error}).") from error
+    if not isinstance(content, dict) or not set(content) <= set(NAMES):
+        raise InputError(f"{beside} must hold lists under {', '.join(NAMES)}, and nothing else.")
+    for of, names in content.items():
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            raise InputError(f"{beside}: '{of}' must be a list of texts.")
+    return {of: tuple(names) for of, names in content.items()}
+
+
+def check_names(path: Path, names: Names, counts: dict[str, int]) -> Names:
+    """A name for each of them, no more and no fewer."""
+    for of, given in names.items():
+        if len(given) != counts[of]:
+            raise InputError(f"{path}: there must be a name for each of the {counts[of]} {of} (got {len(given)}).")
+    return names

@@ -1,0 +1,114 @@
+"""How long an evaluation will take, told before it begins: a few coalitions of a few targets are timed, then scaled."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from dgl_lara.attribution.monte_carlo import fit, random_coalitions, signed
+from dgl_lara.baselines.sampled import Sampled
+from dgl_lara.evaluation.run_evaluation import AFFORDABLE, Subject
+from dgl_lara.metrics.common.reference import AFFORDABLE as AFFORDABLE_EACH
+from dgl_lara.metrics.common.reference import EXACT_UP_TO
+from dgl_lara.metrics.fidelity import DEFINITIONS, SPARSITIES
+from dgl_lara.utils.clock import clock
+from dgl_lara.utils.progress import duration, say, working
+from dgl_lara.utils.randomness import generator
+
+PROBED = 3  # targets that are timed
+MOST, ENOUGH = 1024, 0.2  # coalitions and seconds that are enough for it
+LONG = 60.0  # seconds from which on it is worth a word
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """Seconds of each part of the work."""
+
+    parts: dict[str, float]
+    targets: int
+
+    @property
+    def seconds(self) -> float:
+        return sum(self.parts.values())
+
+    @property
+    def is_long(self) -> bool:
+        return self.seconds > LONG
+
+    @property
+    def fewer(self) -> int:
+        """Targets that would take about a minute."""
+        return max(min(self.targets - 1, int(self.targets * LONG / self.seconds)), 1)
+
+
+def forecast(subject: Subject, names: Sequence[str]) -> Forecast:
+    """Of the metrics that ask f about coalitions; the others take next to nothing, and speed is measured anyway."""
+    game, targets = subject.case.game, subject.case.targets
+    counts = game.players(targets).counts.double()
+    total = float(counts.sum())
+    each, whole = _seconds_a_player(subject, counts), 0.0
+    sampled = Sampled(game, subject.case.seed, subject.pairs)
+    pairs = sampled.pairs if 2 * sampled.pairs * total <= AFFORDABLE else 0
+    parts = {}
+    if pairs and {"fidelity", "agreement", "auc"} & set(names):
+        parts[sampled.label] = 2 * pairs * total * each + len(targets) * _seconds_a_fit(counts, pairs, game.features)
+    if "fidelity" in names:
+        definitions = len(DEFINITIONS) if game.task.local else 1
+        masks = 2 * definitions * len(SPARSITIES) * (3 if pairs else 2)  # of each method
+        parts["fidelity"] = masks * total * each
+    if "agreement" in names and counts.max() > EXACT_UP_TO:
+        asked = subject.case.reference_pairs
+        if game.task.local and 2 * asked * total > AFFORDABLE_EACH:
+            whole = _seconds_a_pass(subject)
+        calls = 2 * asked * (whole or total * each)
+        parts["reference phi"] = calls + 2 * len(targets) * _seconds_a_fit(counts, asked // 2, game.features)
+    return Forecast(parts, len(targets))
+
+
+def announce(subject: Subject, names: Sequence[str]) -> None:
+    """Whoever asks for an evaluation that takes long is told so first, and how to have it sooner."""
+    with working("estimating how long this will take"):
+        expected = forecast(subject, names)
+    if not expected.is_long:
+        return
+    parts = ", ".join(f"{name} {duration(seconds)}" for name, seconds in expected.parts.items())
+    sampled = "; --pairs 0 leaves 'sampled' out" if any(name.startswith("sampled") for name in expected.parts) else ""
+    sooner = duration(expected.seconds * expected.fewer / expected.targets)
+    fewer = f"--targets {expected.fewer} would take about {sooner}"
+    say(f"this will take about {duration(expected.seconds)} ({parts}); {fewer}{sampled}")
+
+
+def _seconds_a_player(subject: Subject, counts: Tensor) -> float:
+    """For one player of one coalition, on targets of all sizes."""
+    game, targets = subject.case.game, subject.case.targets
+    places = counts.argsort()[torch.linspace(0, len(counts) - 1, min(PROBED, len(counts))).long()]
+    players = game.players(targets[places.to(targets.device)])
+    count, spent = 1, 0.0  # the first call is a warm-up
+    while spent < ENOUGH and count < MOST:  # what each call costs besides must not count for much
+        count *= 4
+        keep = random_coalitions(count, len(players.player), generator(0), players.player.device)
+        start = clock(targets.device)
+        game.coalitions(players, keep)
+        spent = clock(targets.device) - start
+    return spent / (count * int(players.counts.sum()))
+
+
+def _seconds_a_pass(subject: Subject) -> float:
+    """For one mask over the whole graph."""
+    game, device = subject.case.game, subject.case.targets.device
+    keep = random_coalitions(1, game.kind.count(game.graph, game.features), generator(0), device)
+    start = clock(device)
+    game.shared(keep)
+    return clock(device) - start
+
+
+def _seconds_a_fit(counts: Tensor, pairs: int, like: Tensor) -> float:
+    """For the regression of one target of usual size."""
+    players = int(counts.median())
+    sigma = signed(random_coalitions(pairs, players, generator(0), like.device))
+    start = clock(like.device)
+    fit(sigma, sigma[:, 0].to(like.dtype))
+    return clock(like.device) - start

@@ -1,0 +1,164 @@
+"""Nobody waits in silence: what is shown, when, and with which estimate; -q and -v; evaluations that take long."""
+
+import io
+import re
+import time
+
+import pytest
+import torch
+from click.testing import CliRunner
+from games import gcn_game
+
+from dgl_lara.cli import main
+from dgl_lara.evaluation import forecast as forecasts
+from dgl_lara.evaluation.run_evaluation import Subject
+from dgl_lara.lara import LARA
+from dgl_lara.metrics.common.metric import Case
+from dgl_lara.training.config import TrainingConfig
+from dgl_lara.utils import progress
+from dgl_lara.utils.progress import Progress, detail, duration, phase, say, set_loudness, working
+
+
+@pytest.fixture
+def impatient(monkeypatch):
+    """Two seconds become a twentieth."""
+    monkeypatch.setattr(progress, "PATIENCE", 0.05)
+    monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", 0.1)
+
+
+@pytest.fixture(autouse=True)
+def as_usual():
+    yield
+    set_loudness(progress.USUAL)
+
+
+def test_a_line_says_how_far_and_how_long():
+    bar = Progress(range(300), "asking f")
+    bar.done = 60
+    bar.note(loss=0.25)
+    assert bar.line(15) == "asking f: 60/300 after 15 s, about 60 s left, loss 0.25"
+    resumed = Progress(range(100), "training", done=200)
+    resumed.done = 250
+    assert resumed.line(10) == "training: 250/300 after 10 s, about 10 s left"  # what was done before took no time now
+    assert Progress(range(5), "x").line(3) == "x: 0/5 after 3 s"
+    assert Progress(iter(()), "loading", total=0).line(3) == "loading: 0 after 3 s"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0.2, "1 s"), (99, "99 s"), (385, "6 min"), (1800, "30 min"), (5400, "1.5 h")]
+)
+def test_durations(seconds, text):
+    assert duration(seconds) == text
+
+
+def test_short_work_is_silent_and_long_work_is_not(impatient, capsys):
+    list(Progress(range(3), "short"))
+    with working("short too"):
+        pass
+    assert capsys.readouterr().err == ""
+    for _ in Progress(range(8), "long"):
+        time.sleep(0.05)
+    said = capsys.readouterr().err.splitlines()
+    assert 2 <= len(said) <= 5 and all(re.fullmatch(r"long: \d/8 after 1 s(, about 1 s left)?", line) for line in said)
+    with phase("reference phi"), working("reading"):
+        time.sleep(0.12)
+    assert capsys.readouterr().err == "reference phi: reading ...\n"
+
+
+def test_one_long_item_gets_a_word_too(impatient, capsys):
+    bar: Progress[None] = Progress(label="a single step", total=1)
+    with bar:
+        time.sleep(0.12)
+        assert capsys.readouterr().err == "a single step: 0/1 after 1 s\n"
+        bar.advance()
+
+
+def test_on_a_terminal_a_bar(impatient, monkeypatch):
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    shown = Terminal()
+    monkeypatch.setattr("sys.stderr", shown)
+    with phase("fidelity of lara"):
+        for _ in Progress(range(4), "asking f"):
+            time.sleep(0.05)
+    assert "fidelity of lara: asking f:" in shown.getvalue() and "/4 [" in shown.getvalue()
+
+
+def test_quiet_and_verbose(impatient, capsys):
+    def noises():
+        say("a notice")
+        detail("a detail")
+        for _ in Progress(range(3), "long"):
+            time.sleep(0.04)
+        return capsys.readouterr().err
+
+    usual = noises()
+    assert "a notice" in usual and "long" in usual and "a detail" not in usual
+    set_loudness(progress.VERBOSE)
+    assert "a detail" in noises()
+    set_loudness(progress.QUIET)
+    assert noises() == ""
+
+
+def test_asking_f_shows_its_progress(impatient, capsys):
+    """The loop under fidelity, sampling and every reference."""
+    game = gcn_game()
+    original = game.call
+
+    def slow(graph, features):
+        time.sleep(0.06)
+        return original(graph, features)
+
+    game.call = slow
+    game.budget = type(game.budget)(memory=1)  # many small calls
+    players = game.players(torch.tensor([5]))
+    with phase("fidelity of lara"):
+        game.coalitions(players, torch.ones(12, len(players.player), dtype=torch.bool))
+    said = capsys.readouterr().err.splitlines()
+    assert said and all(line.startswith("fidelity of lara: asking f about coalitions: ") for line in said)
+    assert any("left" in line for line in said)
+
+
+def subject_of(pairs=None):
+    game = gcn_game()
+    lara = LARA.of_game(game, TrainingConfig(hidden=8, dim=3, masks=1, steps=2)).fit(range(12))
+    return Subject(lara, Case(game, torch.arange(12), None, 200), pairs)
+
+
+def test_an_evaluation_that_takes_long_says_so_and_offers_fewer_targets(monkeypatch, capsys):
+    subject = subject_of()
+    forecasts.announce(subject, ["fidelity", "agreement"])
+    assert "will take" not in capsys.readouterr().err
+    monkeypatch.setattr(forecasts, "_seconds_a_player", lambda *a: 0.1)  # a slow model
+    expected = forecasts.forecast(subject, ["fidelity"])
+    players = float(subject.case.game.players(subject.case.targets).counts.sum())
+    assert expected.parts["fidelity"] == pytest.approx(0.1 * players * 2 * 2 * 5 * 3)
+    assert expected.parts["sampled 300"] >= 0.1 * players * 600
+    forecasts.announce(subject, ["fidelity"])
+    said = capsys.readouterr().err
+    assert re.search(r"this will take about [\d.]+ (min|h) \(sampled 300 .*, fidelity .*\); --targets \d+ would", said)
+    assert "--pairs 0 leaves 'sampled' out" in said
+    without = forecasts.forecast(subject_of(pairs=0), ["fidelity"])
+    assert list(without.parts) == ["fidelity"] and without.seconds < expected.seconds
+    assert expected.fewer < 12
+
+
+def test_the_forecast_is_of_the_right_size():
+    """Against the clock, within a factor: a guess that is far off would be worse than none."""
+    subject = subject_of(pairs=200)
+    expected = forecasts.forecast(subject, ["fidelity"]).parts["sampled 200"]
+    start = time.perf_counter()
+    subject.explanations  # noqa: B018 (makes them)
+    spent = time.perf_counter() - start
+    assert expected / 8 < spent < expected * 8
+
+
+def test_options_on_the_command_line(quick_runs, tmp_path):
+    words = ["explain", "--run", str(quick_runs["ba-shapes"]), "--node", "5"]
+    usual, loud, quiet = (CliRunner().invoke(main, [*words, *more]) for more in ([], ["-v"], ["--quiet"]))
+    assert usual.stdout == loud.stdout == quiet.stdout and quiet.stderr == ""
+    assert "run " in loud.stderr and "reading ba-shapes: " in loud.stderr
+    again = CliRunner().invoke(main, words)
+    assert again.stderr == usual.stderr  # loudness is a command's own

@@ -1,0 +1,164 @@
+"""`dgl-lara runs`: lists, shows, compares, hands back settings, deletes; `--config`; evaluations stay."""
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+
+from dgl_lara.cli import main
+from dgl_lara.cli.settings_file import written
+from dgl_lara.reports.run_overview import OURS
+
+QUICK = ["--targets", "6", "--pairs", "0"]
+
+
+def run(*words):
+    return CliRunner().invoke(main, [str(word) for word in words])
+
+
+@pytest.fixture
+def here(quick_runs, tmp_path, monkeypatch):
+    """A folder with two runs: 'one', and the newer 'two', which differs in a setting."""
+    monkeypatch.chdir(tmp_path)
+    for place, name in enumerate(("one", "two")):
+        shutil.copytree(quick_runs["ba-shapes"], f"runs/{name}")
+        os.utime(f"runs/{name}/config.json", (place, place))
+    config = json.loads(Path("runs/two/config.json").read_text())
+    config["training"]["masks"] = 7
+    Path("runs/two/config.json").write_text(json.dumps(config))
+    os.utime("runs/two/config.json", (9, 9))
+    return tmp_path
+
+
+def test_the_list(here):
+    lines = run("runs").stdout.splitlines()
+    assert lines[0].split() == ["run", "started", "data", "set", "model", "steps", "agreement", "delta", "kept", "MB"]
+    assert [line.split()[0] for line in lines[2:4]] == ["two", "one"]  # the newest first
+    best = pd.read_csv("runs/one/metrics.csv").agreement.max()
+    assert "ba-shapes" in lines[3] and " 60 " in lines[3] and f"{best:.3f}" in lines[3]
+    Path("runs/one/config.json").write_text("{")
+    Path("runs/two/explainer.pt").unlink()
+    again = run("runs")
+    assert again.exit_code == 0 and "one" in again.stdout and "not trained yet" in again.stdout
+
+
+def test_an_empty_list_says_what_to_do(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert "train one with: dgl-lara train" in run("runs").stdout
+
+
+def test_show_tells_settings_and_figures(here):
+    assert run("eval", "--run", "runs/one", *QUICK).exit_code == 0
+    shown = run("runs", "show", "one").stdout
+    assert "training: masks" in shown and "eval-fidelity: ba-shapes" in shown and "validation agreement" in shown
+    table = pd.read_csv("runs/one/eval-fidelity.csv")
+    own = table[(table.method == "lara") & (table.sparsity == "average")].set_index("definition")
+    assert f"{own.delta['kept']:.3f}" in shown
+    assert f"{own.delta['kept']:.3f}" in run("runs").stdout
+
+
+def test_compare_shows_what_differs(here):
+    shown = run("runs", "compare", "one", "runs/two").stdout.splitlines()
+    assert shown[0].split() == ["one", "two"]
+    rows = {line.rsplit(None, 2)[0].strip(): line.split()[-2:] for line in shown[2:]}
+    assert rows["training: masks"] == ["2", "7"] and "training: hidden" not in rows
+    assert rows["steps"] == ["60", "60"]
+
+
+def test_an_unknown_run_gets_the_closest(here):
+    result = run("runs", "show", "tow")
+    assert result.exit_code == 2 and "there is no run 'tow', here or in runs/. Did you mean 'two'?" in result.stderr
+
+
+def test_settings_handed_back_make_the_same_run(here):
+    result = run("runs", "config", "one")
+    assert result.exit_code == 0 and result.stdout.startswith("[train]\n")
+    Path("run.toml").write_text(result.stdout)
+    again = run("train", "--config", "run.toml", "--out", "again")
+    assert again.exit_code == 0, again.output
+    first, second = (json.loads(Path(f"{folder}/config.json").read_text()) for folder in ("runs/one", "again"))
+    assert first == second
+    assert Path("runs/one/metrics.csv").read_text() == Path("again/metrics.csv").read_text()
+
+
+def test_the_command_line_goes_before_the_file(here):
+    text = run("runs", "config", "one").stdout
+    Path("run.toml").write_text(text + '\n[eval]\ntargets = 4\npairs = 0\nmetric = "fidelity"\n')
+    made = run("train", "--config", "run.toml", "--dim", 3, "--epochs", 1, "--out", "again")
+    assert made.exit_code == 0, made.output
+    training = json.loads(Path("again/config.json").read_text())["training"]
+    assert (training["dim"], training["hidden"]) == (3, 16)
+    result = run("eval", "--run", "again", "--config", "run.toml")
+    assert "4 test nodes" in result.output and "sampled" not in result.output
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[train", "is not a TOML file"),
+        ("dataset = 'cora'", "must have a table [train] for this command (it has [dataset])"),
+        ("", "must have a table [train] for this command (it has nothing)"),
+        ("[train]\ndatast = 'cora'", "[train] has no option 'datast'. Did you mean 'dataset'?"),
+        ("[train]\ndim = 'wide'", "Invalid value for '--dim'"),
+        ("[train]\ndim = {a = 1}", "must be a plain value"),
+    ],
+)
+def test_settings_that_cannot_be_understood(tmp_path, monkeypatch, text, said):
+    monkeypatch.chdir(tmp_path)
+    Path("run.toml").write_text(text)
+    result = run("train", "--config", "run.toml")
+    assert result.exit_code == 2 and said in " ".join(result.stderr.split()) and "Traceback" not in result.output
+
+
+def test_every_kind_of_value_survives_a_file():
+    tomllib = pytest.importorskip("tomllib")
+    options = {"a": 'quoted "name"\\ü', "b": True, "c": 1e-05, "d": 3, "e": None, "f": Path("x/y")}
+    assert tomllib.loads(written("train", options)) == {
+        "train": {"a": 'quoted "name"\\ü', "b": True, "c": 1e-05, "d": 3, "f": "x/y"}
+    }
+
+
+def test_delete_removes_what_is_ours_and_nothing_else(here):
+    assert run("eval", "--run", "runs/one", *QUICK).exit_code == 0
+    assert all(OURS.fullmatch(path.name) for path in Path("runs/one").iterdir())  # whatever a run gets is known
+    refused = run("runs", "delete", "one")
+    assert refused.exit_code == 2 and "say --yes" in refused.stderr and Path("runs/one/config.json").exists()
+    assert run("runs", "delete", "one", "--yes").exit_code == 0
+    assert not Path("runs/one").exists() and Path("runs/two/explainer.pt").exists()
+    Path("runs/two/notes.txt").write_text("mine")
+    Path("runs/two/figures").mkdir()
+    Path("runs/two/figures/config.json").write_text("mine too")
+    result = run("runs", "delete", "two", "--yes")
+    assert "not ours and left there: config.json, notes.txt" in result.stdout
+    assert sorted(str(path.relative_to("runs")) for path in Path("runs").rglob("*") if path.is_file()) == [
+        "two/figures/config.json",
+        "two/notes.txt",
+    ]
+
+
+# --- evaluations ------------------------------------------------------------------------------------------------
+
+
+def test_an_earlier_evaluation_stays(here):
+    words = ["eval", "--run", "runs/one", "--pairs", "0"]
+    first = run(*words, "--targets", 8)
+    assert first.exit_code == 0 and "runs/one/eval-fidelity.csv" in first.stdout
+    kept = Path("runs/one/eval-fidelity.csv").read_text()
+    second = run(*words, "--targets", 5)
+    assert "runs/one/eval-fidelity-2.csv" in second.stdout and "eval-fidelity.csv" not in second.stdout
+    assert Path("runs/one/eval-fidelity.csv").read_text() == kept
+    assert json.loads(Path("runs/one/eval-fidelity-2.json").read_text())["question"]["targets"] == 5
+    third = run(*words, "--targets", 8)  # the same question again: the same place
+    assert "runs/one/eval-fidelity.csv" in third.stdout and not Path("runs/one/eval-fidelity-3.csv").exists()
+
+
+def test_json_to_standard_output(here):
+    result = run("eval", "--run", "runs/one", *QUICK, "--json", "-")
+    assert result.exit_code == 0 and not Path("-").exists()
+    content = json.loads(result.stdout)
+    assert {row["method"] for row in content["fidelity"]} == {"random", "lara"}
+    assert "fidelity+ (high)" in result.stderr and "written: " in result.stderr
