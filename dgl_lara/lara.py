@@ -18,7 +18,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from dgl_lara.attribution.shared_samples import SharedSamples, draw_shared
+from dgl_lara.attribution.shared_samples import SampleKeeper, SharedSamples, draw_more
 from dgl_lara.errors import InputError, LaraError
 from dgl_lara.explainer.encoder import EncoderGraph
 from dgl_lara.explainer.inputs import encoder_graph
@@ -243,14 +243,16 @@ class LARA:
         return self
 
     def _shared_samples(self) -> SharedSamples | None:
-        """What training has kept; drawn anew where training asked f about parts of the graph only."""
-        if self.state_.keeper is not None:
-            return self.state_.keeper.samples()
-        asked = self.config_.shared_pairs
-        if asked is None:  # graphs are games of their own: what helps one of them costs as much as `refine`
+        """What training has kept, and as many more as were asked for: some where training asked f about parts of the
+        graph only; none of graphs, which are games of their own (what helps one of them costs as much as `refine`)."""
+        asked, keeper = self.config_.shared_pairs, self.state_.keeper
+        if asked is None:
             affordable = self.task.local and self.graph.num_nodes() <= self.game.nodes_a_call and not self.batches_on
-            asked = DRAWN_PAIRS if affordable else 0
-        return draw_shared(self.game, asked, self.config_.seed) if asked else None
+            asked = DRAWN_PAIRS if affordable and keeper is None else 0
+        keeper = keeper or SampleKeeper(self.game, asked, self.config_.seed)
+        if asked > keeper.seen:
+            draw_more(keeper, min(asked, keeper.most) - keeper.seen)
+        return keeper.samples()
 
     def _learned_errors(self, judging: Tensor) -> ErrorModel | None:
         """How wrong g is on targets that it has not learned from, by samples that are at hand."""

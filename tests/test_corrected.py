@@ -12,7 +12,7 @@ from dgl_lara import LARA
 from dgl_lara.attribution.exact import exact
 from dgl_lara.attribution.monte_carlo import random_coalitions, signed
 from dgl_lara.attribution.posterior import correct, prior_and_noise, remaining
-from dgl_lara.attribution.shared_samples import SampleKeeper, SharedSamples, draw_shared
+from dgl_lara.attribution.shared_samples import SampleKeeper, draw_more
 from dgl_lara.attribution.squared_error import own_squared_error, residual, squared_errors
 from dgl_lara.errors import InputError
 from dgl_lara.game.game import Game
@@ -343,6 +343,14 @@ def test_model_calls_only_for_the_doubtful(game, lara):
 
 
 def test_drawn_samples_are_reproducible(game):
-    one, two, other = (draw_shared(game, 12, seed) for seed in (3, 3, 4))
-    assert isinstance(one, SharedSamples)
-    assert torch.equal(one.d, two.d) and not torch.equal(one.d, other.d)
+    keepers = [SampleKeeper(game, 12, seed) for seed in (3, 3, 4)]
+    for keeper in keepers:
+        draw_more(keeper, 12)
+    one, two, other = (keeper.samples().d for keeper in keepers)
+    assert torch.equal(one, two) and not torch.equal(one, other)
+
+
+def test_more_pairs_than_training_had_are_drawn_after_it(game):
+    lara = LARA.of_game(game, replace(SHORT, steps=5, shared_pairs=50)).fit(range(25), range(25, 33))
+    assert lara.state_.keeper.seen == lara.samples_.pairs == 50  # 20 of them from training
+    assert len(torch.unique(lara.samples_.keep(torch.arange(40)), dim=0)) == 50

@@ -166,6 +166,17 @@ def _corrected_means(sigma: Tensor, d: Tensor, own: Tensor) -> tuple[Tensor, Ten
 
 
 def _unpenalised(sigma: Tensor, d: Tensor) -> tuple[Tensor, Tensor]:
+    """By the normal equations, in double precision; where two players were never told apart, by singular values."""
+    signs, wanted = sigma.double(), d.double()
+    factor, failed = torch.linalg.cholesky_ex(signs.T @ signs)
+    if int(failed) or float(factor.diagonal().min()) < 1e-3 * len(d) ** 0.5:
+        return _by_singular_values(sigma, d)
+    phi = torch.cholesky_solve((wanted @ signs).unsqueeze(1), factor).squeeze(1)
+    noise = (wanted - signs @ phi).square().sum() / max(len(d) - sigma.shape[1], 1)
+    return phi.to(d), (noise * torch.cholesky_inverse(factor).diagonal()).sqrt().to(d)
+
+
+def _by_singular_values(sigma: Tensor, d: Tensor) -> tuple[Tensor, Tensor]:
     u, s, vt = torch.linalg.svd(sigma, full_matrices=False)
     inverse = torch.where(s > 1e-4 * s[0], 1 / s.clamp(min=1e-12), 0)
     phi = vt.T @ (inverse * (u.T @ d))

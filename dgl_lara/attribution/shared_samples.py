@@ -123,12 +123,11 @@ class SampleKeeper:
         self.d = [] if content["d"] is None else list(content["d"])
 
 
-def draw_shared(game: Game, pairs: int, seed: int) -> SharedSamples | None:
-    """Samples of every target from 2 * pairs fresh passes of f over everything."""
-    keeper, drawn = SampleKeeper(game, pairs, seed), generator(seed * 1_000_003 + 700_000_000)
+def draw_more(keeper: SampleKeeper, pairs: int) -> None:
+    """Two fresh passes of f over everything for each pair."""
+    game, drawn = keeper.game, generator(keeper.seed * 1_000_003 + 700_000_000)
     columns = game.kind.count(game.graph, game.features)
     step = max(1, min(pairs, game.nodes_a_call // game.graph.num_nodes()))
     for start in Progress(range(0, pairs, step), "asking f about shared coalitions", unit="pass"):
         keep = random_coalitions(min(step, pairs - start), columns, drawn, game.features.device)
         keeper.add(keep, game.shared(keep), game.shared(~keep))
-    return keeper.samples()

@@ -21,6 +21,7 @@ class NodeTask(Task):
     name = "node"
     local = True
     sampled_pairs = 300
+    settings = {"masks": 2}  # a mask over the graph teaches all targets; the neighbours need two, to see what varies
 
     def num_targets(self, graph: dgl.DGLGraph) -> int:
         return graph.num_nodes()

@@ -1,41 +1,67 @@
-"""Rows of an export that are refined, or carry their fidelity beside them."""
+"""Rows of an export with what is known of each explanation: source, confidence, model calls spent on it, fidelity."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 from torch import Tensor
 
+from dgl_lara.explanation import SOURCES, Explanations
+from dgl_lara.inference.doubtful import settle_doubtful
 from dgl_lara.inference.refinement import refine
-from dgl_lara.inference.scores import explain
 from dgl_lara.inference.top_players import BulkExplainer
 from dgl_lara.inference.verification import verify
 
+Rows = Callable[[BulkExplainer, Tensor, int | None], pd.DataFrame]
 
-def trusted_rows(
-    pairs: int | None, verified: bool, seed: int
-) -> Callable[[BulkExplainer, Tensor, int | None], pd.DataFrame]:
-    """Rows for `export.explain_to_file`: refined with `pairs`, and with the columns of `verify` where asked for."""
+
+@dataclass(frozen=True)
+class Bought:
+    """What is bought with model calls at the time of asking."""
+
+    refine: int | None = None  # pairs of coalitions for each explanation
+    at_least: float | None = None  # or: for those in doubt, until they reach this confidence
+    stretch: float = 1.0  # of their errors, see `ErrorModel`
+    verify: bool = False
+
+
+def trusted_rows(explain: Callable[[Tensor], Explanations], bought: Bought, seed: int) -> Rows:
+    """Rows for `export.explain_to_file`. `explain` gives the explanations of some targets."""
 
     def rows(bulk: BulkExplainer, targets: Tensor, top: int | None) -> pd.DataFrame:
-        explanations = explain(bulk.explainer, bulk.game, bulk.embeddings, targets)
-        moved = None
-        if pairs:
-            refined = refine(bulk.game, explanations, pairs, seed)
-            explanations, moved = refined.explanations, refined.moved
+        explanations, more = _improved(bulk, explain(targets), bought, seed)
         frame = explanations.to_frame()
         row = explanations.players.row.cpu().numpy()
-        if moved is not None:
-            frame["moved"] = moved.cpu().numpy()[row]
-        if verified:
+        if top is not None:
+            order = np.lexsort((frame["rank"], row))  # as `bulk.top`: best first
+            order = order[frame["rank"].to_numpy()[order] <= top]
+            frame, row = frame.iloc[order].reset_index(drop=True), row[order]
+        sources = pd.Categorical(explanations.source, SOURCES)
+        frame["source"] = pd.Categorical.from_codes(sources.codes[row], SOURCES)
+        if (confidence := explanations.confidence) is not None:
+            frame["confidence"] = confidence.cpu().numpy()[row]
+        for name, values in more.items():
+            frame[name] = values.cpu().numpy()[row]
+        if bought.verify:
             verdict = verify(bulk.game, explanations, seed=seed).drop(columns="target")
             frame[verdict.columns] = verdict.iloc[row].to_numpy()
             frame = frame.astype(verdict.dtypes)
-        if top is None:
-            return frame
-        order = np.lexsort((frame["rank"], row))  # as `bulk.top`: best first
-        return frame.iloc[order[frame["rank"].to_numpy()[order] <= top]]
+        return frame
 
     return rows
+
+
+def _improved(
+    bulk: BulkExplainer, explanations: Explanations, bought: Bought, seed: int
+) -> tuple[Explanations, dict[str, Tensor]]:
+    """The explanations after what was bought for them, and columns that say what it did."""
+    if bought.refine:
+        refined = refine(bulk.game, explanations, bought.refine, seed)
+        return refined.explanations, {"moved": refined.moved}
+    if bought.at_least:
+        settled = settle_doubtful(bulk.game, explanations, bought.stretch, bought.at_least, seed)
+        return settled.explanations, {"pairs": settled.pairs}
+    return explanations, {}

@@ -107,15 +107,15 @@ def _is_number(given: object) -> bool:
 
 
 def default(task: str | Task, num_targets: int, seed: int = 0) -> TrainingConfig:
-    """What measured best over the data sets. Where thousands of targets learn from every mask, fewer masks and steps
-    are enough, and steps can be longer."""
+    """What measured best over the data sets. Where thousands of targets learn from every mask, fewer steps are enough,
+    and they can be longer."""
     task = as_task(task)
     config = replace(TrainingConfig(seed=seed), **task.settings)
     if not task.local:
         return config
     if num_targets > MANY_TARGETS:
-        return replace(config, masks=2, steps=300, gate="random-walk", hidden=128, lr=1e-2)
-    return replace(config, masks=2, steps=500) if num_targets > SOME_TARGETS else config
+        return replace(config, steps=300, gate="random-walk", hidden=128, lr=1e-2)
+    return replace(config, steps=500) if num_targets > SOME_TARGETS else config
 
 
 def paper(task: str | Task, seed: int = 0) -> TrainingConfig:
