@@ -20,7 +20,7 @@ from torch import Tensor
 
 from dgl_lara.choices import PICTURES, TABLES
 from dgl_lara.drawing.scene import Scene, compose, is_molecule
-from dgl_lara.drawing.words import NOT_ADDITIVE, Facts, Telling, tell
+from dgl_lara.drawing.words import NOT_ADDITIVE, Facts, Telling, how_sure, tell
 from dgl_lara.errors import InputError
 from dgl_lara.game.game import Game
 from dgl_lara.game.players import Players
@@ -394,6 +394,14 @@ class Explanation:
         if not self.task.local or self.game.value == "output":
             return None
         return self.game.explained_class[self.players].tolist()
+
+    def how_sure(self) -> str:
+        """Where the scores come from and how far they can be trusted, in a sentence; empty where nobody knows."""
+        if self.batch.corrected is None:
+            return ""
+        known = self.batch.confidence
+        confidence = None if known is None else float(known)
+        return how_sure(bool(self.batch.corrected), confidence, self.kind, self.task.local)
 
     def player_names(self) -> list[str]:
         """What the players are called: by their numbers; in a graph by their places, after their atoms: N12."""

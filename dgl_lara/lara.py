@@ -118,6 +118,7 @@ class LARA:
         config_: The settings it was trained with.
         history_: Loss and validation agreement by step, after `fit`.
         samples_: What f said of coalitions that all targets share; corrects scores. None: nothing is kept.
+        cost_: Nodes of all graphs that f was given to learn from, for each target there is; None: not known.
         errors_: What g's errors are like on targets it has not learned from; None: not known.
 
     Examples:
@@ -148,6 +149,7 @@ class LARA:
         self._embeddings: Embeddings | None = None
         self.samples_: SharedSamples | None = None
         self.errors_: ErrorModel | None = None
+        self.cost_: float | None = None
         self._seen: EncoderGraph | None = None  # the whole graph as g saw it in training, for the first pass after it
 
     @staticmethod
@@ -238,7 +240,9 @@ class LARA:
         self.explainer_ = self.state_.best_explainer()
         self.history_ = self.state_.history
         self._embeddings, self._seen = None, seen
+        before = self.game.nodes_asked
         self.samples_ = self._shared_samples()
+        self.cost_ = (self.state_.nodes_asked + self.game.nodes_asked - before) / self.game.num_targets
         self.errors_ = self._learned_errors(judging)
         return self
 
@@ -373,7 +377,7 @@ class LARA:
         """The trained explainer in one file, with the samples that correct its scores; `LARA.load` opens it beside the
         model and the graph. `more`: numbers to be stored beside it."""
         self.check_trained()
-        about = described(self.config_, self.value, self.errors_)
+        about = described(self.config_, self.value, self.errors_, self.cost_)
         samples = self.samples_.to_dict() if self.samples_ else None
         save_explainer(self.explainer_, Path(path), **about, samples=samples, **more)
 
@@ -401,6 +405,7 @@ class LARA:
         errors, samples = stored.get("errors"), stored.get("samples")
         self.errors_ = ErrorModel(**errors).to(self.features.device) if errors else None
         self.samples_ = SharedSamples(**samples) if samples else None
+        self.cost_ = stored.get("cost")
         self._embeddings = self._seen = None
         return self
 
@@ -436,9 +441,11 @@ class LARA:
         return wanted
 
 
-def described(config: TrainingConfig, value: str, errors: ErrorModel | None = None) -> dict[str, Any]:
+def described(
+    config: TrainingConfig, value: str, errors: ErrorModel | None = None, cost: float | None = None
+) -> dict[str, Any]:
     """What a file with a trained explainer says beside shape and weights."""
-    return {"training": asdict(config), "value": value, "errors": errors.to_dict() if errors else None}
+    return {"training": asdict(config), "value": value, "errors": errors.to_dict() if errors else None, "cost": cost}
 
 
 def explain_once(

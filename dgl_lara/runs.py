@@ -108,7 +108,7 @@ class Run:
         self.lara.store.keep_answer(self.game.answer)
         if self.lara.samples_:
             save_tensors(self.lara.samples_.to_dict(), self.folder / "samples.pt")
-        about = described(self.config.training, self.config.value, self.lara.errors_)
+        about = described(self.config.training, self.config.value, self.lara.errors_, self.lara.cost_)
         save_explainer(self.lara.explainer_, self.folder / "explainer.pt", **about)
         return self.lara
 
@@ -124,7 +124,7 @@ class Run:
             about = described(self.config.training, self.config.value)
             samples = self.folder / "samples.pt"
             about["samples"] = load_tensors(samples, mmap=True) if samples.exists() else None
-            self.lara.with_explainer(explainer, {**about, "errors": stored.get("errors")})
+            self.lara.with_explainer(explainer, {**about, "errors": stored.get("errors"), "cost": stored.get("cost")})
         return self.lara
 
 

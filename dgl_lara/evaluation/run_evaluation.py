@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import pandas as pd
@@ -32,6 +32,15 @@ class Subject:
     lara: LARA
     case: Case
     pairs: int | None = None  # coalition pairs of the `sampled` row; 0: leave it out; None: the usual number
+    costs: dict[str, float] = field(default_factory=dict)  # method -> nodes that f was given for each explanation
+
+    def cost_in_words(self) -> str:
+        """What f had to do, once the explanations are made."""
+        spent = [f"{label} {cost:,.0f}" for label, cost in self.costs.items()]
+        if self.lara.cost_ is not None:
+            shared = f"in training, shared by all {self.case.game.num_targets:,} {self.case.game.task}s"
+            spent.append(f"lara {self.lara.cost_:,.0f} ({shared}), none after it")
+        return f"nodes that f was given, for each explanation: {'; '.join(spent)}" if spent else ""
 
     @cached_property
     def explanations(self) -> list[Explanations]:
@@ -43,8 +52,10 @@ class Subject:
         if cost > AFFORDABLE:
             say(f"{sampled.label} is left out, it would evaluate {cost:,} nodes; lower --targets or --pairs.")
         elif sampled.pairs:
+            before = game.nodes_asked
             with phase(sampled.label):
                 results.append(sampled.explain(targets))
+            self.costs[sampled.label] = (game.nodes_asked - before) / len(targets)
         amortised = self.lara.trusted(explain(self.lara.explainer_, game, self.lara.embed(), targets), correct=False)
         if self.lara.samples_ is None:
             return [*results, amortised]

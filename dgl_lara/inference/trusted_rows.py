@@ -18,7 +18,7 @@ from dgl_lara.inference.verification import verify
 Rows = Callable[[BulkExplainer, Tensor, int | None], pd.DataFrame]
 
 
-@dataclass(frozen=True)
+@dataclass
 class Bought:
     """What is bought with model calls at the time of asking."""
 
@@ -26,6 +26,8 @@ class Bought:
     at_least: float | None = None  # or: for those in doubt, until they reach this confidence
     stretch: float = 1.0  # of their errors, see `ErrorModel`
     verify: bool = False
+    doubtful: int = 0  # how many were in doubt, as the rows are made
+    pairs: int = 0  # and what was spent on them
 
 
 def trusted_rows(explain: Callable[[Tensor], Explanations], bought: Bought, seed: int) -> Rows:
@@ -63,5 +65,7 @@ def _improved(
         return refined.explanations, {"moved": refined.moved}
     if bought.at_least:
         settled = settle_doubtful(bulk.game, explanations, bought.stretch, bought.at_least, seed)
+        bought.doubtful += int((settled.pairs > 0).sum())
+        bought.pairs += int(settled.pairs.sum())
         return settled.explanations, {"pairs": settled.pairs}
     return explanations, {}
