@@ -457,7 +457,8 @@ class Explanation:
         """
         from dgl_lara.drawing.pictures import draw
 
-        return draw(self.scene(most), self.in_words(), self.class_name, self.game.value)
+        title = f"{self.in_words()} {self.how_sure()}".rstrip()
+        return draw(self.scene(most), title, self.class_name, self.game.value)
 
     def to_html(self, most: int = 120) -> str:
         """A page of its own to explore: pan, zoom, hover, and a slider that removes players."""
@@ -473,7 +474,8 @@ class Explanation:
             about=f"Scores by {self.batch.method}; explained is the {game.value} of class {self.class_name}; "
             f"players are {self.task.players_in_words(game.hops)}; {NOT_ADDITIVE.format(game.value)}. The curves are "
             "the model's own outputs, evaluated for every step of the slider"
-            + ("; the target itself always stays." if self.task.local else "."),
+            + ("; the target itself always stays." if self.task.local else ".")
+            + f" {self.how_sure()}".rstrip(),
             explained_class=self.class_name,
             value=game.value,
             output=self.output,
