@@ -16,7 +16,7 @@ import platform
 import subprocess
 import sys
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import pandas as pd
@@ -31,13 +31,14 @@ from dgl_lara.game.game import Game
 from dgl_lara.inference.store import EmbeddingStore
 from dgl_lara.lara import LARA, described
 from dgl_lara.model.blackbox import Model
-from dgl_lara.model.own_model import OwnModel, open_model
+from dgl_lara.model.own_model import OwnModel, find_model, open_model
 from dgl_lara.model.weights import weights_of
 from dgl_lara.targets.checkpoint import load_target, save_target
 from dgl_lara.targets.models import TargetModel
 from dgl_lara.training.config import TrainingConfig
 from dgl_lara.training.state import TrainingState
-from dgl_lara.utils.files import load_tensors, save_tensors, written_whole
+from dgl_lara.utils.files import load_tensors, locked, save_tensors, written_whole
+from dgl_lara.utils.progress import say
 
 RUNS = Path("runs")
 
@@ -53,6 +54,7 @@ class RunConfig:
     training: TrainingConfig
     preset: str
     model: OwnModel | None = None  # None: one of the models that ship with dgl-lara
+    data: str | None = None  # the content of the data set, to notice a change; None: a run of 0.1.0
 
     def to_dict(self) -> dict:
         content = asdict(self)
@@ -86,9 +88,16 @@ class Run:
         return self.lara.game
 
     def checkpoint(self, state: TrainingState) -> None:
-        """Called by training now and then, and when it is interrupted."""
-        pd.DataFrame(state.history).to_csv(self.folder / "metrics.csv", index=False)
+        """Called by training now and then, and when it is interrupted.
+
+        The checkpoint comes last: whoever is killed before it goes on from the one before and writes the others again.
+        """
+        with written_whole(self.folder / "metrics.csv") as temporary:
+            pd.DataFrame(state.history).to_csv(temporary, index=False)
+        self._keep_best(state)
         save_tensors(state.to_dict(), self.folder / "checkpoint.pt")
+
+    def _keep_best(self, state: TrainingState) -> None:
         if state.best_weights:
             about = described(self.config.training, self.config.value)
             save_explainer(state.best_explainer(), self.folder / "explainer.pt", **about)
@@ -100,11 +109,22 @@ class Run:
 
     def train(self) -> LARA:
         """From the last checkpoint on, if there is one; afterwards f's answer is kept for whoever opens the run."""
+        if self.has_other_data:
+            raise InputError(
+                f"the data set {self.config.dataset} was changed since {self.folder} was begun, so it cannot go on; "
+                "put the old one back, or start a new run."
+            )
         split = self.dataset.split(self.config.training.train_on)
-        self.lara.fit(split, self.dataset.val, self.last_checkpoint(), self.checkpoint)
-        assert self.lara.store is not None
-        self.lara.store.keep_answer(self.game.answer)
+        with locked(self.folder):
+            self.lara.fit(split, self.dataset.val, self.last_checkpoint(), self.checkpoint)
+            self._keep_best(self.lara.state_)  # also where nothing was left to do
+            assert self.lara.store is not None
+            self.lara.store.keep_answer(self.game.answer)
         return self.lara
+
+    @property
+    def has_other_data(self) -> bool:
+        return self.config.data not in (None, self.dataset.fingerprint)
 
     def trained(self) -> LARA:
         """The `LARA` with its explainer, ready to explain."""
@@ -121,7 +141,7 @@ class Run:
 
 def make_run(folder: Path, config: RunConfig, dataset: Dataset, lara: LARA) -> Run:
     """The run, whose LARA keeps its embeddings in the folder."""
-    data = json.dumps(dataset.key, sort_keys=True)
+    data = json.dumps({**dataset.key, "content": dataset.fingerprint}, sort_keys=True)
     lara.store = EmbeddingStore(folder / "embeddings.pt", lara.model, data)
     return Run(folder, config, dataset, lara)
 
@@ -131,13 +151,16 @@ def create_run(out: Path | None, config: RunConfig, dataset: Dataset, lara: LARA
     folder = out or _fresh(RUNS / f"{dataset.name}-{time.strftime('%Y%m%d-%H%M%S')}")
     if (folder / "config.json").exists():
         raise InputError(f"{folder} holds a run already; name another --out, or continue it with --resume {folder}")
-    folder.mkdir(parents=True, exist_ok=True)
-    if isinstance(lara.model, TargetModel):
-        save_target(lara.model, folder / "target.pt", details)
-    elif weights := weights_of(lara.model):
-        save_tensors(weights, folder / "weights.pt")
-    _write_json(folder / "environment.json", environment())
-    _write_json(folder / "config.json", config.to_dict())  # last: a folder with a config is a run
+    config = replace(config, data=dataset.fingerprint)
+    with locked(folder):
+        if (folder / "config.json").exists():  # somebody else was faster
+            raise InputError(f"{folder} holds a run already; name another --out.")
+        if isinstance(lara.model, TargetModel):
+            save_target(lara.model, folder / "target.pt", details)
+        elif weights := weights_of(lara.model):
+            save_tensors(weights, folder / "weights.pt")
+        _write_json(folder / "environment.json", environment())
+        _write_json(folder / "config.json", config.to_dict())  # last: a folder with a config is a run
     return make_run(folder, config, dataset, lara)
 
 
@@ -149,20 +172,28 @@ def _fresh(folder: Path) -> Path:
     return candidate
 
 
-def open_run(folder: Path, device: torch.device, memory: int | None = None, offload: bool = False) -> Run:
-    """`offload`: the data stays in main memory, only batches go to the device."""
+def open_run(
+    folder: Path,
+    device: torch.device,
+    memory: int | None = None,
+    offload: bool = False,
+    trust: bool | str = False,
+) -> Run:
+    """`offload`: the data stays in main memory, only batches go to the device. `trust`: whether the code of a model of
+    the user's own may be run, as the folder names it (True) or as it is named here ("my_module:build_model")."""
     if not (folder / "config.json").is_file():
         raise InputError(f"'{folder}' is not a run folder (it has no config.json).")
     try:
         config = RunConfig.from_dict(json.loads((folder / "config.json").read_text()))
     except (ValueError, KeyError, TypeError) as error:
         raise LaraError(f"{folder / 'config.json'} cannot be understood ({error}).") from error
+    own = _trusted(folder, config, trust)
     where = torch.device("cpu") if offload else device
     dataset = datasets.load(config.dataset, config.options).to(where)
     model: Model
-    if config.model:
+    if own:
         weights = folder / "weights.pt"
-        model = open_model(config.model, weights if weights.exists() else None, dataset.features, dataset.num_classes)
+        model = open_model(own, weights if weights.exists() else None, dataset.features, dataset.num_classes)
     else:
         model = load_target(folder / "target.pt", dataset)[0].to(where)
     lara = LARA(
@@ -176,7 +207,27 @@ def open_run(folder: Path, device: torch.device, memory: int | None = None, offl
         memory,
         device if offload else None,
     )
-    return make_run(folder, config, dataset, lara)
+    run = make_run(folder, config, dataset, lara)
+    if run.has_other_data:
+        say(f"note: the data set {config.dataset} is not as it was when {folder} was trained.")
+    return run
+
+
+def _trusted(folder: Path, config: RunConfig, trust: bool | str) -> OwnModel | None:
+    """The model of the user's own that may be run. A run folder can come from anybody, and names code."""
+    own = config.model
+    if own is None:
+        if isinstance(trust, str):
+            raise InputError(f"{folder} explains a model that ships with dgl-lara; leave out --model.")
+        return None
+    if isinstance(trust, str):
+        return find_model(trust)
+    if not trust:
+        raise InputError(
+            f"{folder} explains a model whose code would be run: {own.function} in {own.file}. If you trust that file, "
+            f"add --trust, or name the model again, e.g. --model {own.module}:{own.function}."
+        )
+    return own
 
 
 def newest_run(dataset: str | None = None) -> Path:

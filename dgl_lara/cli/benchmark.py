@@ -10,7 +10,16 @@ import click
 
 from dgl_lara.baselines import BASELINES
 from dgl_lara.choices import LARA_FORMS, VALUES
-from dgl_lara.cli.options import FILE, FOLDER, choose_device, dataset_options, device_option, load_dataset, target_for
+from dgl_lara.cli.options import (
+    FILE,
+    FOLDER,
+    choose_device,
+    dataset_options,
+    device_option,
+    load_dataset,
+    target_for,
+    trust_options,
+)
 from dgl_lara.datasets import Options
 from dgl_lara.metrics import METRICS
 
@@ -45,6 +54,7 @@ class Several(click.ParamType):
 @click.option("--quick", is_flag=True, help="Shorter training, mostly of the rivals: minutes instead of hours.")
 @click.option("--out", type=FOLDER, help="Folder of the results. Default: runs/benchmark-<dataset>.")
 @device_option
+@trust_options
 def benchmark(
     name: str | None,
     options: Options,
@@ -58,6 +68,7 @@ def benchmark(
     quick: bool,
     out: Path | None,
     device: str,
+    trust: bool | str,
 ) -> None:
     """Compare LARA with its rivals; goes on where it was if it is interrupted."""
     from dgl_lara.evaluation import comparison
@@ -69,7 +80,7 @@ def benchmark(
     if (name is None) == (folder is None):
         raise click.UsageError("give either --dataset or --run.")
     if folder:
-        run = open_run(folder, choose_device(device))
+        run = open_run(folder, choose_device(device), trust=trust)
         dataset, game = run.dataset, run.game
     else:
         dataset = load_dataset(str(name), options, device)

@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dgl_lara.cli.options import FILE, FOLDER, DatasetName, choose_device, device_option, seed_option, stored_name
+from dgl_lara.cli.options import (
+    FILE,
+    FOLDER,
+    DatasetName,
+    choose_device,
+    device_option,
+    seed_option,
+    stored_name,
+    trust_options,
+)
 from dgl_lara.metrics import METRICS
 
 if TYPE_CHECKING:
@@ -26,6 +35,7 @@ if TYPE_CHECKING:
 @click.option("--json", "json_file", type=FILE, help="Write the figures here too.")
 @seed_option
 @device_option
+@trust_options
 def evaluate_command(
     folder: Path | None,
     name: str | None,
@@ -37,6 +47,7 @@ def evaluate_command(
     json_file: Path | None,
     seed: int,
     device: str,
+    trust: bool | str,
 ) -> None:
     """Measure a trained explainer; tables, CSV and JSON, and a plot of fidelity against sparsity."""
     from dgl_lara.evaluation.run_evaluation import Subject, evaluate
@@ -47,7 +58,7 @@ def evaluate_command(
 
     if folder and name:
         raise click.UsageError("give --run or --dataset, not both.")
-    run = open_run(folder or newest_run(name and stored_name(name)), choose_device(device))
+    run = open_run(folder or newest_run(name and stored_name(name)), choose_device(device), trust=trust)
     dataset, lara = run.dataset, run.trained()
     chosen = some_targets(dataset.split(split), targets, seed)
     subject = Subject(lara, Case(lara.game, chosen, dataset.motif, reference_pairs, seed), pairs)

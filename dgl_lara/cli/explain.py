@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from dgl_lara.choices import PICTURES, TABLES
-from dgl_lara.cli.options import FILE, FOLDER, CountOrWord, Memory, choose_device, device_option
+from dgl_lara.cli.options import FILE, FOLDER, CountOrWord, Memory, choose_device, device_option, trust_options
 from dgl_lara.errors import InputError
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 @click.option("--offload", is_flag=True,
               help="Data stays in main memory, batches go to the device: for graphs larger than a GPU.")  # fmt: skip
 @device_option
+@trust_options
 def explain_command(
     folder: Path | None,
     node: int | None,
@@ -60,6 +61,7 @@ def explain_command(
     workers: int,
     offload: bool,
     device: str,
+    trust: bool | str,
 ) -> None:
     """Explain one node or graph (--node, --graph), or many at once to a file (--all, --split, --nodes)."""
     started = time.monotonic()
@@ -75,11 +77,11 @@ def explain_command(
     from dgl_lara.runs import newest_run, open_run
     from dgl_lara.utils.memory import reuse_freed_memory
 
-    run = open_run(folder or newest_run(), choose_device(device), memory, offload)
+    run = open_run(folder or newest_run(), choose_device(device), memory, offload, trust=trust)
     reuse_freed_memory(run.dataset.graph.num_nodes())
-    trust = Trust(refine, verify)
+    bought = Bought(refine, verify)
     if one:
-        explanation = _explain_one(run, {"node": node, "graph": graph}, asked_class, trust, top or 10)
+        explanation = _explain_one(run, {"node": node, "graph": graph}, asked_class, bought, top or 10)
         files = [path for path in (picture, out) if path]
         for path in files:
             explanation.save(path)
@@ -87,13 +89,13 @@ def explain_command(
             click.echo("\nwritten: " + ", ".join(map(str, files)))
     elif out:
         targets = read_targets(nodes_file) if nodes_file else run.dataset.split(split or "all")
-        count = _explain_many(run, targets, trust, top or 20, out, workers)
+        count = _explain_many(run, targets, bought, top or 20, out, workers)
         spent = time.monotonic() - started
         click.echo(f"{len(targets):,} explanations, {count:,} rows in {out}; {spent:.1f} s in all, loading included")
 
 
 @dataclass(frozen=True)
-class Trust:
+class Bought:
     """What is bought with model calls at the time of asking."""
 
     refine: int | None  # pairs of coalitions
@@ -109,7 +111,7 @@ def _check_endings(picture: Path | None, out: Path | None) -> None:
 
 
 def _explain_one(
-    run: Run, asked: dict[str, int | None], asked_class: int | None, trust: Trust, top: int | str
+    run: Run, asked: dict[str, int | None], asked_class: int | None, bought: Bought, top: int | str
 ) -> Explanation:
     """Print one explanation; `asked`: the number given for each kind of target."""
     lara, dataset = run.trained(), run.dataset
@@ -122,14 +124,14 @@ def _explain_one(
     if asked_class is not None and asked_class >= known:
         raise click.UsageError(f"--class must be in 0..{known - 1} (got {asked_class}).")
     found = lara.explain([target], None if asked_class is None else [asked_class])
-    if trust.refine:
-        refined = lara.refine(found, trust.refine)
+    if bought.refine:
+        refined = lara.refine(found, bought.refine)
         found = refined.explanations
-        click.echo(f"refined with {trust.refine} pairs of model calls; the scores moved by {refined.moved.item():.0%}")
+        click.echo(f"refined with {bought.refine} pairs of model calls; the scores moved by {refined.moved.item():.0%}")
     explanation = found.named(dataset.node_labels, dataset.node_names, dataset.motif)[0]
     click.echo(explanation.in_words())
     click.echo("\n" + _table(explanation, len(explanation) if top == "all" else int(top)))
-    if trust.verify:
+    if bought.verify:
         verdict = lara.verify(found).iloc[0]
         click.echo(
             f"\nfidelity+ {verdict['fidelity+']:.2f}, fidelity- {verdict['fidelity-']:.2f}; as many random players: "
@@ -157,7 +159,7 @@ def _table(explanation: Explanation, most: int) -> str:
     return text_table(["node" if local else explanation.kind, *columns], rows)
 
 
-def _explain_many(run: Run, targets: Tensor, trust: Trust, top: int | str, out: Path, workers: int) -> int:
+def _explain_many(run: Run, targets: Tensor, bought: Bought, top: int | str, out: Path, workers: int) -> int:
     """Stream the explanations to the file; returns how many rows it has."""
     from dgl_lara.inference.export import explain_to_file
     from dgl_lara.inference.trusted_rows import trusted_rows
@@ -169,16 +171,17 @@ def _explain_many(run: Run, targets: Tensor, trust: Trust, top: int | str, out: 
         "run": run.folder.name,
         "dataset": run.dataset.name,
         "source": run.dataset.source,
+        "data": run.dataset.fingerprint,
         "players": lara.task.players_in_words(run.config.hops),
         "value": lara.game.value,
         "gate": lara.explainer_.config.gate,
         "seed": seed,
         "model": weights_hash(run.model),
         "explainer": weights_hash(lara.explainer_),
-        "refined": trust.refine,
-        "verified": trust.verify,
+        "refined": bought.refine,
+        "verified": bought.verify,
     }
-    make = trusted_rows(trust.refine, trust.verify, seed) if trust.refine or trust.verify else None
+    make = trusted_rows(bought.refine, bought.verify, seed) if bought.refine or bought.verify else None
     kept = None if top == "all" else int(top)
     return explain_to_file(bulk, targets.to(lara.features.device), kept, out, about, make)
 

@@ -18,8 +18,18 @@ if TYPE_CHECKING:
     from dgl_lara.datasets.dataset import Dataset
     from dgl_lara.targets.models import TargetModel
 
-FILE = click.Path(dir_okay=False, path_type=Path)
-FOLDER = click.Path(file_okay=False, path_type=Path)
+
+class Named(click.Path):
+    """A path; an empty one is a mistake (a shell variable that was not set), not the current folder."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if str(value) == "" or "\0" in str(value):
+            self.fail(f"must name a file or a folder (got {str(value)!r}).", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+FILE = Named(dir_okay=False, path_type=Path)
+FOLDER = Named(file_okay=False, path_type=Path)
 
 
 class DatasetName(click.ParamType):
@@ -71,13 +81,13 @@ class CountOrWord(click.ParamType):
 def dataset_options(command: Callable, required: bool = True) -> Callable:
     """The options that go with every --dataset; the command receives them as `options`."""
     known = f"One of {', '.join(DATASETS)}; or a .npz or .bin file."
-    path = click.Path(path_type=Path)
+    path = Named(path_type=Path)
     decorators = [
         click.option("--dataset", "name", type=DatasetName(), required=required, help=known),
         click.option("--source", type=click.Choice(SOURCES), default="auto", show_default=True,
                      help="Generated data, or the authors' original files."),
         click.option("--data-dir", type=path, help="Folder with original data (else DGL_LARA_DATA, else the cache)."),
-        click.option("--data-seed", type=int, default=0, show_default=True,
+        click.option("--data-seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default="0",
                      help="Seed of generated data and random splits."),
         click.option("--undirected", is_flag=True, help="Use every edge in both directions."),
         click.option("--nodes", type=click.IntRange(min=1), help="Size of the data set 'citation'."),
@@ -99,6 +109,21 @@ def dataset_options(command: Callable, required: bool = True) -> Callable:
     for decorate in reversed(decorators):
         with_options = decorate(with_options)
     return with_options
+
+
+def trust_options(command: Callable) -> Callable:
+    """For commands that open a run: its model may be code of somebody else's. The command receives `trust`."""
+
+    def with_options(trusted: bool, own_name: str | None, **rest: Any) -> Any:
+        return command(trust=own_name if own_name is not None else trusted, **rest)
+
+    with_options.__name__, with_options.__doc__ = command.__name__, command.__doc__
+    with_options.__click_params__ = getattr(command, "__click_params__", [])  # type: ignore[attr-defined]
+    trust = click.option("--trust", "trusted", is_flag=True, help="Run the code of the model that the run names.")
+    again = click.option(
+        "--model", "own_name", metavar="MODULE:FUNCTION", help="The run's model, named again: this code is run instead."
+    )
+    return again(trust(with_options))
 
 
 device_option = click.option(

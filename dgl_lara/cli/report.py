@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from dgl_lara.cli.options import FILE, FOLDER, choose_device, device_option, seed_option
+from dgl_lara.cli.options import FILE, FOLDER, choose_device, device_option, seed_option, trust_options
 
 
 @click.command("report")
@@ -19,6 +19,7 @@ from dgl_lara.cli.options import FILE, FOLDER, choose_device, device_option, see
               help="Coalition pairs of the phi that agreement is measured against.")  # fmt: skip
 @seed_option
 @device_option
+@trust_options
 def report(
     folder: Path | None,
     out: Path | None,
@@ -28,6 +29,7 @@ def report(
     reference_pairs: int,
     seed: int,
     device: str,
+    trust: bool | str,
 ) -> None:
     """Write one self-contained HTML page: what was explained, how well, examples, settings, caveats."""
     if out and out.suffix != ".html":
@@ -40,7 +42,7 @@ def report(
     from dgl_lara.utils.memory import reuse_freed_memory
 
     reuse_freed_memory()
-    run = open_run(folder or newest_run(), choose_device(device))
+    run = open_run(folder or newest_run(), choose_device(device), trust=trust)
     page = render(measure(run, split, targets, pairs, reference_pairs, seed))
     out = out or run.folder / "report.html"
     with written_whole(out) as temporary:

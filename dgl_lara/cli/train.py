@@ -75,6 +75,7 @@ def training_options(command: Callable) -> Callable:
 @click.option("--out", type=FOLDER, help="Run folder. Default: runs/<dataset>-<time>.")
 @click.option("--resume", type=FOLDER, help="Continue this run; all settings come from it.")
 @click.option("--memory", type=Memory(), help="Working memory to keep to, like 4GB. [70 % of what is free]")
+@click.option("--trust", is_flag=True, help="With --resume: run the code of the model that the run names.")
 @seed_option
 @device_option
 def train(
@@ -90,6 +91,7 @@ def train(
     out: Path | None,
     resume: Path | None,
     memory: int | None,
+    trust: bool,
     seed: int,
     device: str,
     **changes: Any,
@@ -102,21 +104,21 @@ def train(
     name = str(graph_file.resolve()) if graph_file else name
     if (name is None) == (resume is None):
         raise click.UsageError("give either --dataset or --graph (a new run) or --resume (go on with one).")
-    if own_name and target_file:
+    if own_name is not None and target_file:
         raise click.UsageError("give --model or --target, not both.")
-    if weights_file and not own_name:
+    if weights_file and own_name is None:
         raise click.UsageError("--weights goes with --model, the function that builds the model they belong to.")
     if resume:
-        fixed = {**changes, "target": target_file, "model": own_name, "out": out}
+        fixed = {**changes, "target": target_file, "weights": weights_file, "out": out}
         extra = [field for field, given in fixed.items() if given is not None]
         if extra:
             raise click.UsageError(
                 f"--resume takes all settings from the run; leave out --{extra[0].replace('_', '-')}."
             )
-        run = open_run(resume, choose_device(device), memory)
+        run = open_run(resume, choose_device(device), memory, trust=trust if own_name is None else own_name)
     else:
         dataset = load_dataset(str(name), options, device)
-        if own_name:
+        if own_name is not None:
             explained = own_model(own_name, weights_file, dataset)
         else:
             explained = Explained(*target_for(dataset, target_file, seed))

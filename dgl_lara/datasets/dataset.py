@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -58,6 +59,17 @@ class Dataset:
         if self.node_names is None:
             return None
         return [self.node_names[kind] for kind in self.features.argmax(dim=1).tolist()]
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Of the content itself: a file that was changed gives another one, whatever it is called."""
+        digest = hashlib.sha256()
+        for part in (*self.graph.edges(), self.graph.batch_num_nodes(), self.features, self.labels):
+            digest.update(f"{part.dtype} {tuple(part.shape)}".encode())
+            digest.update(part.cpu().contiguous().numpy().data)
+        for part in (self.train, self.val, self.test):
+            digest.update(part.cpu().contiguous().numpy().tobytes() + b"|")
+        return digest.hexdigest()[:16]
 
     def split(self, name: str) -> Tensor:
         if name == "all":
