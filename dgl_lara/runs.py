@@ -23,11 +23,13 @@ import pandas as pd
 import torch
 
 from dgl_lara import __version__, datasets
+from dgl_lara.choices import PRESETS, VALUES
 from dgl_lara.datasets import Options
 from dgl_lara.datasets.dataset import Dataset
 from dgl_lara.errors import InputError, LaraError
-from dgl_lara.explainer.network import load_explainer, save_explainer
+from dgl_lara.explainer.network import ExplainerConfig, load_explainer, save_explainer
 from dgl_lara.game.game import Game
+from dgl_lara.game.hops import MOST_HOPS
 from dgl_lara.inference.store import EmbeddingStore
 from dgl_lara.lara import LARA, described
 from dgl_lara.model.blackbox import Model
@@ -39,8 +41,24 @@ from dgl_lara.training.config import TrainingConfig
 from dgl_lara.training.state import TrainingState
 from dgl_lara.utils.files import load_tensors, locked, save_tensors, written_whole
 from dgl_lara.utils.progress import say
+from dgl_lara.utils.schema import fitting, flag, maybe, number, rows_of, table, tensors, text, whole, word
 
 RUNS = Path("runs")
+CONFIG = {
+    "dataset": text, "options": table, "hops": whole(0, MOST_HOPS), "value": word(*VALUES), "training": table,
+    "preset": word(*PRESETS), "model": maybe(table), "data": maybe(text),
+}  # fmt: skip
+OPTIONS = {
+    "source": word(*datasets.SOURCES), "seed": whole(0, 2**32 - 1), "undirected": flag, "nodes": maybe(whole(1)),
+    "data_dir": maybe(text),
+}  # fmt: skip
+MODEL = {"module": text, "function": text, "file": text}
+MADE_WITH = {"command": text, "time": text, "git": maybe(text), "versions": table}
+CHECKPOINT = {
+    "step": whole(), "explainer": tensors, "average": tensors, "optimiser": table, "best": number,
+    "best_weights": tensors, "running_mean": maybe(tensors),
+    "history": rows_of({"step": whole(1), "epoch": whole(1), "loss": number, "agreement": number}),
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -63,6 +81,11 @@ class RunConfig:
 
     @staticmethod
     def from_dict(content: dict) -> RunConfig:
+        """LaraError, TypeError or ValueError where it is not one."""
+        fitting(content, CONFIG, "it", optional=("model", "data"))
+        fitting(content["options"], OPTIONS, "options")
+        if content.get("model") is not None:
+            fitting(content["model"], MODEL, "model")
         options = dict(content["options"])
         options["data_dir"] = Path(options["data_dir"]) if options["data_dir"] else None
         training, model = TrainingConfig(**content["training"]), content.get("model")
@@ -105,7 +128,7 @@ class Run:
     def last_checkpoint(self) -> dict | None:
         """None where the run was interrupted before its first step: it begins at the beginning."""
         path = self.folder / "checkpoint.pt"
-        return load_tensors(path) if path.exists() else None
+        return fitting(load_tensors(path), CHECKPOINT, path) if path.exists() else None
 
     def train(self) -> LARA:
         """From the last checkpoint on, if there is one; afterwards f's answer is kept for whoever opens the run."""
@@ -122,9 +145,40 @@ class Run:
             self.lara.store.keep_answer(self.game.answer)
         return self.lara
 
+    def _check_shape(self, shape: ExplainerConfig) -> None:
+        """The explainer is the one that config.json describes; an edited file would change what its scores mean."""
+        training = self.config.training
+        told = {"task": self.dataset.task, "hops": self.config.hops, "dim": training.dim, "hidden": training.hidden}
+        told |= {"embedding": training.embedding, "encoder": training.encoder}
+        told |= {"layers": self.config.hops if training.layers is None else training.layers}
+        told |= {"gate": training.gate} if self.lara.task.local else {}
+        for name, value in told.items():
+            if getattr(shape, name) != value:
+                raise LaraError(
+                    f"{self.folder} does not fit together: by config.json {name} is {value}, by explainer.pt "
+                    f"{getattr(shape, name)}; was one of them changed?"
+                )
+
     @property
     def has_other_data(self) -> bool:
         return self.config.data not in (None, self.dataset.fingerprint)
+
+    def history(self) -> pd.DataFrame:
+        """Loss and validation agreement by step."""
+        path = self.folder / "metrics.csv"
+        try:
+            found = pd.read_csv(path)
+            return found[["step", "epoch", "loss", "agreement"]].astype({"step": int, "epoch": int, "agreement": float})
+        except (OSError, ValueError, KeyError, OverflowError) as error:  # pandas' own errors are ValueErrors
+            raise LaraError(f"{path} cannot be understood ({str(error).splitlines()[0]}).") from error
+
+    def made_with(self) -> dict:
+        """environment.json: command, versions, time."""
+        path = self.folder / "environment.json"
+        try:
+            return fitting(json.loads(path.read_text()), MADE_WITH, path)
+        except (OSError, ValueError, RecursionError) as error:
+            raise LaraError(f"{path} cannot be understood ({error}).") from error
 
     def trained(self) -> LARA:
         """The `LARA` with its explainer, ready to explain."""
@@ -135,6 +189,7 @@ class Run:
                     f"{self.folder} has no trained explainer yet; continue it with: train --resume {self.folder}"
                 )
             explainer, _ = load_explainer(path, self.lara.features.device)
+            self._check_shape(explainer.config)
             self.lara.with_explainer(explainer, described(self.config.training, self.config.value))
         return self.lara
 
@@ -142,7 +197,8 @@ class Run:
 def make_run(folder: Path, config: RunConfig, dataset: Dataset, lara: LARA) -> Run:
     """The run, whose LARA keeps its embeddings in the folder."""
     data = json.dumps({**dataset.key, "content": dataset.fingerprint}, sort_keys=True)
-    lara.store = EmbeddingStore(folder / "embeddings.pt", lara.model, data)
+    sizes = dataset.graph.num_nodes(), dataset.num_targets
+    lara.store = EmbeddingStore(folder / "embeddings.pt", lara.model, data, sizes)
     return Run(folder, config, dataset, lara)
 
 
@@ -185,7 +241,7 @@ def open_run(
         raise InputError(f"'{folder}' is not a run folder (it has no config.json).")
     try:
         config = RunConfig.from_dict(json.loads((folder / "config.json").read_text()))
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, TypeError, RecursionError, LaraError) as error:
         raise LaraError(f"{folder / 'config.json'} cannot be understood ({error}).") from error
     own = _trusted(folder, config, trust)
     where = torch.device("cpu") if offload else device
@@ -236,7 +292,7 @@ def newest_run(dataset: str | None = None) -> Path:
     for path in RUNS.glob("*/config.json"):
         try:
             of = json.loads(path.read_text()).get("dataset")
-        except (ValueError, AttributeError):
+        except (OSError, ValueError, AttributeError, RecursionError):
             continue  # damaged: not a run that can be meant
         if dataset is None or of == dataset:
             found.append((path.stat().st_mtime_ns, path.parent))

@@ -13,6 +13,7 @@ from dgl_lara.choices import LARA_FORMS, VALUES
 from dgl_lara.cli.options import (
     FILE,
     FOLDER,
+    Count,
     choose_device,
     dataset_options,
     device_option,
@@ -48,8 +49,8 @@ class Several(click.ParamType):
               help=f"With commas between them: {', '.join(METHODS)}.")  # fmt: skip
 @click.option("--metric", "metrics", type=Several("metrics", METRICS.names), default="all", show_default=True,
               help=f"With commas between them: {', '.join(METRICS)}.")  # fmt: skip
-@click.option("--targets", type=click.IntRange(min=1), default=200, show_default=True, help="Test targets, at most.")
-@click.option("--seeds", type=click.IntRange(min=1), default=5, show_default=True, help="How often each is repeated.")
+@click.option("--targets", type=Count(), default=200, show_default=True, help="Test targets, at most.")
+@click.option("--seeds", type=Count(), default=5, show_default=True, help="How often each is repeated.")
 @click.option("--value", type=click.Choice(VALUES), default="logit", show_default=True, help="The number explained.")
 @click.option("--quick", is_flag=True, help="Shorter training, mostly of the rivals: minutes instead of hours.")
 @click.option("--out", type=FOLDER, help="Folder of the results. Default: runs/benchmark-<dataset>.")

@@ -10,6 +10,7 @@ import click
 from dgl_lara.cli.options import (
     FILE,
     FOLDER,
+    Count,
     DatasetName,
     choose_device,
     device_option,
@@ -28,9 +29,9 @@ if TYPE_CHECKING:
 @click.option("--dataset", "name", type=DatasetName(), help="The newest run of this data set.")
 @click.option("--metric", type=click.Choice([*METRICS, "all"]), default="fidelity", show_default=True)
 @click.option("--split", type=click.Choice(["train", "val", "test"]), default="test", show_default=True)
-@click.option("--targets", type=click.IntRange(min=1), default=1000, show_default=True, help="At most so many.")
-@click.option("--pairs", type=click.IntRange(min=0), help="Coalition pairs of the 'sampled' row. [300; graphs: 100]")
-@click.option("--reference-pairs", type=click.IntRange(min=100), default=2000, show_default=True,
+@click.option("--targets", type=Count(), default=1000, show_default=True, help="At most so many.")
+@click.option("--pairs", type=Count(0), help="Coalition pairs of the 'sampled' row. [300; graphs: 100]")
+@click.option("--reference-pairs", type=Count(100), default=2000, show_default=True,
               help="Coalition pairs of the phi that agreement is measured against.")  # fmt: skip
 @click.option("--json", "json_file", type=FILE, help="Write the figures here too.")
 @seed_option
@@ -74,4 +75,5 @@ def evaluate_command(
         click.echo(print_table(each, results[each]) if missing is None else missing)
     stem = "eval" if split == "test" else f"eval-{split}"
     written = write_results(results, run.folder, stem, what, json_file)
-    click.echo("\nwritten: " + ", ".join(map(str, written)))
+    if written:
+        click.echo("\nwritten: " + ", ".join(map(str, written)))

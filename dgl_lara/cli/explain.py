@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from dgl_lara.choices import PICTURES, TABLES
-from dgl_lara.cli.options import FILE, FOLDER, CountOrWord, Memory, choose_device, device_option, trust_options
+from dgl_lara.cli.options import FILE, FOLDER, Count, CountOrWord, Memory, choose_device, device_option, trust_options
 from dgl_lara.errors import InputError
 
 if TYPE_CHECKING:
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 @click.command("explain")
 @click.option("--run", "folder", type=FOLDER, help="Run to explain with. Default: the newest.")
-@click.option("--node", type=click.IntRange(min=0), help="Explain this node: a sentence, a table, a picture.")
-@click.option("--graph", type=click.IntRange(min=0), help="The same for this graph.")
+@click.option("--node", type=Count(0), help="Explain this node: a sentence, a table, a picture.")
+@click.option("--graph", type=Count(0), help="The same for this graph.")
 @click.option("--picture", type=FILE, help="With --node or --graph: a .png, .svg, .pdf or interactive .html file.")
-@click.option("--class", "asked_class", type=click.IntRange(min=0), help="With --node or --graph: explain this class.")
+@click.option("--class", "asked_class", type=Count(0), help="With --node or --graph: explain this class.")
 @click.option("--all", "everything", is_flag=True, help="Explain every node (or graph).")
 @click.option("--split", type=click.Choice(["train", "val", "test"]), help="Explain this split.")
 @click.option("--nodes", "nodes_file", type=FILE, help="Explain the numbers in this file, one a line.")
@@ -34,11 +34,11 @@ if TYPE_CHECKING:
     type=CountOrWord("all"),
     help="Players kept, highest score first ('all': also those against). [20; table: 10]",
 )
-@click.option("--refine", type=click.IntRange(min=1), metavar="N", help="Correct each with N pairs of model calls.")
+@click.option("--refine", type=Count(), metavar="N", help="Correct each with N pairs of model calls.")
 @click.option("--verify", is_flag=True, help="Add each one's fidelity, by model calls, and whether chance does better.")
 @click.option("--out", type=FILE, help="A .parquet, .csv or .jsonl file; of one target .csv, .json or .graphml.")
 @click.option("--memory", type=Memory(), help="Working memory to keep to, like 4GB. [70 % of what is free]")
-@click.option("--workers", type=click.IntRange(min=0), default=0, show_default=True,
+@click.option("--workers", type=Count(0, 256), default=0, show_default=True,
               help="Sampler processes, where the graph is too large for one pass.")  # fmt: skip
 @click.option("--offload", is_flag=True,
               help="Data stays in main memory, batches go to the device: for graphs larger than a GPU.")  # fmt: skip
@@ -183,7 +183,7 @@ def _explain_many(run: Run, targets: Tensor, bought: Bought, top: int | str, out
     }
     make = trusted_rows(bought.refine, bought.verify, seed) if bought.refine or bought.verify else None
     kept = None if top == "all" else int(top)
-    return explain_to_file(bulk, targets.to(lara.features.device), kept, out, about, make)
+    return explain_to_file(bulk, targets.to(lara.features.device), kept, out, about, make, bought.refine or 0)
 
 
 def read_targets(path: Path) -> Tensor:
@@ -192,6 +192,6 @@ def read_targets(path: Path) -> Tensor:
 
     try:
         numbers = [int(line) for line in path.read_text().split()]
-    except (OSError, ValueError) as error:
+        return torch.tensor(numbers, dtype=torch.long)
+    except (OSError, ValueError, RuntimeError, OverflowError) as error:  # also: not text, numbers beyond 2^63
         raise InputError(f"{path} must hold one whole number a line ({error}).") from error
-    return torch.tensor(numbers, dtype=torch.long)

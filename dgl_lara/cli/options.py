@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,6 +27,31 @@ class Named(click.Path):
         if str(value) == "" or "\0" in str(value):
             self.fail(f"must name a file or a folder (got {str(value)!r}).", param, ctx)
         return super().convert(value, param, ctx)
+
+
+class Count(click.IntRange):
+    """A whole number within bounds that no list exceeds; digits as people type them."""
+
+    def __init__(self, low: int = 1, high: int = 10**9) -> None:
+        super().__init__(low, high)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if isinstance(value, str) and not re.fullmatch(r"[+-]?[0-9]{1,18}", value.strip()):
+            self.fail(f"must be a whole number from {self.min} to {self.max:,} (got '{value[:40]}').", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+class Rate(click.FloatRange):
+    """A number above 0, and no infinity or NaN."""
+
+    def __init__(self, high: float = 1000.0) -> None:
+        super().__init__(0, high, min_open=True)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        given = super().convert(value, param, ctx)
+        if given != given:
+            self.fail("must be a number (got nan).", param, ctx)
+        return given
 
 
 FILE = Named(dir_okay=False, path_type=Path)
@@ -56,7 +82,7 @@ class Memory(click.ParamType):
         number, unit = str(value)[:-2], str(value)[-2:].upper()
         try:
             size = int(float(number) * self.UNITS[unit])
-        except (ValueError, KeyError):
+        except (ValueError, KeyError, OverflowError):  # infinity too
             size = 0
         if size <= 0:
             self.fail(f"must be a size like 4GB or 500MB (got '{value}').", param, ctx)
@@ -72,9 +98,9 @@ class CountOrWord(click.ParamType):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | str:
         if value in self.words:
             return value
-        if not (str(value).isdigit() and int(value) > 0):
+        if not (re.fullmatch("[0-9]{1,18}", str(value)) and int(value) > 0):
             known = " or ".join(f"'{word}'" for word in self.words)
-            self.fail(f"must be {known} or a whole number from 1 on (got '{value}').", param, ctx)
+            self.fail(f"must be {known} or a whole number from 1 on (got '{str(value)[:40]}').", param, ctx)
         return int(value)
 
 
@@ -87,10 +113,10 @@ def dataset_options(command: Callable, required: bool = True) -> Callable:
         click.option("--source", type=click.Choice(SOURCES), default="auto", show_default=True,
                      help="Generated data, or the authors' original files."),
         click.option("--data-dir", type=path, help="Folder with original data (else DGL_LARA_DATA, else the cache)."),
-        click.option("--data-seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default="0",
+        click.option("--data-seed", type=Count(0, 2**32 - 1), default=0, show_default="0",
                      help="Seed of generated data and random splits."),
         click.option("--undirected", is_flag=True, help="Use every edge in both directions."),
-        click.option("--nodes", type=click.IntRange(min=1), help="Size of the data set 'citation'."),
+        click.option("--nodes", type=Count(), help="Size of the data set 'citation'."),
     ]  # fmt: skip
 
     def with_options(
@@ -134,7 +160,7 @@ device_option = click.option(
     help="Where to compute.",
 )
 seed_option = click.option(
-    "--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default="0", help="Seed of everything that is drawn."
+    "--seed", type=Count(0, 2**32 - 1), default=0, show_default="0", help="Seed of everything that is drawn."
 )
 
 

@@ -6,16 +6,16 @@ from pathlib import Path
 
 import click
 
-from dgl_lara.cli.options import FILE, FOLDER, choose_device, device_option, seed_option, trust_options
+from dgl_lara.cli.options import FILE, FOLDER, Count, choose_device, device_option, seed_option, trust_options
 
 
 @click.command("report")
 @click.option("--run", "folder", type=FOLDER, help="Run to report on. Default: the newest.")
 @click.option("--out", type=FILE, help="An .html file. Default: report.html in the run folder.")
 @click.option("--split", type=click.Choice(["train", "val", "test"]), default="test", show_default=True)
-@click.option("--targets", type=click.IntRange(min=1), default=100, show_default=True, help="Measure at most so many.")
-@click.option("--pairs", type=click.IntRange(min=0), help="Coalition pairs of the 'sampled' row. [300; graphs: 100]")
-@click.option("--reference-pairs", type=click.IntRange(min=100), default=1000, show_default=True,
+@click.option("--targets", type=Count(), default=100, show_default=True, help="Measure at most so many.")
+@click.option("--pairs", type=Count(0), help="Coalition pairs of the 'sampled' row. [300; graphs: 100]")
+@click.option("--reference-pairs", type=Count(100), default=1000, show_default=True,
               help="Coalition pairs of the phi that agreement is measured against.")  # fmt: skip
 @seed_option
 @device_option

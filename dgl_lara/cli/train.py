@@ -15,8 +15,10 @@ from dgl_lara.choices import EMBEDDINGS, INPUTS, PRESETS, TRAIN_ON, VALUES
 from dgl_lara.cli.options import (
     FILE,
     FOLDER,
+    Count,
     CountOrWord,
     Memory,
+    Rate,
     choose_device,
     dataset_options,
     device_option,
@@ -38,7 +40,7 @@ if TYPE_CHECKING:
 
 def training_options(command: Callable) -> Callable:
     """One option for each choice of `TrainingConfig`; what is not given comes from the preset."""
-    natural = click.IntRange(min=1)
+    natural = Count()
     decorators = [
         click.option("--preset", type=click.Choice(PRESETS), default="default", show_default=True,
                      help="Where all options below start from: what measured best, or the paper."),
@@ -50,12 +52,12 @@ def training_options(command: Callable) -> Callable:
                      help="Targets to learn from (no label is used)."),
         click.option("--targets", type=natural, help="Learn from so many of them, drawn at random. Default: all."),
         click.option("--batch-size", type=CountOrWord("all"), help="Targets a step."),
-        click.option("--dim", type=natural, help="Length of p and t."),
-        click.option("--hidden", type=natural, help="Width of the encoder."),
-        click.option("--layers", type=click.IntRange(min=0), help="GraphConv layers; 0 is an MLP. Default: K."),
-        click.option("--masks", type=natural, help="Coalition pairs drawn a step."),
+        click.option("--dim", type=Count(1, 4096), help="Length of p and t."),
+        click.option("--hidden", type=Count(1, 16_384), help="Width of the encoder."),
+        click.option("--layers", type=Count(0, 64), help="GraphConv layers; 0 is an MLP. Default: K."),
+        click.option("--masks", type=Count(1, 1_000_000), help="Coalition pairs drawn a step."),
         click.option("--epochs", type=natural, help="Passes over the training targets."),
-        click.option("--lr", type=click.FloatRange(min=0, min_open=True), help="Learning rate of Adam."),
+        click.option("--lr", type=Rate(), help="Learning rate of Adam."),
     ]  # fmt: skip
     for decorate in reversed(decorators):
         command = decorate(command)

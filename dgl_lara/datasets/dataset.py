@@ -141,4 +141,13 @@ def checked(dataset: Dataset) -> Dataset:
     for part in ("train", "val", "test"):
         if len(dataset.split(part)) == 0:
             raise InputError(f"{name}: the {part} split is empty; give masks with at least one {units} each.")
+    everyone = torch.cat([dataset.train, dataset.val, dataset.test])
+    if int(everyone.min()) < 0 or int(everyone.max()) >= expected:
+        raise InputError(f"{name}: the splits must name {units}s 0..{expected - 1}.")
+    doubled = (torch.bincount(everyone) > 1).nonzero().flatten()
+    if len(doubled):
+        raise InputError(
+            f"{name}: train, val and test must have no {units} in common ({len(doubled)} are in two, first: "
+            f"{int(doubled[0])})."
+        )
     return dataset

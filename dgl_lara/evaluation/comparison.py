@@ -34,6 +34,7 @@ from dgl_lara.utils.clock import clock
 from dgl_lara.utils.files import short_hash, written_whole
 from dgl_lara.utils.progress import Progress, say
 from dgl_lara.utils.randomness import some_targets
+from dgl_lara.utils.schema import Check, fitting, text, whole
 
 REFERENCE_PAIRS = 2000
 
@@ -168,9 +169,11 @@ def compare(
         yardsticks: dict[int, LaraMethod] = {}
         for seed, name in Progress(able, "timing", unit="method"):
             path = _speed_file(folder / f"{name}-{seed}.json")
-            if not path.exists():
-                _store(path, timed(contest, name, seed, folder, yardsticks, makers))
-            records[wanted.index((seed, name))].update(json.loads(path.read_text()))
+            speeds = _read(path, {}) if path.exists() else None
+            if speeds is None:
+                speeds = timed(contest, name, seed, folder, yardsticks, makers)
+                _store(path, speeds)
+            records[wanted.index((seed, name))].update(speeds)
     return pd.DataFrame(records).drop(columns="settings", errors="ignore")
 
 
@@ -185,8 +188,17 @@ def _store(path: Path, record: dict) -> None:
 
 def _stored(path: Path, settings: dict | None) -> dict | None:
     """The figures kept there, if they were made with these settings of LARA (None: another method)."""
-    record = json.loads(path.read_text()) if path.exists() else None
+    record = _read(path, {"method": text, "label": text, "seed": whole()}) if path.exists() else None
     return record if record is not None and record.get("settings") == settings else None
+
+
+def _read(path: Path, fields: dict[str, Check]) -> dict | None:
+    """The record in a file; None, with a notice, where it is damaged."""
+    try:
+        return fitting(json.loads(path.read_text()), fields, path)
+    except (ValueError, RecursionError, LaraError) as damage:
+        say(f"{path} is damaged ({damage}); it is measured anew.")
+        return None
 
 
 def settings_of(contest: Contest, name: str, seed: int, makers: Mapping[str, Maker]) -> dict | None:
@@ -260,6 +272,15 @@ def taught_a_little(contest: Contest, name: str, seed: int, makers: Mapping[str,
     return method
 
 
+def _loaded(method: LaraMethod, weights: Path) -> bool:
+    try:
+        method.load(weights)
+    except LaraError as damage:
+        say(f"{damage} Speed is measured with another one.")
+        return False
+    return True
+
+
 def timed(
     contest: Contest, name: str, seed: int, folder: Path, yardsticks: dict[int, LaraMethod], makers: Mapping[str, Maker]
 ) -> dict[str, float]:
@@ -268,8 +289,6 @@ def timed(
         yardsticks[seed] = taught_a_little(contest, "lara", seed)  # type: ignore[assignment]
     weights = folder / f"{name}-{seed}.pt"
     method = makers[name](contest, seed)
-    if isinstance(method, LaraMethod) and weights.exists():
-        method.load(weights)
-    else:
+    if not (isinstance(method, LaraMethod) and weights.exists() and _loaded(method, weights)):
         method = taught_a_little(contest, name, seed, makers)
     return in_turns(method, yardsticks[seed])

@@ -20,43 +20,56 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from torch import Tensor
 
+from dgl_lara.attribution.monte_carlo import BYTES_A_DRAW
 from dgl_lara.choices import EXPORTS
 from dgl_lara.errors import InputError
 from dgl_lara.explanation import COLUMNS, pairs_frame
+from dgl_lara.game.budget import BYTES_A_WALK, row_slices
+from dgl_lara.game.game import Game
 from dgl_lara.inference.scores import explain
-from dgl_lara.inference.top_players import BulkExplainer, TopPlayers
+from dgl_lara.inference.top_players import BulkExplainer, TopPlayers, most_players
 from dgl_lara.utils.files import locked, short_hash, written_whole
 from dgl_lara.utils.progress import Progress, say
 
 TARGETS_A_PART = 8192
+BYTES_A_ROW = 120  # measured: what a kept player takes until it is in a file
 SCHEMA = pa.schema([(name, pa.type_for_alias(kind)) for name, kind in COLUMNS.items()])
 
 
 def explain_to_file(
-    bulk: BulkExplainer, targets: Tensor, top: int | None, out: Path, about: dict, make: Callable | None = None
+    bulk: BulkExplainer,
+    targets: Tensor,
+    top: int | None,
+    out: Path,
+    about: dict,
+    make: Callable | None = None,
+    pairs: int = 0,
 ) -> int:
     """Explain the targets, `top` players each (None: all), and write them to `out`; returns the number of rows.
 
-    `make`, in the place of `rows`, may give columns beyond those of SCHEMA.
+    `make`, in the place of `rows`, may give columns beyond those of SCHEMA, from `pairs` coalitions a target.
     """
     if out.suffix not in EXPORTS:
         raise InputError(f"the file must end in {', '.join(EXPORTS)} (got '{out.name}').")
     order = hashlib.sha256(targets.cpu().numpy().tobytes()).hexdigest()[:16]
-    question = {**about, "targets": order, "top": top, "a chunk": top is None and bulk.game.budget.walks_a_chunk}
+    bulk.game.check_targets(targets)
+    parts = list(pieces(bulk.game, targets, None if make else top, pairs))
+    sizes = hashlib.sha256(str([len(part) for part in parts]).encode()).hexdigest()[:16]
+    question = {**about, "targets": order, "top": top, "parts": sizes}
     folder = out.with_name(out.name + ".parts")
     with locked(folder, wait=True):  # two that write one file do so one after the other
-        count = _in_parts(bulk, targets, top, out, about, make or rows, folder / short_hash(question))
+        count = _in_parts(bulk, parts, top, out, about, make or rows, folder / short_hash(question))
         _clear(folder)
     return count
 
 
 def _in_parts(
-    bulk: BulkExplainer, targets: Tensor, top: int | None, out: Path, about: dict, make: Callable, parts: Path
+    bulk: BulkExplainer, pieces: list[Tensor], top: int | None, out: Path, about: dict, make: Callable, parts: Path
 ) -> int:
     parts.mkdir(exist_ok=True)
     paths = []
     started, done = time.monotonic(), 0
-    bar = Progress(pieces(bulk, targets, top), "explaining", total=len(targets), unit="target", weight=len)
+    bar = Progress(pieces, "explaining", total=sum(map(len, pieces)), unit="target", weight=len)
     for number, piece in enumerate(bar):
         path = parts / f"{number:06d}.parquet"
         paths.append(path)
@@ -108,20 +121,22 @@ def _remove_if_empty(folder: Path) -> None:
         folder.rmdir()
 
 
-def pieces(bulk: BulkExplainer, targets: Tensor, top: int | None) -> Iterator[Tensor]:
-    """A fixed number of targets where few players of each are kept; else as many as the memory allows."""
+def pieces(game: Game, targets: Tensor, top: int | None, pairs: int = 0) -> Iterator[Tensor]:
+    """A fixed number of targets where few players of each are kept; fewer where the memory does not allow it."""
     for part in targets.split(TARGETS_A_PART):
-        if top is not None:
-            yield part
-        else:
-            for rows in bulk.game.chunks(part):
+        if top is None:
+            a_walk = 1 + pairs * BYTES_A_DRAW / BYTES_A_WALK
+            for rows in row_slices(game.work[part] * a_walk, game.budget.walks_a_chunk):
                 yield part[rows]
+        else:
+            width = min(top, most_players(game, part))
+            yield from part.split(max(1, int(game.budget.memory // 2 // (BYTES_A_ROW * width))))
 
 
 def rows(bulk: BulkExplainer, targets: Tensor, top: int | None) -> pd.DataFrame:
     if top is None:
         return explain(bulk.explainer, bulk.game, bulk.embeddings, targets).to_frame()
-    return top_frame(bulk.top(targets, top))
+    return top_frame(bulk.top(targets, min(top, most_players(bulk.game, targets))))
 
 
 def top_frame(best: TopPlayers) -> pd.DataFrame:

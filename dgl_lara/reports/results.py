@@ -9,6 +9,7 @@ import pandas as pd
 
 from dgl_lara.metrics import METRICS
 from dgl_lara.utils.files import written_whole
+from dgl_lara.utils.progress import say
 from dgl_lara.utils.tables import text_table
 
 
@@ -23,18 +24,25 @@ def write_results(
 ) -> list[Path]:
     """<stem>-<metric>.csv and .json for each table, and its picture if it has one; `json_file` gets all of them."""
     written: list[Path] = []
-    for metric, table in results.items():
-        path = folder / f"{stem}-{metric}.csv"
-        with written_whole(path) as temporary:
-            table.to_csv(temporary, index=False)
-        written += [path, _write_json(path.with_suffix(".json"), title, {metric: table})]
-        if len(table) and (figure := METRICS[metric].figure(table, title)):
-            pictures = [path.with_suffix(ending) for ending in (".png", ".pdf")]
-            for picture in pictures:
-                figure.savefig(picture, dpi=150)
-            written += pictures
+    try:
+        for metric, table in results.items():
+            written += _write_one(metric, table, folder / f"{stem}-{metric}.csv", title)
+    except OSError as error:  # a run folder that is read-only: the tables were shown
+        say(f"the tables cannot be kept in {folder} ({error.strerror}).")
     if json_file:
         written.append(_write_json(json_file, title, results))
+    return written
+
+
+def _write_one(metric: str, table: pd.DataFrame, path: Path, title: str) -> list[Path]:
+    with written_whole(path) as temporary:
+        table.to_csv(temporary, index=False)
+    written = [path, _write_json(path.with_suffix(".json"), title, {metric: table})]
+    if len(table) and (figure := METRICS[metric].figure(table, title)):
+        for ending in (".png", ".pdf"):
+            with written_whole(path.with_suffix(ending)) as temporary:
+                figure.savefig(temporary, dpi=150, format=ending[1:])
+            written.append(path.with_suffix(ending))
     return written
 
 
