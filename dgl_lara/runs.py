@@ -145,18 +145,22 @@ class Run:
             self.lara.store.keep_answer(self.game.answer)
         return self.lara
 
-    def _check_shape(self, shape: ExplainerConfig) -> None:
+    def _check_fit(self, shape: ExplainerConfig, stored: dict) -> None:
         """The explainer is the one that config.json describes; an edited file would change what its scores mean."""
         training = self.config.training
         told = {"task": self.dataset.task, "hops": self.config.hops, "dim": training.dim, "hidden": training.hidden}
         told |= {"embedding": training.embedding, "encoder": training.encoder}
         told |= {"layers": self.config.hops if training.layers is None else training.layers}
         told |= {"gate": training.gate} if self.lara.task.local else {}
-        for name, value in told.items():
-            if getattr(shape, name) != value:
+        learned = {**asdict(shape), "value": stored.get("value", self.config.value)}
+        if "training" in stored:
+            told |= {"inputs": training.inputs}
+            learned |= {"inputs": stored["training"].get("inputs")}
+        for name, value in {**told, "value": self.config.value}.items():
+            if learned[name] != value:
                 raise LaraError(
                     f"{self.folder} does not fit together: by config.json {name} is {value}, by explainer.pt "
-                    f"{getattr(shape, name)}; was one of them changed?"
+                    f"{learned[name]}; was one of them changed?"
                 )
 
     @property
@@ -188,8 +192,8 @@ class Run:
                 raise LaraError(
                     f"{self.folder} has no trained explainer yet; continue it with: train --resume {self.folder}"
                 )
-            explainer, _ = load_explainer(path, self.lara.features.device)
-            self._check_shape(explainer.config)
+            explainer, stored = load_explainer(path, self.lara.features.device)
+            self._check_fit(explainer.config, stored)
             self.lara.with_explainer(explainer, described(self.config.training, self.config.value))
         return self.lara
 

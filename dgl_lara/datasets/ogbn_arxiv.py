@@ -73,11 +73,12 @@ def _linked(raw: Path, files: tuple[str, ...]) -> Path:
     folder = root / "ogbn_arxiv"
     try:
         (folder / "mapping").mkdir(parents=True, exist_ok=True)
-        for file in files:  # these and no others: ogb would unpickle a split_dict.pt that lies beside them
-            link = root / file
+        # of the split these files and no others: ogb would unpickle a split_dict.pt that lies beside them
+        for part in ("ogbn_arxiv/raw", *(file for file in files if "/split/" in file)):
+            link = root / part
             link.parent.mkdir(parents=True, exist_ok=True)
             if not link.exists():
-                os.symlink((raw.parent / file).resolve(), link)
+                os.symlink((raw.parent / part).resolve(), link)
         (folder / "RELEASE_v1.txt").touch()
     except OSError as error:
         raise LaraError(

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import faulthandler
 import multiprocessing
+import os
 import sys
 from pathlib import Path
 
@@ -27,7 +28,7 @@ PARTS = ("train", "val", "test")
 
 
 def load_file(path: Path, options: Options) -> Dataset:
-    if not path.is_file():
+    if not os.path.isfile(path):  # also of a name that no file can have
         raise InputError(f"the data set file '{path}' does not exist.")
     if path.suffix not in READERS:
         raise InputError(f"'{path}' must be an .npz or a DGL .bin file (got '{path.suffix or 'no ending'}').")

@@ -94,7 +94,7 @@ def _is_whole(path: Path, targets: Tensor) -> bool:
         damage = "other columns" if part.schema.names[: len(SCHEMA)] != SCHEMA.names else ""
         if not np.isin(part["target"].to_numpy(), targets.cpu().numpy()).all():
             damage = "other targets"
-    except (OSError, KeyError, pa.ArrowException) as error:
+    except (OSError, KeyError, ValueError, pa.ArrowException) as error:
         damage = str(error).splitlines()[0]
     if damage:
         say(f"{path} is damaged ({damage}); it is made anew.")
