@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from dgl_lara.choices import PICTURES, TABLES
-from dgl_lara.cli.options import FILE, FOLDER, CountOrWord, Memory, choose_device, device_option
+from dgl_lara.cli.options import FILE, FOLDER, Count, CountOrWord, Memory, choose_device, device_option, trust_options
 from dgl_lara.cli.printing import echo
 from dgl_lara.errors import InputError
 
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 @click.command("explain")
 @click.option("--run", "folder", type=FOLDER, help="Run to explain with. Default: the newest.")
-@click.option("--node", "some_nodes", type=click.IntRange(min=0), multiple=True,
+@click.option("--node", "some_nodes", type=Count(0), multiple=True,
               help="Explain this node: a sentence, a table, a picture. Can be given several times.")  # fmt: skip
-@click.option("--graph", "some_graphs", type=click.IntRange(min=0), multiple=True, help="The same for this graph.")
+@click.option("--graph", "some_graphs", type=Count(0), multiple=True, help="The same for this graph.")
 @click.option("--picture", type=FILE, help="With --node or --graph: a .png, .svg, .pdf or interactive .html file.")
-@click.option("--class", "asked_class", type=click.IntRange(min=0), help="With --node or --graph: explain this class.")
+@click.option("--class", "asked_class", type=Count(0), help="With --node or --graph: explain this class.")
 @click.option("--all", "everything", is_flag=True, help="Explain every node (or graph).")
 @click.option("--split", type=click.Choice(["train", "val", "test"]), help="Explain this split.")
 @click.option("--nodes", "nodes_file", type=FILE, help="Explain the numbers in this file, one a line.")
@@ -36,15 +36,16 @@ if TYPE_CHECKING:
     type=CountOrWord("all"),
     help="Players kept, highest score first ('all': also those against). [20; table: 10]",
 )
-@click.option("--refine", type=click.IntRange(min=1), metavar="N", help="Correct each with N pairs of model calls.")
+@click.option("--refine", type=Count(), metavar="N", help="Correct each with N pairs of model calls.")
 @click.option("--verify", is_flag=True, help="Add each one's fidelity, by model calls, and whether chance does better.")
 @click.option("--out", type=FILE, help="A .parquet, .csv or .jsonl file; of one target .csv, .json or .graphml.")
 @click.option("--memory", type=Memory(), help="Working memory to keep to, like 4GB. [70 % of what is free]")
-@click.option("--workers", type=click.IntRange(min=0), default=0, show_default=True,
+@click.option("--workers", type=Count(0, 256), default=0, show_default=True,
               help="Sampler processes, where the graph is too large for one pass.")  # fmt: skip
 @click.option("--offload", is_flag=True,
               help="Data stays in main memory, batches go to the device: for graphs larger than a GPU.")  # fmt: skip
 @device_option
+@trust_options
 def explain_command(
     folder: Path | None,
     some_nodes: tuple[int, ...],
@@ -62,6 +63,7 @@ def explain_command(
     workers: int,
     offload: bool,
     device: str,
+    trust: bool | str,
 ) -> None:
     """Explain one node or graph (--node, --graph), or many at once to a file (--all, --split, --nodes)."""
     started = time.monotonic()
@@ -79,16 +81,16 @@ def explain_command(
     from dgl_lara.utils.memory import reuse_freed_memory
     from dgl_lara.utils.progress import detail, say
 
-    run = open_run(folder or newest_run(), choose_device(device), memory, offload)
+    run = open_run(folder or newest_run(), choose_device(device), memory, offload, trust=trust)
     (detail if folder else say)(f"run {run.folder}" + ("" if folder else " (the newest; --run names another)"))
     reuse_freed_memory(run.dataset.graph.num_nodes())
-    trust = Trust(refine, verify)
+    bought = Bought(refine, verify)
     if few:
         asked = _asked_for(run, {"node": some_nodes, "graph": some_graphs}, asked_class)
         for place, target in enumerate(asked):
             if place:
                 echo()
-            explanation = _explain_one(run, target, asked_class, trust, top or 10)
+            explanation = _explain_one(run, target, asked_class, bought, top or 10)
             if not place:
                 echo(NOT_ADDITIVE.format(explanation.game.value))
             files = [_file_of(path, target, len(asked)) for path in (picture, out) if path]
@@ -98,13 +100,13 @@ def explain_command(
                 echo("\nwritten: " + ", ".join(map(str, files)))
     elif out:
         targets = read_targets(nodes_file) if nodes_file else run.dataset.split(split or "all")
-        count = _explain_many(run, targets, trust, top or 20, out, workers)
+        count = _explain_many(run, targets, bought, top or 20, out, workers)
         spent = time.monotonic() - started
         echo(f"{len(targets):,} explanations, {count:,} rows in {out}; {spent:.1f} s in all, loading included")
 
 
 @dataclass(frozen=True)
-class Trust:
+class Bought:
     """What is bought with model calls at the time of asking."""
 
     refine: int | None  # pairs of coalitions
@@ -139,18 +141,18 @@ def _file_of(path: Path, target: int, of: int) -> Path:
     return path if of == 1 else path.with_name(f"{path.stem}-{target}{path.suffix}")
 
 
-def _explain_one(run: Run, target: int, asked_class: int | None, trust: Trust, top: int | str) -> Explanation:
+def _explain_one(run: Run, target: int, asked_class: int | None, bought: Bought, top: int | str) -> Explanation:
     """Print one explanation."""
     lara, dataset = run.trained(), run.dataset
     found = lara.explain([target], None if asked_class is None else [asked_class])
-    if trust.refine:
-        refined = lara.refine(found, trust.refine)
+    if bought.refine:
+        refined = lara.refine(found, bought.refine)
         found = refined.explanations
-        echo(f"refined with {trust.refine} pairs of model calls; the scores moved by {refined.moved.item():.0%}")
+        echo(f"refined with {bought.refine} pairs of model calls; the scores moved by {refined.moved.item():.0%}")
     explanation = found.named(**dataset.names)[0]
     echo(explanation.in_words())
     echo("\n" + _table(explanation, len(explanation) if top == "all" else int(top)))
-    if trust.verify:
+    if bought.verify:
         verdict = lara.verify(found).iloc[0]
         echo(
             f"\nfidelity+ {verdict['fidelity+']:.2f}, fidelity- {verdict['fidelity-']:.2f}; as many random players: "
@@ -183,7 +185,7 @@ def _table(explanation: Explanation, most: int) -> str:
     return text_table(["node" if local else explanation.kind, *columns], rows)
 
 
-def _explain_many(run: Run, targets: Tensor, trust: Trust, top: int | str, out: Path, workers: int) -> int:
+def _explain_many(run: Run, targets: Tensor, bought: Bought, top: int | str, out: Path, workers: int) -> int:
     """Stream the explanations to the file; returns how many rows it has."""
     from dgl_lara.inference.export import explain_to_file
     from dgl_lara.inference.trusted_rows import trusted_rows
@@ -195,18 +197,19 @@ def _explain_many(run: Run, targets: Tensor, trust: Trust, top: int | str, out: 
         "run": run.folder.name,
         "dataset": run.dataset.name,
         "source": run.dataset.source,
+        "data": run.dataset.fingerprint,
         "players": lara.task.players_in_words(run.config.hops),
         "value": lara.game.value,
         "gate": lara.explainer_.config.gate,
         "seed": seed,
         "model": weights_hash(run.model),
         "explainer": weights_hash(lara.explainer_),
-        "refined": trust.refine,
-        "verified": trust.verify,
+        "refined": bought.refine,
+        "verified": bought.verify,
     }
-    make = trusted_rows(trust.refine, trust.verify, seed) if trust.refine or trust.verify else None
+    make = trusted_rows(bought.refine, bought.verify, seed) if bought.refine or bought.verify else None
     kept = None if top == "all" else int(top)
-    return explain_to_file(bulk, targets.to(lara.features.device), kept, out, about, make)
+    return explain_to_file(bulk, targets.to(lara.features.device), kept, out, about, make, bought.refine or 0)
 
 
 def read_targets(path: Path) -> Tensor:
@@ -215,6 +218,6 @@ def read_targets(path: Path) -> Tensor:
 
     try:
         numbers = [int(line) for line in path.read_text().split()]
-    except (OSError, ValueError) as error:
+        return torch.tensor(numbers, dtype=torch.long)
+    except (OSError, ValueError, RuntimeError, OverflowError) as error:  # also: not text, numbers beyond 2^63
         raise InputError(f"{path} must hold one whole number a line ({error}).") from error
-    return torch.tensor(numbers, dtype=torch.long)
