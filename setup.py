@@ -45,5 +45,5 @@ setup(
     python_requires=">=3.10,<3.12",
     install_requires=RUNTIME,
     extras_require={"molecules": ["rdkit"], "pyg": PYG, "docs": DOCS, "test": TEST},
-    entry_points={"console_scripts": ["dgl-lara = dgl_lara.cli:main"]},
+    entry_points={"console_scripts": ["dgl-lara = dgl_lara.__main__:run"]},
 )

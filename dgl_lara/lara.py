@@ -7,26 +7,29 @@ A model that is called otherwise than f(graph, features) -> logits: see `model/a
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from functools import cached_property
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
 import dgl
+import numpy as np
 import pandas as pd
 import torch
 from torch import Tensor
 
 from dgl_lara.attribution.shared_samples import SampleKeeper, SharedSamples, draw_more
-from dgl_lara.errors import InputError, LaraError
+from dgl_lara.errors import InputError, LaraError, ModelError
 from dgl_lara.explainer.encoder import EncoderGraph
 from dgl_lara.explainer.inputs import encoder_graph
 from dgl_lara.explainer.network import Explainer, load_explainer, save_explainer
 from dgl_lara.explanation import Explanations
 from dgl_lara.game.budget import Budget
 from dgl_lara.game.game import Game, check_targets
-from dgl_lara.game.hops import SAMPLE, max_hop, spread_out
+from dgl_lara.game.hops import MOST_HOPS, SAMPLE, max_hop, spread_out
 from dgl_lara.game.removal import bare
 from dgl_lara.game.task import Task
 from dgl_lara.game.tasks import as_task
@@ -66,12 +69,17 @@ def choose_hops(
 
     A model that normalises by degree really does look one hop beyond its layers, so Eq. 13 finds 4 for three layers.
     """
-    if isinstance(hops, int):
-        return hops
+    if isinstance(hops, Integral) and not isinstance(hops, bool):
+        return int(hops)
     if hops not in ("auto", "measure"):
         raise InputError(f"hops must be a whole number, 'auto' or 'measure' (got '{hops}').")
     declared = getattr(model, "num_hops", None)
     if declared is not None and hops == "auto":
+        if not isinstance(declared, Integral) or not 0 <= int(declared) <= MOST_HOPS:
+            raise ModelError(
+                f"the model's num_hops must be a whole number from 0 to {MOST_HOPS} (got {declared!r}); give the "
+                "number of hops yourself (--hops)."
+            )
         return int(declared)
     if not task.local:
         return DEPTH
@@ -83,7 +91,7 @@ def choose_hops(
         return blackbox.call(model, part, x, task.num_targets(part), task.name)
 
     with working("measuring how far the model looks (Eq. 13)"), evaluating(model):
-        nodes_a_call = Budget.of(memory).nodes_a_call(features.shape[1])
+        nodes_a_call = Budget.of(memory, features.device).nodes_a_call(features.shape[1])
         return max_hop(f, graph, features, nodes, tolerance=1e-3, nodes_a_call=nodes_a_call)
 
 
@@ -95,6 +103,32 @@ def features_of(graph: dgl.DGLGraph) -> Tensor:
             f"no features were given, and graph.ndata has no 'feat' to take in their place (it has {held})."
         )
     return graph.ndata["feat"]
+
+
+def as_features(graph: dgl.DGLGraph, given: Any) -> Tensor:
+    """(num_nodes, columns) on the device of the graph's own kind: a tensor as it is, an array as a tensor."""
+    if not isinstance(graph, dgl.DGLGraph):
+        raise InputError(f"the graph must be a DGL graph (got {type(graph).__name__}).")
+    if not graph.is_homogeneous:
+        raise InputError("the graph must have one kind of node and one of edge (dgl.to_homogeneous makes it so).")
+    features = features_of(graph) if given is None else given
+    if not isinstance(features, Tensor):
+        try:
+            features = torch.as_tensor(features, device=graph.device)
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise InputError(
+                f"features must be a tensor with one row a node (got {type(features).__name__})."
+            ) from error
+        features = features.float() if features.dtype == torch.float64 else features
+    if features.dim() != 2 or not features.shape[1] or features.is_complex():
+        raise InputError(
+            f"features must be numbers, one row a node and one column or more (got {_described(features)})."
+        )
+    return features
+
+
+def _described(features: Tensor) -> str:
+    return f"{features.dtype} {tuple(features.shape)}"
 
 
 class LARA:
@@ -131,7 +165,7 @@ class LARA:
         self,
         model: Model,
         graph: dgl.DGLGraph,
-        features: Tensor | None = None,
+        features: Tensor | np.ndarray | None = None,
         task: str | Task = "node",
         hops: int | str = "auto",
         value: str = "logit",
@@ -142,11 +176,12 @@ class LARA:
     ) -> None:
         self.model, self.graph = model, graph
         self.task = as_task(task)
-        self.features = features_of(graph) if features is None else features
+        self.features = as_features(graph, features)
         self.hops, self.value, self.config, self.memory = hops, value, config, memory
         self.batches_on = batches_on if self.task.local else None  # graphs come in batches anyway
         self.store = store
         self._embeddings: Embeddings | None = None
+        self._embedding = threading.RLock()  # several threads that ask first wait for one pass
         self.samples_: SharedSamples | None = None
         self.errors_: ErrorModel | None = None
         self.cost_: float | None = None
@@ -283,15 +318,16 @@ class LARA:
             workers: Sampler processes of a layer-wise pass.
         """
         self.check_trained()
-        if self._embeddings is None and self.store:
-            stored = self.store.embeddings(self.explainer_)
-            device = self.features.device
-            self._embeddings = stored and Embeddings(stored.source.to(device), stored.target.to(device))
-        if self._embeddings is None:
-            self._embeddings = self._embed(workers)
-            if self.store:
-                self.store.keep(self.game.answer, self.explainer_, self._embeddings)
-        return self._embeddings
+        with self._embedding:
+            if self._embeddings is None and self.store:
+                stored = self.store.embeddings(self.explainer_)
+                device = self.features.device
+                self._embeddings = stored and Embeddings(stored.source.to(device), stored.target.to(device))
+            if self._embeddings is None:
+                self._embeddings = self._embed(workers)
+                if self.store:
+                    self.store.keep(self.game.answer, self.explainer_, self._embeddings)
+            return self._embeddings
 
     def _embed(self, workers: int) -> Embeddings:
         kind, device = self.config_.inputs, self.features.device
@@ -307,9 +343,10 @@ class LARA:
     @property
     def is_embedded(self) -> bool:
         """p and t of everything are at hand, here or in the store."""
-        if self._embeddings is not None:
-            return True
-        return self.store is not None and self.store.embeddings(self.explainer_) is not None
+        with self._embedding:
+            if self._embeddings is not None:
+                return True
+            return self.store is not None and self.store.embeddings(self.explainer_) is not None
 
     def explain(self, targets: Targets, classes: Targets | None = None, corrected: bool = True) -> Explanations:
         """Scores of every player of these targets.
@@ -392,7 +429,7 @@ class LARA:
             features: As for `LARA`.
             more: memory, batches_on, store, as for `LARA`.
         """
-        where = features_of(graph) if features is None else features
+        where = as_features(graph, features)
         explainer, stored = load_explainer(Path(path), where.device)
         config = explainer.config
         lara = LARA(model, graph, where, config.task, config.hops, stored.get("value", "logit"), **more)
@@ -403,9 +440,12 @@ class LARA:
         self.explainer_ = explainer
         self.config_ = TrainingConfig(**stored["training"]) if "training" in stored else _guessed_config(explainer)
         errors, samples = stored.get("errors"), stored.get("samples")
-        self.errors_ = ErrorModel(**errors).to(self.features.device) if errors else None
-        self.samples_ = SharedSamples(**samples) if samples else None
-        self.cost_ = stored.get("cost")
+        hops = explainer.config.hops if self.task.local else 0
+        self.errors_, self.samples_, self.cost_ = None, None, stored.get("cost")
+        if errors is not None:
+            self.errors_ = ErrorModel.from_dict(errors, hops, "what is stored of g's errors").to(self.features.device)
+        if samples is not None:
+            self.samples_ = SharedSamples.from_dict(samples, "what is stored of shared coalitions")
         self._embeddings = self._seen = None
         return self
 
@@ -419,7 +459,7 @@ class LARA:
         count = self.task.num_targets(self.graph)
         try:
             chosen = torch.as_tensor(targets, device=self.features.device)
-        except (ValueError, TypeError) as error:
+        except (ValueError, TypeError, RuntimeError, OverflowError) as error:
             raise InputError(f"targets must be whole numbers or a mask of booleans ({error}).") from error
         if chosen.dtype == torch.bool and len(chosen) != count:
             raise InputError(f"a mask of targets must have {count} entries (got {len(chosen)}).")
@@ -432,7 +472,13 @@ class LARA:
         return chosen
 
     def _as_classes(self, classes: Targets, count: int) -> Tensor:
-        wanted = torch.as_tensor(classes, device=self.features.device).long().flatten()
+        try:
+            given = torch.as_tensor(classes, device=self.features.device).flatten()
+        except (ValueError, TypeError, RuntimeError, OverflowError) as error:
+            raise InputError(f"classes must be whole numbers ({error}).") from error
+        if len(given) and (given.is_floating_point() or given.is_complex() or given.dtype == torch.bool):
+            raise InputError(f"classes must be whole numbers (got {given.tolist()[:5]}).")
+        wanted = given.long()
         if len(wanted) != count:
             raise InputError(f"classes must name one a target, {count} (got {len(wanted)}).")
         known = self.explainer_.config.num_classes

@@ -17,31 +17,51 @@ import platform
 import subprocess
 import sys
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import pandas as pd
 import torch
 
 from dgl_lara import __version__, choices, datasets
+from dgl_lara.attribution.shared_samples import SharedSamples
+from dgl_lara.choices import PRESETS, VALUES
 from dgl_lara.datasets import Options
 from dgl_lara.datasets.dataset import Dataset
 from dgl_lara.errors import InputError, LaraError
-from dgl_lara.explainer.network import load_explainer, save_explainer
+from dgl_lara.explainer.network import ExplainerConfig, load_explainer, save_explainer
 from dgl_lara.game.game import Game
+from dgl_lara.game.hops import MOST_HOPS
+from dgl_lara.inference.error_bars import ErrorModel
 from dgl_lara.inference.store import EmbeddingStore
 from dgl_lara.lara import LARA, described
 from dgl_lara.model.blackbox import Model
-from dgl_lara.model.own_model import OwnModel, open_model
+from dgl_lara.model.own_model import OwnModel, find_model, open_model
 from dgl_lara.model.weights import weights_of
 from dgl_lara.targets.checkpoint import load_target, save_target
 from dgl_lara.targets.models import TargetModel
 from dgl_lara.training.config import TrainingConfig
 from dgl_lara.training.state import TrainingState
-from dgl_lara.utils.files import load_tensors, save_tensors, written_whole
-from dgl_lara.utils.progress import working
+from dgl_lara.utils.files import load_tensors, locked, save_tensors, written_whole
+from dgl_lara.utils.progress import say, working
+from dgl_lara.utils.schema import fitting, flag, maybe, number, rows_of, table, tensors, text, whole, word
 
 RUNS = Path(choices.RUNS)
+CONFIG = {
+    "dataset": text, "options": table, "hops": whole(0, MOST_HOPS), "value": word(*VALUES), "training": table,
+    "preset": word(*PRESETS), "model": maybe(table), "data": maybe(text),
+}  # fmt: skip
+OPTIONS = {
+    "source": word(*datasets.SOURCES), "seed": whole(0, 2**32 - 1), "undirected": flag, "nodes": maybe(whole(1)),
+    "data_dir": maybe(text),
+}  # fmt: skip
+MODEL = {"module": text, "function": text, "file": text}
+MADE_WITH = {"command": text, "time": text, "git": maybe(text), "versions": table}
+CHECKPOINT = {
+    "step": whole(), "explainer": tensors, "average": tensors, "optimiser": table, "best": number,
+    "best_weights": tensors, "running_mean": maybe(tensors), "nodes_asked": whole(), "shared": maybe(table),
+    "history": rows_of({"step": whole(1), "epoch": whole(1), "loss": number, "agreement": number}),
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -55,6 +75,7 @@ class RunConfig:
     training: TrainingConfig
     preset: str
     model: OwnModel | None = None  # None: one of the models that ship with dgl-lara
+    data: str | None = None  # the content of the data set, to notice a change; None: a run of 0.1.0
 
     def to_dict(self) -> dict:
         content = asdict(self)
@@ -63,6 +84,11 @@ class RunConfig:
 
     @staticmethod
     def from_dict(content: dict) -> RunConfig:
+        """LaraError, TypeError or ValueError where it is not one."""
+        fitting(content, CONFIG, "it", optional=("model", "data"))
+        fitting(content["options"], OPTIONS, "options")
+        if content.get("model") is not None:
+            fitting(content["model"], MODEL, "model")
         options = dict(content["options"])
         options["data_dir"] = Path(options["data_dir"]) if options["data_dir"] else None
         training, model = TrainingConfig(**content["training"]), content.get("model")
@@ -88,29 +114,93 @@ class Run:
         return self.lara.game
 
     def checkpoint(self, state: TrainingState) -> None:
-        """Called by training now and then, and when it is interrupted."""
-        pd.DataFrame(state.history).to_csv(self.folder / "metrics.csv", index=False)
+        """Called by training now and then, and when it is interrupted.
+
+        The checkpoint comes last: whoever is killed before it goes on from the one before and writes the others again.
+        """
+        with written_whole(self.folder / "metrics.csv") as temporary:
+            pd.DataFrame(state.history).to_csv(temporary, index=False)
+        self._keep_best(state)
         save_tensors(state.to_dict(), self.folder / "checkpoint.pt")
+
+    def _keep_best(self, state: TrainingState, errors: ErrorModel | None = None, cost: float | None = None) -> None:
         if state.best_weights:
-            about = described(self.config.training, self.config.value)
+            about = described(self.config.training, self.config.value, errors, cost)
             save_explainer(state.best_explainer(), self.folder / "explainer.pt", **about)
 
     def last_checkpoint(self) -> dict | None:
         """None where the run was interrupted before its first step: it begins at the beginning."""
         path = self.folder / "checkpoint.pt"
-        return load_tensors(path) if path.exists() else None
+        newer = ("nodes_asked", "shared")  # than 0.1.0
+        return fitting(load_tensors(path), CHECKPOINT, path, newer) if path.exists() else None
 
     def train(self) -> LARA:
         """From the last checkpoint on, if there is one; afterwards f's answer is kept for whoever opens the run."""
+        if self.has_other_data:
+            raise InputError(
+                f"the data set {self.config.dataset} was changed since {self.folder} was begun, so it cannot go on; "
+                "put the old one back, or start a new run."
+            )
         split = self.dataset.split(self.config.training.train_on)
-        self.lara.fit(split, self.dataset.val, self.last_checkpoint(), self.checkpoint)
-        assert self.lara.store is not None
-        self.lara.store.keep_answer(self.game.answer)
-        if self.lara.samples_:
-            save_tensors(self.lara.samples_.to_dict(), self.folder / "samples.pt")
-        about = described(self.config.training, self.config.value, self.lara.errors_, self.lara.cost_)
-        save_explainer(self.lara.explainer_, self.folder / "explainer.pt", **about)
+        with locked(self.folder):
+            self.lara.fit(split, self.dataset.val, self.last_checkpoint(), self.checkpoint)
+            if self.lara.samples_:
+                save_tensors(self.lara.samples_.to_dict(), self.folder / "samples.pt")
+            self._keep_best(self.lara.state_, self.lara.errors_, self.lara.cost_)  # also where nothing was left to do
+            assert self.lara.store is not None
+            self.lara.store.keep_answer(self.game.answer)
         return self.lara
+
+    def _check_fit(self, shape: ExplainerConfig, stored: dict) -> None:
+        """The explainer is the one that config.json describes; an edited file would change what its scores mean."""
+        training = self.config.training
+        told = {"task": self.dataset.task, "hops": self.config.hops, "dim": training.dim, "hidden": training.hidden}
+        told |= {"embedding": training.embedding, "encoder": training.encoder}
+        told |= {"layers": self.config.hops if training.layers is None else training.layers}
+        told |= {"gate": training.gate} if self.lara.task.local else {}
+        learned = {**asdict(shape), "value": stored.get("value", self.config.value)}
+        if "training" in stored:
+            told |= {"inputs": training.inputs}
+            learned |= {"inputs": stored["training"].get("inputs")}
+        for name, value in {**told, "value": self.config.value}.items():
+            if learned[name] != value:
+                raise LaraError(
+                    f"{self.folder} does not fit together: by config.json {name} is {value}, by explainer.pt "
+                    f"{learned[name]}; was one of them changed?"
+                )
+
+    @property
+    def has_other_data(self) -> bool:
+        return self.config.data not in (None, self.dataset.fingerprint)
+
+    def history(self) -> pd.DataFrame:
+        """Loss and validation agreement by step."""
+        path = self.folder / "metrics.csv"
+        try:
+            found = pd.read_csv(path)
+            return found[["step", "epoch", "loss", "agreement"]].astype({"step": int, "epoch": int, "agreement": float})
+        except (OSError, ValueError, KeyError, OverflowError) as error:  # pandas' own errors are ValueErrors
+            raise LaraError(f"{path} cannot be understood ({str(error).splitlines()[0]}).") from error
+
+    def made_with(self) -> dict:
+        """environment.json: command, versions, time."""
+        path = self.folder / "environment.json"
+        try:
+            return fitting(json.loads(path.read_text()), MADE_WITH, path)
+        except (OSError, ValueError, RecursionError) as error:
+            raise LaraError(f"{path} cannot be understood ({error}).") from error
+
+    def _samples(self) -> SharedSamples | None:
+        """What f said in training; scores of g alone are better than none, so a damaged file is left out."""
+        path = self.folder / "samples.pt"
+        if not path.exists():
+            return None
+        sizes = self.dataset.graph.num_nodes(), self.dataset.num_targets
+        try:
+            return SharedSamples.from_dict(load_tensors(path, mmap=True), path, None if self.has_other_data else sizes)
+        except LaraError as damage:
+            say(f"{damage} Going on without it: scores are not corrected.")
+            return None
 
     def trained(self) -> LARA:
         """The `LARA` with its explainer, ready to explain."""
@@ -121,17 +211,19 @@ class Run:
                     f"{self.folder} has no trained explainer yet; continue it with: train --resume {self.folder}"
                 )
             explainer, stored = load_explainer(path, self.lara.features.device)
+            self._check_fit(explainer.config, stored)
             about = described(self.config.training, self.config.value)
-            samples = self.folder / "samples.pt"
-            about["samples"] = load_tensors(samples, mmap=True) if samples.exists() else None
-            self.lara.with_explainer(explainer, {**about, "errors": stored.get("errors"), "cost": stored.get("cost")})
+            more = {name: stored.get(name) for name in ("errors", "cost")}
+            self.lara.with_explainer(explainer, {**about, **more})
+            self.lara.samples_ = self._samples()
         return self.lara
 
 
 def make_run(folder: Path, config: RunConfig, dataset: Dataset, lara: LARA) -> Run:
     """The run, whose LARA keeps its embeddings in the folder."""
-    data = json.dumps(dataset.key, sort_keys=True)
-    lara.store = EmbeddingStore(folder / "embeddings.pt", lara.model, data)
+    data = json.dumps({**dataset.key, "content": dataset.fingerprint}, sort_keys=True)
+    sizes = dataset.graph.num_nodes(), dataset.num_targets
+    lara.store = EmbeddingStore(folder / "embeddings.pt", lara.model, data, sizes)
     return Run(folder, config, dataset, lara)
 
 
@@ -140,13 +232,16 @@ def create_run(out: Path | None, config: RunConfig, dataset: Dataset, lara: LARA
     folder = out or _fresh(RUNS / f"{dataset.name}-{time.strftime('%Y%m%d-%H%M%S')}")
     if (folder / "config.json").exists():
         raise InputError(f"{folder} holds a run already; name another --out, or continue it with --resume {folder}")
-    folder.mkdir(parents=True, exist_ok=True)
-    if isinstance(lara.model, TargetModel):
-        save_target(lara.model, folder / "target.pt", details)
-    elif weights := weights_of(lara.model):
-        save_tensors(weights, folder / "weights.pt")
-    _write_json(folder / "environment.json", environment())
-    _write_json(folder / "config.json", config.to_dict())  # last: a folder with a config is a run
+    config = replace(config, data=dataset.fingerprint)
+    with locked(folder):
+        if (folder / "config.json").exists():  # somebody else was faster
+            raise InputError(f"{folder} holds a run already; name another --out.")
+        if isinstance(lara.model, TargetModel):
+            save_target(lara.model, folder / "target.pt", details)
+        elif weights := weights_of(lara.model):
+            save_tensors(weights, folder / "weights.pt")
+        _write_json(folder / "environment.json", environment())
+        _write_json(folder / "config.json", config.to_dict())  # last: a folder with a config is a run
     return make_run(folder, config, dataset, lara)
 
 
@@ -158,21 +253,29 @@ def _fresh(folder: Path) -> Path:
     return candidate
 
 
-def open_run(folder: Path, device: torch.device, memory: int | None = None, offload: bool = False) -> Run:
-    """`offload`: the data stays in main memory, only batches go to the device."""
+def open_run(
+    folder: Path,
+    device: torch.device,
+    memory: int | None = None,
+    offload: bool = False,
+    trust: bool | str = False,
+) -> Run:
+    """`offload`: the data stays in main memory, only batches go to the device. `trust`: whether the code of a model of
+    the user's own may be run, as the folder names it (True) or as it is named here ("my_module:build_model")."""
     if not (folder / "config.json").is_file():
         raise InputError(f"'{folder}' is not a run folder (it has no config.json).")
     try:
         config = RunConfig.from_dict(json.loads((folder / "config.json").read_text()))
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, TypeError, RecursionError, LaraError) as error:
         raise LaraError(f"{folder / 'config.json'} cannot be understood ({error}).") from error
+    own = _trusted(folder, config, trust)
     where = torch.device("cpu") if offload else device
     with working(f"reading {config.dataset}"):
         dataset = datasets.load(config.dataset, config.options).to(where)
     model: Model
-    if config.model:
+    if own:
         weights = folder / "weights.pt"
-        model = open_model(config.model, weights if weights.exists() else None, dataset.features, dataset.num_classes)
+        model = open_model(own, weights if weights.exists() else None, dataset.features, dataset.num_classes)
     else:
         model = load_target(folder / "target.pt", dataset)[0].to(where)
     lara = LARA(
@@ -186,7 +289,27 @@ def open_run(folder: Path, device: torch.device, memory: int | None = None, offl
         memory,
         device if offload else None,
     )
-    return make_run(folder, config, dataset, lara)
+    run = make_run(folder, config, dataset, lara)
+    if run.has_other_data:
+        say(f"note: the data set {config.dataset} is not as it was when {folder} was trained.")
+    return run
+
+
+def _trusted(folder: Path, config: RunConfig, trust: bool | str) -> OwnModel | None:
+    """The model of the user's own that may be run. A run folder can come from anybody, and names code."""
+    own = config.model
+    if own is None:
+        if isinstance(trust, str):
+            raise InputError(f"{folder} explains a model that ships with dgl-lara; leave out --model.")
+        return None
+    if isinstance(trust, str):
+        return find_model(trust)
+    if not trust:
+        raise InputError(
+            f"{folder} explains a model whose code would be run: {own.function} in {own.file}. If you trust that file, "
+            f"add --trust, or name the model again, e.g. --model {own.module}:{own.function}."
+        )
+    return own
 
 
 def newest_run(dataset: str | None = None) -> Path:
@@ -195,7 +318,7 @@ def newest_run(dataset: str | None = None) -> Path:
     for path in RUNS.glob("*/config.json"):
         try:
             of = json.loads(path.read_text()).get("dataset")
-        except (ValueError, AttributeError):
+        except (OSError, ValueError, AttributeError, RecursionError):
             continue  # damaged: not a run that can be meant
         if dataset is None or of == dataset:
             found.append((path.stat().st_mtime_ns, path.parent))

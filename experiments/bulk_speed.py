@@ -22,13 +22,13 @@ import numpy as np
 import torch
 
 from dgl_lara.errors import InputError
-from dgl_lara.game.listing import threads
 from dgl_lara.inference.compiled_scores import walk
 from dgl_lara.inference.export import top_frame
 from dgl_lara.inference.nearby import explain_nearby
 from dgl_lara.inference.scores import explain
 from dgl_lara.inference.top_players import TopPlayers
 from dgl_lara.runs import open_run
+from dgl_lara.utils.kernels import threads
 from dgl_lara.utils.tables import markdown_table
 
 RESULTS = Path(__file__).parent / "results"

@@ -166,9 +166,9 @@ def main(names, seeds, most, reference_pairs, steps, objective, data_dir, out):
         common = {"data": name, "source": source, "targets": len(targets)}
         common["players"] = against.players.counts.float().mean().item()
         for seed in range(seeds):
-            for method in (Random(game, seed), Sampled(game, seed), GraphSVX(game, seed)):
+            for rival in (Random(game, seed), Sampled(game, seed), GraphSVX(game, seed)):
                 before = game.nodes_asked
-                found = method.explain(targets)
+                found = rival.explain(targets)
                 cost = {"seed": seed, "nodes f saw": (game.nodes_asked - before) / len(targets)}
                 rows.append({**common, "method": found.method, **figures(game, found, against), **cost})
                 click.echo({key: round(v, 3) if isinstance(v, float) else v for key, v in rows[-1].items()}, err=True)

@@ -8,7 +8,7 @@ import pytest
 import torch
 from games import gcn_game, star_game
 
-from dgl_lara.attribution.exact import all_coalitions, exact
+from dgl_lara.attribution.exact import all_coalitions, banzhaf, exact
 from dgl_lara.attribution.mi_value import mi_value
 from dgl_lara.attribution.monte_carlo import (
     Estimate,
@@ -260,3 +260,11 @@ def test_agreement_on_a_dense_graph(monkeypatch):
     assert "few beside up to 1200 players" in against.how
     assert against.r_squared(phi) == pytest.approx(1, abs=1e-3)
     assert against.r_squared(0.4 * phi) == pytest.approx(0.64, abs=0.01)
+
+
+def test_exact_phi_loses_nothing_to_the_sum_of_a_million_terms():
+    """Twenty players of very unlike weight: f is linear, so phi is known."""
+    coalitions = all_coalitions(20)
+    weights = torch.logspace(-3, 3, 20, dtype=torch.float64)
+    values = (coalitions.double() @ weights).float()
+    torch.testing.assert_close(banzhaf(values, coalitions), weights.float(), rtol=1e-4, atol=1e-4)

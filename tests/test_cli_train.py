@@ -48,7 +48,7 @@ def test_train_then_eval_of_the_newest_run(target, here):
     (folder,) = (here / "runs").iterdir()
     assert folder.name.startswith("ba-shapes-")
     kept = {path.name for path in folder.iterdir()}
-    parts = {"target.pt", "checkpoint.pt", "explainer.pt", "embeddings.pt"}
+    parts = {"target.pt", "checkpoint.pt", "explainer.pt", "samples.pt", "embeddings.pt"}
     assert kept == {"config.json", "environment.json", "metrics.csv", *parts}
     config = json.loads((folder / "config.json").read_text())
     assert (config["dataset"], config["hops"], config["training"]["hidden"]) == ("ba-shapes", 3, 16)

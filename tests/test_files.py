@@ -360,3 +360,21 @@ def test_bin_is_checked_like_npz(tmp_path):
     path = tmp_path / "mine.bin"
     dgl.save_graphs(str(path), [a_graph(x=torch.full((6, 2), torch.nan), y=torch.arange(6) % 2)])
     refused(path, "features must be finite (6 rows")
+
+
+# --- what used to be taken without a word ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("changes", "fragment"),
+    [
+        ({"val_mask": np.arange(NODES) % 2 == 0}, "must have no node in common"),
+        ({"train_mask": np.where(np.arange(NODES) % 4 < 2, np.nan, 0)}, "train_mask must say yes or no"),
+        ({"train_mask": np.arange(NODES)}, "is it a list of nodes?"),
+        ({"src": np.full(NODES, 2**64 - 1, np.uint64)}, "numbers beyond 2^63"),
+        ({"y": np.full(NODES, 1e300)}, "beyond 2^53"),
+    ],
+    ids=["overlap", "NaN", "index list", "uint64 that wraps", "huge float"],
+)
+def test_masks_and_numbers_that_mean_something_else(npz, changes, fragment):
+    refused(npz({**node_arrays(), **masks(NODES)}, **changes), fragment)

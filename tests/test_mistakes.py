@@ -9,6 +9,7 @@ import pytest
 import torch
 from click.testing import CliRunner
 from games import PooledGCN, SmallGCN, random_graph
+from test_bulk import bulk
 
 from dgl_lara import LARA
 from dgl_lara.cli import main
@@ -165,3 +166,49 @@ def test_graphs_without_edges():
     batch = dgl.batch([dgl.graph(([], []), num_nodes=4) for _ in range(10)])
     lara = LARA(PooledGCN(), batch, FEATURES, task="graph", config=QUICK).fit(range(10))
     assert lara.explain([3]).players.player.tolist() == [12, 13, 14, 15]
+
+
+# --- what is given in Python ----------------------------------------------------------------------------------------
+
+
+def test_features_as_an_array_are_taken():
+    lara = LARA(SmallGCN(), GRAPH, FEATURES.double().numpy(), hops=2, config=QUICK).fit(range(40))
+    torch.testing.assert_close(lara.game.logits, Game(SmallGCN(), GRAPH, FEATURES).logits)
+
+
+@pytest.mark.parametrize(
+    "given", [{"a": FEATURES}, "features", FEATURES[:, 0], FEATURES[:, :0], FEATURES.to(torch.complex64), [object()]]
+)
+def test_features_that_are_none(given):
+    with pytest.raises(InputError, match="features must be"):
+        LARA(SmallGCN(), GRAPH, given)
+
+
+def test_features_of_several_kinds_of_nodes():
+    graph = dgl.heterograph({("a", "to", "b"): ([0], [0])})
+    with pytest.raises(InputError, match="one kind of node"):
+        LARA(SmallGCN(), graph, {"a": FEATURES, "b": FEATURES})
+    with pytest.raises(InputError, match="must be a DGL graph"):
+        LARA(SmallGCN(), "graph", FEATURES)
+
+
+@pytest.mark.parametrize("declared", ["two", 2.5, -1, 10**9, [2]])
+def test_a_model_that_declares_no_number_of_hops(declared):
+    model = SmallGCN()
+    model.num_hops = declared
+    with pytest.raises(ModelError, match="num_hops must be a whole number"):
+        LARA(model, GRAPH, FEATURES, config=QUICK).fit(range(40))
+
+
+@pytest.mark.parametrize("answer", [lambda graph, x: x[:, :0], lambda graph, x: x.to(torch.complex64)])
+def test_a_model_without_classes(answer):
+    with pytest.raises(ModelError, match="at least one number a node|real numbers"):
+        Game(answer, GRAPH, FEATURES)
+
+
+@pytest.mark.parametrize("classes", [[1.7], [True], ["one"], [2**63], [[]], [None]])
+def test_classes_that_are_none(classes):
+    one = bulk("walk", False)
+    lara = LARA.of_game(one.game).with_explainer(one.explainer, {})
+    with pytest.raises(InputError, match="classes must"):
+        lara.explain([3], classes=classes)

@@ -125,24 +125,26 @@ def test_train_eval_explain_from_another_folder(here, monkeypatch):
     elsewhere.mkdir()
     monkeypatch.chdir(elsewhere)
     del sys.modules["my_module"]
-    torch.testing.assert_close(open_run(here / "mine", torch.device("cpu")).game.logits, wanted)
-    result = run("eval", "--run", here / "mine", "--targets", 5, "--pairs", 10)
+    torch.testing.assert_close(open_run(here / "mine", torch.device("cpu"), trust=True).game.logits, wanted)
+    result = run("eval", "--run", here / "mine", "--trust", "--targets", 5, "--pairs", 10)
     assert result.exit_code == 0 and "lara" in result.output, result.output
-    result = run("explain", "--run", here / "mine", "--all", "--top", 3, "--out", "all.csv")
+    result = run("explain", "--run", here / "mine", "--trust", "--all", "--top", 3, "--out", "all.csv")
     assert result.exit_code == 0, result.output
     assert pd.read_csv("all.csv").target.nunique() == 60
-    result = run("explain", "--run", here / "mine", "--node", 3, "--refine", 8, "--verify", "--picture", "three.svg")
+    result = run(
+        "explain", "--run", here / "mine", "--trust", "--node", 3, "--refine", 8, "--verify", "--picture", "three.svg"
+    )
     assert result.exit_code == 0, result.output
     assert "Node 3 is class" in result.output and "the scores moved by" in result.output
     assert "fidelity+" in result.output and Path("three.svg").read_text().startswith("<?xml")
     quick = ["--targets", 5, "--seeds", 1, "--quick", "--methods", "random,gnn-explainer", "--metric", "fidelity"]
-    result = run("benchmark", "--run", here / "mine", *quick, "--out", "compared")
+    result = run("benchmark", "--run", here / "mine", "--trust", *quick, "--out", "compared")
     assert result.exit_code == 0, result.output
     assert "left out: gnn-explainer" in result.output
-    result = run("report", "--run", here / "mine", "--targets", 5, "--pairs", 10, "--reference-pairs", 100)
+    result = run("report", "--run", here / "mine", "--trust", "--targets", 5, "--pairs", 10, "--reference-pairs", 100)
     assert result.exit_code == 0, result.output
     assert "the model of my_module:build_model" in (here / "mine" / "report.html").read_text()
-    resumed = run("train", "--resume", here / "mine")
+    resumed = run("train", "--resume", here / "mine", "--trust")
     assert resumed.exit_code == 0, resumed.output
 
 
@@ -150,7 +152,7 @@ def test_train_eval_explain_from_another_folder(here, monkeypatch):
 def test_other_ways_to_build(here, function):
     result = train(f"my_module:{function}", "--weights", "my.pt")
     assert result.exit_code == 0, result.output
-    game = open_run(here / "mine", torch.device("cpu")).game
+    game = open_run(here / "mine", torch.device("cpu"), trust=True).game
     torch.testing.assert_close(game.logits, expected(game.graph, game.features))
 
 
@@ -166,7 +168,7 @@ def test_a_model_of_pytorch_geometric(here):
     result = run(*words, "--model", "my_module:pyg_model")
     assert result.exit_code == 0, result.output
     assert "explained model: my_module:pyg_model, as it is returned (no --weights)" in result.stdout
-    said = run("explain", "--run", "mine", "--node", 3, "--picture", "three.svg")
+    said = run("explain", "--run", "mine", "--trust", "--node", 3, "--picture", "three.svg")
     assert said.exit_code == 0 and re.match(r"Node 3 is class (left|right)", said.stdout), said.output
     assert re.search(r"(left|right)$", said.stdout.splitlines()[4]) and Path("three.svg").exists()
 
@@ -187,17 +189,17 @@ def test_a_plain_function_and_what_tells_models_apart(here):
     result = train("my_module:function")
     assert result.exit_code == 0, result.output
     assert not (here / "mine" / "weights.pt").exists()
-    first = weights_hash(open_run(here / "mine", torch.device("cpu")).model)
-    assert first == weights_hash(open_run(here / "mine", torch.device("cpu")).model)
+    first = weights_hash(open_run(here / "mine", torch.device("cpu"), trust=True).model)
+    assert first == weights_hash(open_run(here / "mine", torch.device("cpu"), trust=True).model)
     Path("my_module.py").write_text(CODE + "\n# changed\n")
-    assert first != weights_hash(open_run(here / "mine", torch.device("cpu")).model)
+    assert first != weights_hash(open_run(here / "mine", torch.device("cpu"), trust=True).model)
 
 
 def test_weights_of_a_random_model_are_kept(here):
     """Without --weights the function is taken at its word; what it built is what the run explains ever after."""
     result = train("my_module:build_model")
     assert result.exit_code == 0, result.output
-    one, two = (open_run(here / "mine", torch.device("cpu")) for _ in range(2))
+    one, two = (open_run(here / "mine", torch.device("cpu"), trust=True) for _ in range(2))
     torch.testing.assert_close(one.game.logits, two.game.logits, rtol=0, atol=0)
     assert weights_hash(one.model) == weights_hash(two.model)
 
@@ -240,5 +242,69 @@ def test_mistakes_get_one_sentence(here, words, code, sentence):
 def test_a_run_whose_code_is_gone(here):
     assert train("my_module:build_model", "--weights", "my.pt").exit_code == 0
     Path("my_module.py").unlink()
-    result = run("eval", "--run", "mine")
+    result = run("eval", "--run", "mine", "--trust")
     assert result.exit_code == 2 and "is not there any more" in result.output
+
+
+# --- whose code is run ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def sent(here):
+    """A run folder that somebody sent, whose model leaves a mark when its code is run."""
+    result = train("my_module:build_model", "--weights", "my.pt")
+    assert result.exit_code == 0, result.output
+    helper = here / "mine" / "helper.py"
+    helper.write_text(f"open({str(here / 'was-run')!r}, 'w').close()\n" + CODE)
+    config = json.loads((here / "mine" / "config.json").read_text())
+    config["model"] = {"module": "helper", "function": "build_model", "file": str(helper)}
+    (here / "mine" / "config.json").write_text(json.dumps(config))
+    yield here / "mine"
+    sys.modules.pop("helper", None)
+
+
+COMMANDS: dict[str, list] = {
+    "eval": ["eval", "--targets", 3, "--pairs", 5],
+    "explain": ["explain", "--node", 3],
+    "report": ["report", "--targets", 3, "--pairs", 5, "--reference-pairs", 100],
+    "benchmark": [
+        "benchmark",
+        "--targets",
+        3,
+        "--seeds",
+        1,
+        "--methods",
+        "random",
+        "--metric",
+        "fidelity",
+        "--out",
+        "b",
+    ],
+    "train": ["train"],
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_code_a_run_folder_names_is_not_run_unasked(sent, here, command):
+    words = [*COMMANDS[command], "--resume" if command == "train" else "--run", sent]
+    result = run(*words)
+    assert result.exit_code == 2 and not (here / "was-run").exists()
+    assert f"build_model in {sent / 'helper.py'}" in result.output and "--trust" in result.output
+    trusted = run(*words, "--trust")
+    assert trusted.exit_code == 0, trusted.output
+    assert (here / "was-run").exists()
+
+
+def test_naming_the_model_again_runs_that_code_and_no_other(sent, here):
+    result = run("explain", "--run", sent, "--node", 3, *BUILD)
+    assert result.exit_code == 0, result.output
+    assert not (here / "was-run").exists()
+
+
+def test_an_empty_name_is_a_mistake_not_the_models_we_ship(here):
+    """`--model "$UNSET"` explained a built-in GCN."""
+    for words in (["--model", ""], ["--target", ""], ["--out", ""], ["--resume", ""]):
+        result = run("train", "--graph", "my_graph.bin", *QUICK, *words)
+        assert result.exit_code == 2 and "Traceback" not in result.output, words
+        assert "must name" in result.output
+    assert not (here / "runs").exists()

@@ -1,6 +1,7 @@
 """Verified: bad explanations are flagged, good ones are not. Refined: closer to phi, and no move without a reason."""
 
 from dataclasses import replace
+from functools import partial
 
 import dgl
 import pandas as pd
@@ -16,9 +17,9 @@ from dgl_lara.errors import InputError
 from dgl_lara.explanation import Explanations
 from dgl_lara.game.game import Game
 from dgl_lara.game.tasks import GRAPH, NODE
-from dgl_lara.inference import export
+from dgl_lara.inference import export, scores
 from dgl_lara.inference.refinement import correction, covariance, refine
-from dgl_lara.inference.trusted_rows import trusted_rows
+from dgl_lara.inference.trusted_rows import Bought, trusted_rows
 from dgl_lara.inference.verification import verify
 from dgl_lara.metrics.fidelity import fidelity_per_target
 from dgl_lara.utils.randomness import generator
@@ -150,7 +151,10 @@ def test_prior_shares_errors_between_players_that_look_alike():
 @pytest.mark.parametrize("ending", [".parquet", ".csv"])
 def test_columns_in_the_file(tmp_path, ending):
     one, out = bulk("walk", False), tmp_path / f"trusted{ending}"
-    export.explain_to_file(one, torch.arange(20), 4, out, {"refined": 8}, trusted_rows(8, True, 0))
+    explain = partial(scores.explain, one.explainer, one.game, one.embeddings)
+    export.explain_to_file(
+        one, torch.arange(20), 4, out, {"refined": 8}, trusted_rows(explain, Bought(8, verify=True), 0)
+    )
     frame = pd.read_parquet(out) if ending == ".parquet" else pd.read_csv(out)
     plain = export.rows(one, torch.arange(20), 4)
     assert frame.columns.tolist()[:6] == plain.columns.tolist()
@@ -160,7 +164,7 @@ def test_columns_in_the_file(tmp_path, ending):
     assert frame.worse_than_random.dtype == bool and frame["rank"].max() == 4
     assert (frame.groupby("target")["rank"].apply(list) == plain.groupby("target")["rank"].apply(list)).all()
     assert (frame.groupby("target")["moved"].nunique() == 1).all() and frame.moved.std() > 0
-    only = trusted_rows(None, True, 0)(one, torch.arange(20), 4)
+    only = trusted_rows(explain, Bought(verify=True), 0)(one, torch.arange(20), 4)
     torch.testing.assert_close(torch.tensor(only.score.to_numpy()), torch.tensor(plain.score.to_numpy()))
     assert only.player.tolist() == plain.player.tolist()
 

@@ -24,8 +24,8 @@ def banzhaf(values: Tensor, coalitions: Tensor) -> Tensor:
 
     The complements of the sets with j are the sets without j, so the sum is a signed one over all sets.
     """
-    signs = coalitions.to(values.dtype) * 2 - 1  # (num_coalitions, players)
-    return signs.T @ values * 2 / len(values)
+    signs = coalitions.double() * 2 - 1  # (num_coalitions, players); a million float32 terms would lose two digits
+    return (signs.T @ values.double() * 2 / len(values)).to(values.dtype)
 
 
 def exact(game: Game, players: Players) -> Tensor:

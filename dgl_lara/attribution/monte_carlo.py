@@ -20,6 +20,7 @@ from dgl_lara.game.players import Players
 from dgl_lara.utils.progress import Progress
 
 RIDGES = torch.logspace(-4, 4, 33)
+BYTES_A_DRAW = 6  # of whether one player is in one coalition: a random number, then yes or no
 ENOUGH = 2  # samples a player, from which on least squares needs no help
 
 
@@ -96,6 +97,7 @@ def sample(
     game: Game, players: Players, pairs: int, generator: torch.Generator, classes: Tensor | None = None
 ) -> Samples:
     """Coalitions of each target's own: 2 * pairs evaluations a target, of its explained class or the given one."""
+    game.budget.check(BYTES_A_DRAW * pairs * len(players.player), f"{pairs:,} coalitions of these targets")
     keep = random_coalitions(pairs, len(players.player), generator, players.player.device)
     return Samples(players, keep, differences(game, players, keep, classes), game.task.is_target(players))
 
@@ -103,6 +105,7 @@ def sample(
 def sample_shared(game: Game, players: Players, pairs: int, generator: torch.Generator) -> Samples:
     """The same from masks over the whole graph: 2 * pairs passes of f serve every target at once."""
     columns = game.kind.count(game.graph, game.features)
+    game.budget.check(BYTES_A_DRAW * pairs * columns, f"{pairs:,} coalitions of the whole graph")
     keep = random_coalitions(pairs, columns, generator, game.features.device)
     classes = game.explained_class[players.targets]
     step = max(1, game.nodes_a_call // game.graph.num_nodes())  # never all masks x nodes x classes at once

@@ -15,11 +15,13 @@ import torch
 from torch import Tensor
 
 from dgl_lara.attribution.monte_carlo import Samples, random_coalitions
+from dgl_lara.errors import LaraError
 from dgl_lara.game.game import Game
 from dgl_lara.game.players import Players
 from dgl_lara.game.value import of_classes
 from dgl_lara.utils.progress import Progress
 from dgl_lara.utils.randomness import generator
+from dgl_lara.utils.schema import between, fitting, maybe, tensor, whole
 
 SHARE_OF_MEMORY = 8  # at most one part in so many goes to kept samples
 CLOSE = 1e-3  # of the values' size: f says the same of two graphs
@@ -65,6 +67,19 @@ class SharedSamples:
 
     def to_dict(self) -> dict[str, Any]:
         return dict(vars(self))
+
+    @staticmethod
+    def from_dict(content: Any, where: object, sizes: tuple[int, int] | None = None) -> SharedSamples:
+        """What `to_dict` gave; LaraError where it is damaged (the kernels would read beyond the end of a shorter one),
+        or of other `sizes`: how many nodes and how many targets there are, where that is known."""
+        ids, targets = sizes or (None, None)
+        pairs = fitting(content, {"d": tensor(torch.half, targets, None)}, where)["d"].shape[1]
+        fields = {
+            "inside": tensor(torch.uint8, ids, -(-pairs // 8)), "unit": between(1e-6, 1e30),
+            "explained_class": tensor(torch.long, len(content["d"])), "full": tensor(torch.float, len(content["d"])),
+        }  # fmt: skip
+        fitting(content, fields, where)
+        return SharedSamples(**{name: content[name] for name in ("d", *fields)})
 
 
 class SampleKeeper:
@@ -118,9 +133,20 @@ class SampleKeeper:
         return {"seen": self.seen, "rows": rows, "d": torch.stack(self.d) if self.d else None}
 
     def load_state_dict(self, content: dict[str, Any]) -> None:
+        """LaraError where it is damaged, or of another graph."""
+        columns = self.game.kind.count(self.game.graph, self.game.features)
+        parts = {
+            "seen": whole(), "rows": maybe(tensor(torch.uint8, None, -(-columns // 8))),
+            "d": maybe(tensor(torch.half, None, self.game.num_targets)),
+        }  # fmt: skip
+        fitting(content, parts, "what it keeps of shared coalitions")
         self.seen = content["seen"]
         self.rows = [] if content["rows"] is None else list(content["rows"].numpy())
         self.d = [] if content["d"] is None else list(content["d"])
+        if len(self.rows) != len(self.d) or len(self.rows) > self.seen:
+            raise LaraError("the shared coalitions that it keeps and what f said of them are not as many.")
+        if len(self.rows) < self.seen:  # a reservoir that was full stays of that size, whatever memory there is now
+            self.most = min(self.most, len(self.rows))
 
 
 def draw_more(keeper: SampleKeeper, pairs: int) -> None:

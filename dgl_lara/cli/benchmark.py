@@ -12,7 +12,17 @@ import click
 
 from dgl_lara.baselines import BASELINES
 from dgl_lara.choices import LARA_FORMS, VALUES
-from dgl_lara.cli.options import FILE, FOLDER, choose_device, dataset_options, device_option, load_dataset, target_for
+from dgl_lara.cli.options import (
+    FILE,
+    FOLDER,
+    Count,
+    choose_device,
+    dataset_options,
+    device_option,
+    load_dataset,
+    target_for,
+    trust_options,
+)
 from dgl_lara.cli.printing import echo
 from dgl_lara.datasets import Options
 from dgl_lara.metrics import METRICS
@@ -42,12 +52,13 @@ class Several(click.ParamType):
               help=f"With commas between them: {', '.join(METHODS)}.")  # fmt: skip
 @click.option("--metric", "metrics", type=Several("metrics", METRICS.names), default="all", show_default=True,
               help=f"With commas between them: {', '.join(METRICS)}.")  # fmt: skip
-@click.option("--targets", type=click.IntRange(min=1), default=200, show_default=True, help="Test targets, at most.")
-@click.option("--seeds", type=click.IntRange(min=1), default=5, show_default=True, help="How often each is repeated.")
+@click.option("--targets", type=Count(), default=200, show_default=True, help="Test targets, at most.")
+@click.option("--seeds", type=Count(), default=5, show_default=True, help="How often each is repeated.")
 @click.option("--value", type=click.Choice(VALUES), default="logit", show_default=True, help="The number explained.")
 @click.option("--quick", is_flag=True, help="Shorter training, mostly of the rivals: minutes instead of hours.")
 @click.option("--out", type=FOLDER, help="Folder of the results. Default: runs/benchmark-<dataset>.")
 @device_option
+@trust_options
 def benchmark(
     name: str | None,
     options: Options,
@@ -61,6 +72,7 @@ def benchmark(
     quick: bool,
     out: Path | None,
     device: str,
+    trust: bool | str,
 ) -> None:
     """Compare LARA with its rivals; goes on where it was if it is interrupted."""
     from dgl_lara.evaluation import comparison
@@ -72,7 +84,7 @@ def benchmark(
     if (name is None) == (folder is None):
         raise click.UsageError("give either --dataset or --run.")
     if folder:
-        run = open_run(folder, choose_device(device))
+        run = open_run(folder, choose_device(device), trust=trust)
         dataset, game = run.dataset, run.game
     else:
         dataset = load_dataset(str(name), options, device)

@@ -6,14 +6,13 @@ from pathlib import Path
 
 import click
 
+from dgl_lara.cli.options import Named
 from dgl_lara.cli.printing import echo
 from dgl_lara.datasets import DATASETS
 
 
 @click.command()
-@click.option(
-    "--data-dir", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Folder with original data."
-)
+@click.option("--data-dir", type=Named(exists=True, file_okay=False, path_type=Path), help="Folder with original data.")
 def datasets(data_dir: Path | None) -> None:
     """List the data sets: size, ground truth, where each comes from, whether it is present here."""
     from dgl_lara.datasets.storage import find_files

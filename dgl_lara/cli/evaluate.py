@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dgl_lara.cli.options import FOLDER, DatasetName, choose_device, device_option, seed_option, stored_name
+from dgl_lara.cli.options import (
+    FOLDER,
+    Count,
+    DatasetName,
+    Named,
+    choose_device,
+    device_option,
+    seed_option,
+    stored_name,
+    trust_options,
+)
 from dgl_lara.cli.printing import echo
 from dgl_lara.metrics import METRICS
 
@@ -21,14 +31,15 @@ if TYPE_CHECKING:
 @click.option("--dataset", "name", type=DatasetName(), help="The newest run of this data set.")
 @click.option("--metric", type=click.Choice([*METRICS, "all"]), default="fidelity", show_default=True)
 @click.option("--split", type=click.Choice(["train", "val", "test"]), default="test", show_default=True)
-@click.option("--targets", type=click.IntRange(min=1), default=1000, show_default=True, help="At most so many.")
-@click.option("--pairs", type=click.IntRange(min=0), help="Coalition pairs of the 'sampled' row. [300; graphs: 100]")
-@click.option("--reference-pairs", type=click.IntRange(min=100), default=2000, show_default=True,
+@click.option("--targets", type=Count(), default=1000, show_default=True, help="At most so many.")
+@click.option("--pairs", type=Count(0), help="Coalition pairs of the 'sampled' row. [300; graphs: 100]")
+@click.option("--reference-pairs", type=Count(100), default=2000, show_default=True,
               help="Coalition pairs of the phi that agreement is measured against.")  # fmt: skip
-@click.option("--json", "json_file", type=click.Path(dir_okay=False, allow_dash=True, path_type=Path),
+@click.option("--json", "json_file", type=Named(dir_okay=False, allow_dash=True, path_type=Path),
               help="Write the figures here too; '-': to standard output, and all else to standard error.")  # fmt: skip
 @seed_option
 @device_option
+@trust_options
 def evaluate_command(
     folder: Path | None,
     name: str | None,
@@ -40,6 +51,7 @@ def evaluate_command(
     json_file: Path | None,
     seed: int,
     device: str,
+    trust: bool | str,
 ) -> None:
     """Measure a trained explainer; tables, CSV and JSON, and a plot of fidelity against sparsity."""
     from dgl_lara.evaluation.forecast import announce
@@ -51,7 +63,7 @@ def evaluate_command(
 
     if folder and name:
         raise click.UsageError("give --run or --dataset, not both.")
-    run = open_run(folder or newest_run(name and stored_name(name)), choose_device(device))
+    run = open_run(folder or newest_run(name and stored_name(name)), choose_device(device), trust=trust)
     dataset, lara = run.dataset, run.trained()
     chosen = some_targets(dataset.split(split), targets, seed)
     subject = Subject(lara, Case(lara.game, chosen, dataset.motif, reference_pairs, seed), pairs)
@@ -73,8 +85,11 @@ def evaluate_command(
         tell(f"\n{each}")
         missing = METRICS[each].missing(subject.case)
         tell(print_table(each, results[each]) if missing is None else missing)
+    if cost := subject.cost_in_words():
+        tell("\n" + cost)
     if to_stdout:
         echo(as_json(what, question, results))
     elif json_file:
         written.append(write_json(json_file, what, question, results))
-    tell("\nwritten: " + ", ".join(map(str, written)))
+    if written:
+        tell("\nwritten: " + ", ".join(map(str, written)))

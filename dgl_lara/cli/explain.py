@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from dgl_lara.choices import PICTURES, TABLES
-from dgl_lara.cli.options import FILE, FOLDER, CountOrWord, Memory, choose_device, device_option
+from dgl_lara.cli.options import FILE, FOLDER, Count, CountOrWord, Memory, choose_device, device_option, trust_options
 from dgl_lara.cli.printing import echo
 from dgl_lara.errors import InputError
 
@@ -20,14 +21,16 @@ if TYPE_CHECKING:
     from dgl_lara.explanation import Explanation
     from dgl_lara.runs import Run
 
+AT_LEAST = 0.9  # confidence below which an explanation is in doubt
+
 
 @click.command("explain")
 @click.option("--run", "folder", type=FOLDER, help="Run to explain with. Default: the newest.")
-@click.option("--node", "some_nodes", type=click.IntRange(min=0), multiple=True,
+@click.option("--node", "some_nodes", type=Count(0), multiple=True,
               help="Explain this node: a sentence, a table, a picture. Can be given several times.")  # fmt: skip
-@click.option("--graph", "some_graphs", type=click.IntRange(min=0), multiple=True, help="The same for this graph.")
+@click.option("--graph", "some_graphs", type=Count(0), multiple=True, help="The same for this graph.")
 @click.option("--picture", type=FILE, help="With --node or --graph: a .png, .svg, .pdf or interactive .html file.")
-@click.option("--class", "asked_class", type=click.IntRange(min=0), help="With --node or --graph: explain this class.")
+@click.option("--class", "asked_class", type=Count(0), help="With --node or --graph: explain this class.")
 @click.option("--all", "everything", is_flag=True, help="Explain every node (or graph).")
 @click.option("--split", type=click.Choice(["train", "val", "test"]), help="Explain this split.")
 @click.option("--nodes", "nodes_file", type=FILE, help="Explain the numbers in this file, one a line.")
@@ -36,15 +39,21 @@ if TYPE_CHECKING:
     type=CountOrWord("all"),
     help="Players kept, highest score first ('all': also those against). [20; table: 10]",
 )
-@click.option("--refine", type=click.IntRange(min=1), metavar="N", help="Correct each with N pairs of model calls.")
+@click.option("--refine", type=CountOrWord("auto"), metavar="N|auto",
+              help="Correct each with N pairs of model calls; auto: only those in doubt.")  # fmt: skip
+@click.option("--at-least", type=click.FloatRange(0, 1, min_open=True, max_open=True),
+              help="With --refine auto: the confidence below which an explanation is in doubt. [0.9]")  # fmt: skip
+@click.option("--amortised", is_flag=True,
+              help="Scores of the explainer alone, not corrected by what the model said in training.")  # fmt: skip
 @click.option("--verify", is_flag=True, help="Add each one's fidelity, by model calls, and whether chance does better.")
 @click.option("--out", type=FILE, help="A .parquet, .csv or .jsonl file; of one target .csv, .json or .graphml.")
 @click.option("--memory", type=Memory(), help="Working memory to keep to, like 4GB. [70 % of what is free]")
-@click.option("--workers", type=click.IntRange(min=0), default=0, show_default=True,
+@click.option("--workers", type=Count(0, 256), default=0, show_default=True,
               help="Sampler processes, where the graph is too large for one pass.")  # fmt: skip
 @click.option("--offload", is_flag=True,
               help="Data stays in main memory, batches go to the device: for graphs larger than a GPU.")  # fmt: skip
 @device_option
+@trust_options
 def explain_command(
     folder: Path | None,
     some_nodes: tuple[int, ...],
@@ -55,13 +64,16 @@ def explain_command(
     split: str | None,
     nodes_file: Path | None,
     top: int | str | None,
-    refine: int | None,
+    refine: int | str | None,
+    at_least: float | None,
+    amortised: bool,
     verify: bool,
     out: Path | None,
     memory: int | None,
     workers: int,
     offload: bool,
     device: str,
+    trust: bool | str,
 ) -> None:
     """Explain one node or graph (--node, --graph), or many at once to a file (--all, --split, --nodes)."""
     started = time.monotonic()
@@ -72,6 +84,8 @@ def explain_command(
         raise click.UsageError("name the file to write with --out.")
     if not few and (picture or asked_class is not None):
         raise click.UsageError("--picture and --class go with --node or --graph.")
+    if at_least is not None and refine != "auto":
+        raise click.UsageError("--at-least goes with --refine auto.")
     if few:
         _check_endings(picture, out)
     from dgl_lara.drawing.words import NOT_ADDITIVE
@@ -79,16 +93,17 @@ def explain_command(
     from dgl_lara.utils.memory import reuse_freed_memory
     from dgl_lara.utils.progress import detail, say
 
-    run = open_run(folder or newest_run(), choose_device(device), memory, offload)
+    run = open_run(folder or newest_run(), choose_device(device), memory, offload, trust=trust)
     (detail if folder else say)(f"run {run.folder}" + ("" if folder else " (the newest; --run names another)"))
     reuse_freed_memory(run.dataset.graph.num_nodes())
-    trust = Trust(refine, verify)
+    wanted = Wanted(refine if isinstance(refine, int) else None, (at_least or AT_LEAST) if refine == "auto" else None,
+                    verify, not amortised)  # fmt: skip
     if few:
         asked = _asked_for(run, {"node": some_nodes, "graph": some_graphs}, asked_class)
         for place, target in enumerate(asked):
             if place:
                 echo()
-            explanation = _explain_one(run, target, asked_class, trust, top or 10)
+            explanation = _explain_one(run, target, asked_class, wanted, top or 10)
             if not place:
                 echo(NOT_ADDITIVE.format(explanation.game.value))
             files = [_file_of(path, target, len(asked)) for path in (picture, out) if path]
@@ -98,17 +113,19 @@ def explain_command(
                 echo("\nwritten: " + ", ".join(map(str, files)))
     elif out:
         targets = read_targets(nodes_file) if nodes_file else run.dataset.split(split or "all")
-        count = _explain_many(run, targets, trust, top or 20, out, workers)
+        count = _explain_many(run, targets, wanted, top or 20, out, workers)
         spent = time.monotonic() - started
         echo(f"{len(targets):,} explanations, {count:,} rows in {out}; {spent:.1f} s in all, loading included")
 
 
 @dataclass(frozen=True)
-class Trust:
-    """What is bought with model calls at the time of asking."""
+class Wanted:
+    """What is bought with model calls at the time of asking, and whether those of training are used."""
 
     refine: int | None  # pairs of coalitions
+    at_least: float | None  # or: until every explanation has this confidence
     verify: bool
+    corrected: bool
 
 
 def _check_endings(picture: Path | None, out: Path | None) -> None:
@@ -139,18 +156,23 @@ def _file_of(path: Path, target: int, of: int) -> Path:
     return path if of == 1 else path.with_name(f"{path.stem}-{target}{path.suffix}")
 
 
-def _explain_one(run: Run, target: int, asked_class: int | None, trust: Trust, top: int | str) -> Explanation:
+def _explain_one(run: Run, target: int, asked_class: int | None, wanted: Wanted, top: int | str) -> Explanation:
     """Print one explanation."""
     lara, dataset = run.trained(), run.dataset
-    found = lara.explain([target], None if asked_class is None else [asked_class])
-    if trust.refine:
-        refined = lara.refine(found, trust.refine)
+    found = lara.explain([target], None if asked_class is None else [asked_class], wanted.corrected)
+    if wanted.at_least:
+        settled = lara.settle(found, wanted.at_least)
+        found = settled.explanations
+        echo(_spent(int((settled.pairs > 0).sum()), int(settled.pairs.sum()), wanted.at_least))
+    if wanted.refine:
+        refined = lara.refine(found, wanted.refine)
         found = refined.explanations
-        echo(f"refined with {trust.refine} pairs of model calls; the scores moved by {refined.moved.item():.0%}")
+        echo(f"refined with {wanted.refine} pairs of model calls; the scores moved by {refined.moved.item():.0%}")
     explanation = found.named(**dataset.names)[0]
     echo(explanation.in_words())
+    echo(explanation.how_sure())
     echo("\n" + _table(explanation, len(explanation) if top == "all" else int(top)))
-    if trust.verify:
+    if wanted.verify:
         verdict = lara.verify(found).iloc[0]
         echo(
             f"\nfidelity+ {verdict['fidelity+']:.2f}, fidelity- {verdict['fidelity-']:.2f}; as many random players: "
@@ -183,10 +205,11 @@ def _table(explanation: Explanation, most: int) -> str:
     return text_table(["node" if local else explanation.kind, *columns], rows)
 
 
-def _explain_many(run: Run, targets: Tensor, trust: Trust, top: int | str, out: Path, workers: int) -> int:
+def _explain_many(run: Run, targets: Tensor, wanted: Wanted, top: int | str, out: Path, workers: int) -> int:
     """Stream the explanations to the file; returns how many rows it has."""
+    from dgl_lara.inference.doubtful import MOST_SPENT
     from dgl_lara.inference.export import explain_to_file
-    from dgl_lara.inference.trusted_rows import trusted_rows
+    from dgl_lara.inference.trusted_rows import Bought, trusted_rows
     from dgl_lara.model.weights import weights_hash
 
     lara, seed = run.trained(), run.config.training.seed
@@ -195,18 +218,33 @@ def _explain_many(run: Run, targets: Tensor, trust: Trust, top: int | str, out: 
         "run": run.folder.name,
         "dataset": run.dataset.name,
         "source": run.dataset.source,
+        "data": run.dataset.fingerprint,
         "players": lara.task.players_in_words(run.config.hops),
         "value": lara.game.value,
         "gate": lara.explainer_.config.gate,
         "seed": seed,
         "model": weights_hash(run.model),
         "explainer": weights_hash(lara.explainer_),
-        "refined": trust.refine,
-        "verified": trust.verify,
+        "refined": wanted.refine,
+        "at least": wanted.at_least,
+        "corrected by": lara.samples_.pairs if wanted.corrected and lara.samples_ else 0,
+        "verified": wanted.verify,
     }
-    make = trusted_rows(trust.refine, trust.verify, seed) if trust.refine or trust.verify else None
-    kept = None if top == "all" else int(top)
-    return explain_to_file(bulk, targets.to(lara.features.device), kept, out, about, make)
+    bought = Bought(wanted.refine, wanted.at_least, lara.errors_.stretch if lara.errors_ else 1.0, wanted.verify)
+    make = trusted_rows(partial(lara.explain, corrected=wanted.corrected), bought, seed)
+    plain = not (wanted.refine or wanted.at_least or wanted.verify or wanted.corrected)
+    kept, pairs = None if top == "all" else int(top), wanted.refine or (MOST_SPENT if wanted.at_least else 0)
+    everyone = targets.to(lara.features.device)
+    count = explain_to_file(bulk, everyone, kept, out, about, None if plain else make, pairs)
+    if wanted.at_least:
+        echo(_spent(bought.doubtful, bought.pairs, wanted.at_least))
+    return count
+
+
+def _spent(doubtful: int, pairs: int, at_least: float) -> str:
+    if not doubtful:
+        return f"no explanation was in doubt: all are expected to reach {at_least:.0%} (no model call)"
+    return f"{doubtful:,} in doubt (below {at_least:.0%}); {2 * pairs:,} evaluations of the model were spent on them"
 
 
 def read_targets(path: Path) -> Tensor:
@@ -215,6 +253,6 @@ def read_targets(path: Path) -> Tensor:
 
     try:
         numbers = [int(line) for line in path.read_text().split()]
-    except (OSError, ValueError) as error:
+        return torch.tensor(numbers, dtype=torch.long)
+    except (OSError, ValueError, RuntimeError, OverflowError) as error:  # also: not text, numbers beyond 2^63
         raise InputError(f"{path} must hold one whole number a line ({error}).") from error
-    return torch.tensor(numbers, dtype=torch.long)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,8 +19,43 @@ if TYPE_CHECKING:
     from dgl_lara.datasets.dataset import Dataset
     from dgl_lara.targets.models import TargetModel
 
-FILE = click.Path(dir_okay=False, path_type=Path)
-FOLDER = click.Path(file_okay=False, path_type=Path)
+
+class Named(click.Path):
+    """A path; an empty one is a mistake (a shell variable that was not set), not the current folder."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if str(value) == "" or "\0" in str(value):
+            self.fail(f"must name a file or a folder (got {str(value)!r}).", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+class Count(click.IntRange):
+    """A whole number within bounds that no list exceeds; digits as people type them."""
+
+    def __init__(self, low: int = 1, high: int = 10**9) -> None:
+        super().__init__(low, high)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if isinstance(value, str) and not re.fullmatch(r"[+-]?[0-9]{1,18}", value.strip()):
+            self.fail(f"must be a whole number from {self.min} to {self.max:,} (got '{value[:40]}').", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+class Rate(click.FloatRange):
+    """A number above 0, and no infinity or NaN."""
+
+    def __init__(self, high: float = 1000.0) -> None:
+        super().__init__(0, high, min_open=True)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        given = super().convert(value, param, ctx)
+        if given != given:
+            self.fail("must be a number (got nan).", param, ctx)
+        return given
+
+
+FILE = Named(dir_okay=False, path_type=Path)
+FOLDER = Named(file_okay=False, path_type=Path)
 
 
 class DatasetName(click.ParamType):
@@ -46,7 +82,7 @@ class Memory(click.ParamType):
         number, unit = str(value)[:-2], str(value)[-2:].upper()
         try:
             size = int(float(number) * self.UNITS[unit])
-        except (ValueError, KeyError):
+        except (ValueError, KeyError, OverflowError):  # infinity too
             size = 0
         if size <= 0:
             self.fail(f"must be a size like 4GB or 500MB (got '{value}').", param, ctx)
@@ -62,25 +98,25 @@ class CountOrWord(click.ParamType):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | str:
         if value in self.words:
             return value
-        if not (str(value).isdigit() and int(value) > 0):
+        if not (re.fullmatch("[0-9]{1,18}", str(value)) and int(value) > 0):
             known = " or ".join(f"'{word}'" for word in self.words)
-            self.fail(f"must be {known} or a whole number from 1 on (got '{value}').", param, ctx)
+            self.fail(f"must be {known} or a whole number from 1 on (got '{str(value)[:40]}').", param, ctx)
         return int(value)
 
 
 def dataset_options(command: Callable, required: bool = True) -> Callable:
     """The options that go with every --dataset; the command receives them as `options`."""
     known = f"One of {', '.join(DATASETS)}; or a .npz or .bin file."
-    path = click.Path(path_type=Path)
+    path = Named(path_type=Path)
     decorators = [
         click.option("--dataset", "name", type=DatasetName(), required=required, help=known),
         click.option("--source", type=click.Choice(SOURCES), default="auto", show_default=True,
                      help="Generated data, or the authors' original files."),
         click.option("--data-dir", type=path, help="Folder with original data (else DGL_LARA_DATA, else the cache)."),
-        click.option("--data-seed", type=int, default=0, show_default=True,
+        click.option("--data-seed", type=Count(0, 2**32 - 1), default=0, show_default="0",
                      help="Seed of generated data and random splits."),
         click.option("--undirected", is_flag=True, help="Use every edge in both directions."),
-        click.option("--nodes", type=click.IntRange(min=1), help="Size of the data set 'citation'."),
+        click.option("--nodes", type=Count(), help="Size of the data set 'citation'."),
     ]  # fmt: skip
 
     def with_options(
@@ -101,6 +137,21 @@ def dataset_options(command: Callable, required: bool = True) -> Callable:
     return with_options
 
 
+def trust_options(command: Callable) -> Callable:
+    """For commands that open a run: its model may be code of somebody else's. The command receives `trust`."""
+
+    def with_options(trusted: bool, own_name: str | None, **rest: Any) -> Any:
+        return command(trust=own_name if own_name is not None else trusted, **rest)
+
+    with_options.__name__, with_options.__doc__ = command.__name__, command.__doc__
+    with_options.__click_params__ = getattr(command, "__click_params__", [])  # type: ignore[attr-defined]
+    trust = click.option("--trust", "trusted", is_flag=True, help="Run the code of the model that the run names.")
+    again = click.option(
+        "--model", "own_name", metavar="MODULE:FUNCTION", help="The run's model, named again: this code is run instead."
+    )
+    return again(trust(with_options))
+
+
 device_option = click.option(
     "--device",
     type=click.Choice(["auto", "cpu", "cuda"]),
@@ -109,7 +160,7 @@ device_option = click.option(
     help="Where to compute.",
 )
 seed_option = click.option(
-    "--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default="0", help="Seed of everything that is drawn."
+    "--seed", type=Count(0, 2**32 - 1), default=0, show_default="0", help="Seed of everything that is drawn."
 )
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from dgl_lara.cli.options import FILE, FOLDER, choose_device, device_option, seed_option
+from dgl_lara.cli.options import FILE, FOLDER, Count, choose_device, device_option, seed_option, trust_options
 from dgl_lara.cli.printing import echo
 
 
@@ -14,12 +14,13 @@ from dgl_lara.cli.printing import echo
 @click.option("--run", "folder", type=FOLDER, help="Run to report on. Default: the newest.")
 @click.option("--out", type=FILE, help="An .html file. Default: report.html in the run folder.")
 @click.option("--split", type=click.Choice(["train", "val", "test"]), default="test", show_default=True)
-@click.option("--targets", type=click.IntRange(min=1), default=100, show_default=True, help="Measure at most so many.")
-@click.option("--pairs", type=click.IntRange(min=0), help="Coalition pairs of the 'sampled' row. [300; graphs: 100]")
-@click.option("--reference-pairs", type=click.IntRange(min=100), default=1000, show_default=True,
+@click.option("--targets", type=Count(), default=100, show_default=True, help="Measure at most so many.")
+@click.option("--pairs", type=Count(0), help="Coalition pairs of the 'sampled' row. [300; graphs: 100]")
+@click.option("--reference-pairs", type=Count(100), default=1000, show_default=True,
               help="Coalition pairs of the phi that agreement is measured against.")  # fmt: skip
 @seed_option
 @device_option
+@trust_options
 def report(
     folder: Path | None,
     out: Path | None,
@@ -29,6 +30,7 @@ def report(
     reference_pairs: int,
     seed: int,
     device: str,
+    trust: bool | str,
 ) -> None:
     """Write one self-contained HTML page: what was explained, how well, examples, settings, caveats."""
     if out and out.suffix != ".html":
@@ -42,7 +44,7 @@ def report(
     from dgl_lara.utils.progress import say
 
     reuse_freed_memory()
-    run = open_run(folder or newest_run(), choose_device(device))
+    run = open_run(folder or newest_run(), choose_device(device), trust=trust)
     say(f"run {run.folder}" + ("" if folder else " (the newest; --run names another)"))
     page = render(measure(run, split, targets, pairs, reference_pairs, seed))
     out = out or run.folder / "report.html"

@@ -14,7 +14,7 @@ from types import ModuleType
 import click
 
 from dgl_lara.choices import VALUES
-from dgl_lara.cli.options import FOLDER, DatasetName, device_option
+from dgl_lara.cli.options import FOLDER, Count, DatasetName, device_option
 from dgl_lara.cli.printing import echo
 from dgl_lara.errors import LaraError
 
@@ -57,14 +57,14 @@ def script(what: str) -> ModuleType:
 @click.command(help=HELP)
 @click.argument("what", type=click.Choice([*WHAT, "all"]), metavar="WHAT")
 @click.option("--quick", is_flag=True, help="Shorter training, 1 seed, 100 targets: under an hour.")
-@click.option("--seeds", type=click.IntRange(min=1), help="How often everything is repeated. [5; quick: 1]")
-@click.option("--targets", type=click.IntRange(min=1), help="Test targets a data set, at most. [200; quick: 100]")
+@click.option("--seeds", type=Count(), help="How often everything is repeated. [5; quick: 1]")
+@click.option("--targets", type=Count(), help="Test targets a data set, at most. [200; quick: 100]")
 @click.option("--dataset", "names", type=DatasetName(), multiple=True, help="These instead of the paper's.")
 @click.option("--value", type=click.Choice(VALUES[:3]), default="logit", show_default=True,
               help="The number explained (the authors' code: log-odds).")  # fmt: skip
 @click.option("--data-dir", type=FOLDER, help="Folder with original data (else DGL_LARA_DATA, else the cache).")
 @click.option("--out", type=FOLDER, help="Folder of the results. Default: experiments/results.")
-@click.option("--jobs", type=click.IntRange(min=1), help="Data sets at a time, with `all`. [2 if there are two cores]")
+@click.option("--jobs", type=Count(1, 256), help="Data sets at a time, with `all`. [2 if there are two cores]")
 @click.option("--only", type=DatasetName(), hidden=True, help="What concerns this data set (a job of `all`).")
 @device_option
 def reproduce(

@@ -18,9 +18,10 @@ from typing import Any
 
 import click
 
+from dgl_lara.cli.options import Named
 from dgl_lara.utils.registry import closest
 
-FILE = click.Path(dir_okay=False, exists=True, path_type=Path)
+FILE = Named(dir_okay=False, exists=True, path_type=Path)
 
 
 def _read(context: click.Context, option: click.Parameter, path: Path | None) -> None:

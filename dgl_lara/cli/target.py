@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from dgl_lara.cli.options import FILE, dataset_options, device_option, load_dataset, seed_option
+from dgl_lara.cli.options import FILE, Count, Rate, dataset_options, device_option, load_dataset, seed_option
 from dgl_lara.cli.printing import echo
 from dgl_lara.datasets import Options
 from dgl_lara.targets import ARCHITECTURES, PAPER_ACCURACY, recipe_for
@@ -19,8 +19,8 @@ from dgl_lara.targets import ARCHITECTURES, PAPER_ACCURACY, recipe_for
 @click.option("--target", "target_file", type=FILE, help="Report on this model (.pt or .npz) instead of training one.")
 @click.option("--architecture", type=click.Choice(ARCHITECTURES), help="Default: the paper's choice for the data set.")
 @click.option("--readout", type=click.Choice(["max", "max-mean"]), help="Pooling of a graph task's model.")
-@click.option("--epochs", type=click.IntRange(min=1), help="At the most; training stops early on validation.")
-@click.option("--lr", type=click.FloatRange(min=0, min_open=True), help="Learning rate of Adam.")
+@click.option("--epochs", type=Count(), help="At the most; training stops early on validation.")
+@click.option("--lr", type=Rate(), help="Learning rate of Adam.")
 @click.option("--out", type=FILE, help="Store the model here too.")
 @seed_option
 @device_option

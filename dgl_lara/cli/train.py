@@ -15,8 +15,10 @@ from dgl_lara.choices import EMBEDDINGS, INPUTS, PRESETS, TRAIN_ON, VALUES
 from dgl_lara.cli.options import (
     FILE,
     FOLDER,
+    Count,
     CountOrWord,
     Memory,
+    Rate,
     choose_device,
     dataset_options,
     device_option,
@@ -39,7 +41,7 @@ if TYPE_CHECKING:
 
 def training_options(command: Callable) -> Callable:
     """One option for each choice of `TrainingConfig`; what is not given comes from the preset."""
-    natural = click.IntRange(min=1)
+    natural = Count()
     decorators = [
         click.option("--preset", type=click.Choice(PRESETS), default="default", show_default=True,
                      help="Where all options below start from: what measured best, or the paper."),
@@ -51,12 +53,14 @@ def training_options(command: Callable) -> Callable:
                      help="Targets to learn from (no label is used)."),
         click.option("--targets", type=natural, help="Learn from so many of them, drawn at random. Default: all."),
         click.option("--batch-size", type=CountOrWord("all"), help="Targets a step."),
-        click.option("--dim", type=natural, help="Length of p and t."),
-        click.option("--hidden", type=natural, help="Width of the encoder."),
-        click.option("--layers", type=click.IntRange(min=0), help="GraphConv layers; 0 is an MLP. Default: K."),
-        click.option("--masks", type=natural, help="Coalition pairs drawn a step."),
+        click.option("--dim", type=Count(1, 4096), help="Length of p and t."),
+        click.option("--hidden", type=Count(1, 16_384), help="Width of the encoder."),
+        click.option("--layers", type=Count(0, 64), help="GraphConv layers; 0 is an MLP. Default: K."),
+        click.option("--masks", type=Count(1, 1_000_000), help="Coalition pairs drawn a step."),
         click.option("--epochs", type=natural, help="Passes over the training targets."),
-        click.option("--lr", type=click.FloatRange(min=0, min_open=True), help="Learning rate of Adam."),
+        click.option("--shared-pairs", type=CountOrWord("auto", "0"), metavar="N|auto|0",
+                     help="Pairs of coalitions of every target that are kept to correct its scores; 0: none."),
+        click.option("--lr", type=Rate(), help="Learning rate of Adam."),
     ]  # fmt: skip
     for decorate in reversed(decorators):
         command = decorate(command)
@@ -76,6 +80,7 @@ def training_options(command: Callable) -> Callable:
 @click.option("--out", type=FOLDER, help="Run folder. Default: runs/<dataset>-<time>.")
 @click.option("--resume", type=FOLDER, help="Continue this run; all settings come from it.")
 @click.option("--memory", type=Memory(), help="Working memory to keep to, like 4GB. [70 % of what is free]")
+@click.option("--trust", is_flag=True, help="With --resume: run the code of the model that the run names.")
 @seed_option
 @device_option
 def train(
@@ -91,6 +96,7 @@ def train(
     out: Path | None,
     resume: Path | None,
     memory: int | None,
+    trust: bool,
     seed: int,
     device: str,
     **changes: Any,
@@ -103,21 +109,21 @@ def train(
     name = str(graph_file.resolve()) if graph_file else name
     if (name is None) == (resume is None):
         raise click.UsageError("give either --dataset or --graph (a new run) or --resume (go on with one).")
-    if own_name and target_file:
+    if own_name is not None and target_file:
         raise click.UsageError("give --model or --target, not both.")
-    if weights_file and not own_name:
+    if weights_file and own_name is None:
         raise click.UsageError("--weights goes with --model, the function that builds the model they belong to.")
     if resume:
-        fixed = {**changes, "target": target_file, "model": own_name, "out": out}
+        fixed = {**changes, "target": target_file, "weights": weights_file, "out": out}
         extra = [field for field, given in fixed.items() if given is not None]
         if extra:
             raise click.UsageError(
                 f"--resume takes all settings from the run; leave out --{extra[0].replace('_', '-')}."
             )
-        run = open_run(resume, choose_device(device), memory)
+        run = open_run(resume, choose_device(device), memory, trust=trust if own_name is None else own_name)
     else:
         dataset = load_dataset(str(name), options, device)
-        if own_name:
+        if own_name is not None:
             explained = own_model(own_name, weights_file, dataset)
         else:
             explained = Explained(*target_for(dataset, target_file, seed))
@@ -134,6 +140,11 @@ def train(
         echo(f"Interrupted; nothing is lost. Go on with: dgl-lara train --resume {run.folder}", err=True)
         sys.exit(130)
     echo(f"validation agreement ({state.judged_by}): {state.best:.3f} after {state.step} steps")
+    lara = run.lara
+    kept = (
+        f"{lara.samples_.pairs:,} pairs of coalitions kept, which correct scores" if lara.samples_ else "no pairs kept"
+    )
+    echo(f"{kept}; f was given {lara.cost_:,.0f} nodes for each of the {lara.game.num_targets:,} {lara.task}s")
     echo(f"next: dgl-lara eval --run {run.folder} --metric fidelity")
 
 
@@ -185,6 +196,8 @@ def settings(lara: LARA, dataset: Dataset, preset: str, changes: dict[str, Any],
     given = {field: value for field, value in changes.items() if value is not None}
     if given.get("batch_size") == "all":
         given["batch_size"] = ALL
+    if "shared_pairs" in given:
+        given["shared_pairs"] = None if given["shared_pairs"] == "auto" else int(given["shared_pairs"])
     count = len(dataset.split(given.get("train_on", "train")))
     base = paper(dataset.task, seed) if preset == "paper" else default(dataset.task, count, seed)
     whole = replace(base, **given)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -119,7 +120,7 @@ def load(name: str, options: Options = Options()) -> Dataset:  # noqa: B008 (fro
 
 
 def is_file_name(name: str) -> bool:
-    return name not in DATASETS and (name.endswith((".npz", ".bin")) or "/" in name or Path(name).is_file())
+    return name not in DATASETS and (name.endswith((".npz", ".bin")) or "/" in name or os.path.isfile(name))
 
 
 def check_name(name: str) -> str:
@@ -137,7 +138,7 @@ def _check(name: str, options: Options) -> None:
     check_name(name)
     if options.source not in SOURCES:
         raise InputError(f"source must be one of {', '.join(SOURCES)} (got '{options.source}').")
-    if options.data_dir is not None and not options.data_dir.is_dir():
+    if options.data_dir is not None and not os.path.isdir(options.data_dir):
         raise InputError(f"--data-dir must be a folder (got '{options.data_dir}', which is not one).")
     if options.nodes is not None and name != "citation":
         raise InputError(f"--nodes sets the size of the data set 'citation' only ('{name}' has a fixed size).")

@@ -15,9 +15,11 @@ from dgl_lara.datasets import Options
 from dgl_lara.datasets.dataset import Dataset, checked
 from dgl_lara.datasets.storage import Arrays, cached
 from dgl_lara.errors import InputError
+from dgl_lara.game.budget import Budget
 
 DEFAULT_NODES = 10_000
 CLASSES, DIM = 40, 128
+BYTES_A_NODE = 3_000  # measured: what generating takes at its peak
 MEAN_CITATIONS, SPREAD = 7.1, 1.0  # of the log-normal number of papers cited
 OWN_CLASS = 0.65  # share of citations that stay in the class, about the edge homophily of ogbn-arxiv
 FITNESS_TAIL = 1.15  # Pareto exponent: smaller gives larger hubs
@@ -28,6 +30,7 @@ def build(name: str, options: Options) -> Dataset:
     nodes = DEFAULT_NODES if options.nodes is None else options.nodes
     if nodes < 10 * CLASSES:
         raise InputError(f"--nodes must be at least {10 * CLASSES} (got {nodes}): there are {CLASSES} classes.")
+    Budget.of(None).check(BYTES_A_NODE * nodes, f"a graph of {nodes:,} nodes")
     parameters = {"dataset": name, "seed": options.seed, "nodes": nodes, "version": 1}
     arrays = cached(name, parameters, lambda: generate(nodes, np.random.default_rng(options.seed)))
     first, second = int(0.54 * nodes), int(0.71 * nodes)  # by time, in the proportions of ogbn-arxiv

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -69,6 +70,17 @@ class Dataset:
             "motif": self.motif,
             "classes": self.own_names.get("classes"),
         }
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Of the content itself: a file that was changed gives another one, whatever it is called."""
+        digest = hashlib.sha256()
+        for part in (*self.graph.edges(), self.graph.batch_num_nodes(), self.features, self.labels):
+            digest.update(f"{part.dtype} {tuple(part.shape)}".encode())
+            digest.update(part.cpu().contiguous().numpy().data)
+        for part in (self.train, self.val, self.test):
+            digest.update(part.cpu().contiguous().numpy().tobytes() + b"|")
+        return digest.hexdigest()[:16]
 
     def split(self, name: str) -> Tensor:
         if name == "all":
@@ -140,4 +152,13 @@ def checked(dataset: Dataset) -> Dataset:
     for part in ("train", "val", "test"):
         if len(dataset.split(part)) == 0:
             raise InputError(f"{name}: the {part} split is empty; give masks with at least one {units} each.")
+    everyone = torch.cat([dataset.train, dataset.val, dataset.test])
+    if int(everyone.min()) < 0 or int(everyone.max()) >= expected:
+        raise InputError(f"{name}: the splits must name {units}s 0..{expected - 1}.")
+    doubled = (torch.bincount(everyone) > 1).nonzero().flatten()
+    if len(doubled):
+        raise InputError(
+            f"{name}: train, val and test must have no {units} in common ({len(doubled)} are in two, first: "
+            f"{int(doubled[0])})."
+        )
     return dataset

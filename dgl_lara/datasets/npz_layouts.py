@@ -88,7 +88,7 @@ def _sparse(path: Path, arrays: Arrays, words: tuple[str, ...]) -> sp.csr_matrix
                 try:
                     matrix = sp.csr_matrix((data, indices, indptr), shape=tuple(int(size) for size in shape))
                     matrix.check_format(full_check=True)
-                except (ValueError, TypeError, IndexError) as error:
+                except (ValueError, TypeError, IndexError, OverflowError) as error:
                     raise InputError(f"{path}: {', '.join(parts)} are no sparse matrix ({error}).") from error
                 return matrix
     return None
@@ -124,7 +124,7 @@ def names_beside(path: Path) -> Names:
         return {}
     try:
         content = json.loads(beside.read_text())
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, RecursionError) as error:
         raise InputError(f"{beside} must be a JSON file ({error}).") from error
     if not isinstance(content, dict) or not set(content) <= set(NAMES):
         raise InputError(f"{beside} must hold lists under {', '.join(NAMES)}, and nothing else.")

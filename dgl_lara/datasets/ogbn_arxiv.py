@@ -22,6 +22,7 @@ from dgl_lara.utils.progress import say
 
 URL = "https://snap.stanford.edu/ogb/data/nodeproppred/arxiv.zip"
 CHECKSUM = "1e8bd6eee5967dc17ea0653344f1bcfa72147f95f0174ef364408f378cea3662"  # of edges and labels
+SPLIT_CHECKSUM = "df02a4bbdb3fdbb9e86816a3bcd6c3ce9d54e6fc75f7b1410a24e4a816188b09"
 REAL_SPREAD = 0.5  # the published features are averaged word vectors, well within it; figures of others must say so
 
 
@@ -35,10 +36,13 @@ def build(name: str, options: Options) -> Dataset:
     graph, labels, split = _load_through_ogb(_linked(raw, files))
     features = graph.ndata["feat"].float()
     source, target = graph.edges()
-    if checksum(source.numpy(), target.numpy(), labels.numpy()) != CHECKSUM:
+    if (
+        checksum(source.numpy(), target.numpy(), labels.numpy()) != CHECKSUM
+        or checksum(*(split[part].numpy() for part in ("train", "valid", "test"))) != SPLIT_CHECKSUM
+    ):
         raise LaraError(
-            f"the files in {raw} are not ogbn-arxiv as published (edges or labels differ); remove the folder and "
-            "run again to download it."
+            f"the files in {raw} are not ogbn-arxiv as published (edges, labels or split differ); remove the "
+            "folder and run again to download it."
         )
     return checked(
         Dataset(
@@ -65,13 +69,16 @@ def _linked(raw: Path, files: tuple[str, ...]) -> Path:
     make it ask on stdin. The name holds size and time of each file, so changed files are read anew.
     """
     stamps = {file: [(raw.parent / file).stat().st_size, (raw.parent / file).stat().st_mtime_ns] for file in files}
-    root = cache_dir() / f"ogb-{short_hash({'raw': str(raw.resolve()), **stamps})}"
+    root = cache_dir() / f"ogb-{short_hash({'raw': str(raw.resolve()), 'version': 2, **stamps})}"
     folder = root / "ogbn_arxiv"
     try:
         (folder / "mapping").mkdir(parents=True, exist_ok=True)
-        for part in ("raw", "split"):
-            if not (folder / part).exists():
-                os.symlink((raw / part).resolve(), folder / part)
+        # of the split these files and no others: ogb would unpickle a split_dict.pt that lies beside them
+        for part in ("ogbn_arxiv/raw", *(file for file in files if "/split/" in file)):
+            link = root / part
+            link.parent.mkdir(parents=True, exist_ok=True)
+            if not link.exists():
+                os.symlink((raw.parent / part).resolve(), link)
         (folder / "RELEASE_v1.txt").touch()
     except OSError as error:
         raise LaraError(

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import faulthandler
 import multiprocessing
+import os
 import sys
 from pathlib import Path
 
@@ -30,7 +31,7 @@ USED = ("src", "dst", "x", "y", "graph", *(f"{part}_mask" for part in PARTS))
 
 
 def load_file(path: Path, options: Options) -> Dataset:
-    if not path.is_file():
+    if not os.path.isfile(path):  # also of a name that no file can have
         raise InputError(f"the data set file '{path}' does not exist.")
     if path.suffix not in READERS:
         raise InputError(f"'{path}' must be an .npz or a DGL .bin file (got '{path.suffix or 'no ending'}').")
@@ -61,6 +62,11 @@ def _assemble(
         if mask.shape != y.shape:
             raise InputError(
                 f"{path}: {part}_mask must have the shape of y, {tuple(y.shape)} (got {tuple(mask.shape)})."
+            )
+        if not bool(((mask == 0) | (mask == 1)).all()):
+            raise InputError(
+                f"{path}: {part}_mask must say yes or no (1 or 0) of every {task}; it holds other numbers (is it a "
+                f"list of {task}s?)."
             )
     if given:
         splits = {part: mask.bool().nonzero().flatten() for part, mask in given.items()}
@@ -112,12 +118,16 @@ def _read_npz(path: Path, seed: int) -> Dataset:
 def _tensor(path: Path, name: str, array: np.ndarray) -> Tensor:
     if array.dtype.kind not in "biuf":
         raise InputError(f"{path}: the array {name} must hold numbers (got {array.dtype}).")
+    if array.dtype.kind == "u" and array.size and int(array.max()) > np.iinfo(np.int64).max:
+        raise InputError(f"{path}: the array {name} holds numbers beyond 2^63 (got {int(array.max())}).")
     return torch.as_tensor(array.astype(np.float64 if array.dtype.kind == "f" else np.int64))
 
 
 def _whole(path: Path, name: str, values: Tensor) -> Tensor:
     if values.is_floating_point() and not bool((values == values.round()).all()):
         raise InputError(f"{path}: {name} must be whole numbers (got fractions).")
+    if values.is_floating_point() and bool((values.abs() > 2**53).any()):
+        raise InputError(f"{path}: {name} must be whole numbers (got numbers beyond 2^53, which floats do not hold).")
     return values.long()
 
 
@@ -173,8 +183,8 @@ def _read_bin(path: Path, seed: int) -> Dataset:
     y = _pick(path, "labels", holder, ("y", "label", "labels"))
     masks = {part: holder.get(f"{part}_mask") for part in PARTS}
     bare = dgl.graph(graph.edges(), num_nodes=graph.num_nodes()).long()
-    bare.set_batch_num_nodes(graph.batch_num_nodes())
-    bare.set_batch_num_edges(graph.batch_num_edges())
+    bare.set_batch_num_nodes(graph.batch_num_nodes().long())  # dgl 2 wants the types of sizes and ids to agree
+    bare.set_batch_num_edges(graph.batch_num_edges().long())
     return _assemble(path, task, bare, x, y, masks, seed)
 
 

@@ -20,10 +20,10 @@ from dgl_lara.datasets.storage import cache_dir, checksum, download, find_files,
 from dgl_lara.errors import LaraError
 
 URL = "https://github.com/kimiyoung/planetoid/raw/master/data"
-CHECKSUMS = {  # of edges and labels
-    "cora": "7a2425f215ee4ece65bc2f22edf04945a8e41c1fdcde0831ab78e85cbbf71308",
-    "citeseer": "ead9c4c3b423fc116db1a322e2d1177c5ca6e77aa5f13f333a200e1601dd2d62",
-    "pubmed": "aefd89578555d36e2da645a04017c91087b94cbd522e635bb8b3e35643a103dd",
+CHECKSUMS = {  # of edges, labels, features (bits) and test nodes
+    "cora": "0d9f8a285e79925a22d19e66f5c970d696a5a9619a75133a811b4a412ea5cd8a",
+    "citeseer": "9d5eab7fc215559e4b6ee17e5b0a3c292d05b2350c6d9814e624beb046d937bf",
+    "pubmed": "3fdd722c58432e3f6b39cd430dd01fe902a30f4667c5c8fb51ee0f453382d598",
 }
 
 
@@ -51,16 +51,17 @@ def _read(name: str, paths: dict[str, Path]) -> Dataset:
     features, labels = np.zeros((nodes, allx.shape[1]), np.float32), np.zeros(nodes, np.int64)
     features[: len(ally)], labels[: len(ally)] = allx.toarray(), ally.argmax(1)
     features[place], labels[place] = tx.toarray(), ty.argmax(1)
+    words = features.view(np.int32).copy()  # bits as they were read
     total = features.sum(1, keepdims=True)
     features /= np.where(total == 0, 1, total)
     pairs = np.array([(one, other) for one, others in neighbours.items() for other in others])
     one, other = torch.as_tensor(pairs.T.copy())
     graph = undirected_graph(one, other, nodes)
     src, dst = graph.edges()
-    if checksum(src.numpy(), dst.numpy(), labels) != CHECKSUMS[name]:
+    if checksum(src.numpy(), dst.numpy(), labels, words, np.sort(place)) != CHECKSUMS[name]:
         raise LaraError(
-            f"the files in {paths['x'].parent} are not {name} as published (edges or labels differ); remove them and "
-            "run again to download them."
+            f"the files in {paths['x'].parent} are not {name} as published (edges, labels, features or split "
+            "differ); remove them and run again to download them."
         )
     return checked(
         Dataset(

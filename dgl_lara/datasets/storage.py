@@ -21,6 +21,7 @@ from dgl_lara.utils.progress import Progress, say
 
 Arrays = dict[str, np.ndarray]
 CHUNK = 1 << 20
+SEAL = "seal"  # the name of the checksum in a file of generated arrays
 DAMAGE = (OSError, ValueError, RuntimeError, zipfile.BadZipFile, zlib.error)  # what reading a damaged zip raises
 
 
@@ -31,7 +32,12 @@ def cache_dir() -> Path:
     checkout = Path(__file__).parents[2]
     if (checkout / "setup.py").exists() and (checkout / "data").is_dir():
         return checkout / "data"
-    return Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "dgl-lara"
+    if named := os.environ.get("XDG_CACHE_HOME"):
+        return Path(named) / "dgl-lara"
+    try:
+        return Path.home() / ".cache" / "dgl-lara"
+    except RuntimeError:  # a container whose user has neither a home nor an entry in passwd
+        return Path(tempfile.gettempdir()) / f"dgl-lara-{os.getuid()}"
 
 
 def data_dirs(data_dir: Path | None) -> list[Path]:
@@ -53,16 +59,31 @@ def cached(name: str, parameters: dict, build: Callable[[], Arrays]) -> Arrays:
     path = cache_dir() / "generated" / f"{name}-{short_hash(parameters)}.npz"
     if path.exists():
         try:
-            return read_arrays(path)
+            return _as_kept(path, parameters)
         except LaraError as damage:
             say(f"{damage} It is built anew.")
     arrays = build()
     try:
         with written_whole(path) as temporary, temporary.open("wb") as file:
-            np.savez(file, **arrays)  # type: ignore[arg-type]
+            np.savez(file, **arrays, **{SEAL: np.array(_seal(arrays, parameters))})  # type: ignore[arg-type]
     except OSError as error:
         say(f"the cache {path.parent} cannot be written ({error.strerror}); going on without it.")
     return arrays
+
+
+def _as_kept(path: Path, parameters: dict) -> Arrays:
+    """The arrays of the file, if they are those that were put there for these parameters."""
+    arrays = read_arrays(path)
+    if str(arrays.pop(SEAL, "")) != _seal(arrays, parameters):
+        raise LaraError(f"{path} does not hold what was put there.")
+    return arrays
+
+
+def _seal(arrays: Arrays, parameters: dict) -> str:
+    digest = hashlib.sha256(short_hash(parameters).encode())
+    for name, array in sorted(arrays.items()):
+        digest.update(f"{name} {array.dtype} {array.shape}".encode() + np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()
 
 
 def read_arrays(path: Path) -> Arrays:
@@ -86,6 +107,8 @@ def download(url: str, path: Path, otherwise: str) -> None:
     """Fetch `url` into `path`, with a progress bar; where that fails, one sentence that ends with `otherwise`."""
     try:
         with urllib.request.urlopen(url, timeout=30) as reply, written_whole(path) as temporary:
+            if url.startswith("https:") and not reply.url.startswith("https:"):
+                raise OSError(f"it was sent on to {reply.url}, which is not secure")
             size = int(reply.headers.get("Content-Length") or 0)
             chunks = iter(lambda: reply.read(CHUNK), b"")
             with temporary.open("wb") as file:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -35,6 +36,7 @@ from dgl_lara.utils.clock import clock
 from dgl_lara.utils.files import short_hash, written_whole
 from dgl_lara.utils.progress import Progress, say
 from dgl_lara.utils.randomness import some_targets
+from dgl_lara.utils.schema import Check, fitting, maybe, table, text, whole
 
 REFERENCE_PAIRS = 2000
 COST = "nodes f saw, a target"  # of all graphs that f was given; learning is shared by all targets there are
@@ -171,9 +173,11 @@ def compare(
         yardsticks: dict[int, LaraMethod] = {}
         for seed, name in Progress(able, "timing", unit="method"):
             path = _speed_file(folder / f"{name}-{seed}.json")
-            if not path.exists():
-                _store(path, timed(contest, name, seed, folder, yardsticks, makers))
-            records[wanted.index((seed, name))].update(json.loads(path.read_text()))
+            speeds = _read(path, {}) if path.exists() else None
+            if speeds is None:
+                speeds = timed(contest, name, seed, folder, yardsticks, makers)
+                _store(path, speeds)
+            records[wanted.index((seed, name))].update(speeds)
     return pd.DataFrame(records).drop(columns="settings", errors="ignore")
 
 
@@ -183,8 +187,9 @@ def _taught(folder: Path, seed: int) -> dict[str, Path]:
     for path in sorted(folder.glob(f"lara*-{seed}.pt")):
         record = path.with_suffix(".json")
         if record.exists():
-            content = json.loads(record.read_text())
-            known[_key(content["settings"])] = path
+            with suppress(ValueError, RecursionError, LaraError):  # damaged: its own unit tells of it
+                content = fitting(json.loads(record.read_text()), {"settings": maybe(table)}, record)
+                known[_key(content["settings"])] = path
     return known
 
 
@@ -203,8 +208,17 @@ def _store(path: Path, record: dict) -> None:
 
 def _stored(path: Path, settings: dict | None) -> dict | None:
     """The figures kept there, if they were made with these settings of LARA (None: another method)."""
-    record = json.loads(path.read_text()) if path.exists() else None
+    record = _read(path, {"method": text, "label": text, "seed": whole()}) if path.exists() else None
     return record if record is not None and record.get("settings") == settings else None
+
+
+def _read(path: Path, fields: dict[str, Check]) -> dict | None:
+    """The record in a file; None, with a notice, where it is damaged."""
+    try:
+        return fitting(json.loads(path.read_text()), fields, path)
+    except (ValueError, RecursionError, LaraError) as damage:
+        say(f"{path} is damaged ({damage}); it is measured anew.")
+        return None
 
 
 def settings_of(contest: Contest, name: str, seed: int, makers: Mapping[str, Maker]) -> dict | None:
@@ -279,8 +293,9 @@ def fitted(
 ) -> tuple[Method, float]:
     method = makers[name](contest, seed)
     start = time.perf_counter()
-    if isinstance(method, LaraMethod) and (known := taught.get(_key(asdict(method.config)))):
-        return method, method.load(known)
+    known = taught.get(_key(asdict(method.config))) if isinstance(method, LaraMethod) else None
+    if known and isinstance(method, LaraMethod) and _loaded(method, known, "It is learned anew."):
+        return method, method.fit_seconds
     if method.learns:
         learners = contest.dataset.train
         if isinstance(method, LaraMethod):
@@ -302,6 +317,15 @@ def taught_a_little(contest: Contest, name: str, seed: int, makers: Mapping[str,
     return method
 
 
+def _loaded(method: LaraMethod, weights: Path, otherwise: str) -> bool:
+    try:
+        method.load(weights)
+    except LaraError as damage:
+        say(f"{damage} {otherwise}")
+        return False
+    return True
+
+
 def timed(
     contest: Contest, name: str, seed: int, folder: Path, yardsticks: dict[int, LaraMethod], makers: Mapping[str, Maker]
 ) -> dict[str, float]:
@@ -310,8 +334,7 @@ def timed(
         yardsticks[seed] = taught_a_little(contest, "lara-amortised", seed)  # type: ignore[assignment]
     weights = folder / f"{name}-{seed}.pt"
     method = makers[name](contest, seed)
-    if isinstance(method, LaraMethod) and weights.exists():
-        method.load(weights)
-    else:
+    otherwise = "Speed is measured with another one."
+    if not (isinstance(method, LaraMethod) and weights.exists() and _loaded(method, weights, otherwise)):
         method = taught_a_little(contest, name, seed, makers)
     return in_turns(method, yardsticks[seed])

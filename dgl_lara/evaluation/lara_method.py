@@ -15,6 +15,7 @@ from dgl_lara.game.game import Game
 from dgl_lara.inference.scores import Embeddings, embed_all, explain
 from dgl_lara.lara import LARA
 from dgl_lara.training.config import TrainingConfig
+from dgl_lara.utils.schema import fitting, number, whole
 
 STYLES = {
     "lara-paper": ("#D55E00", "--"),
@@ -67,6 +68,7 @@ class LaraMethod(Method):
     def load(self, path: Path) -> float:
         """In the place of `fit`; returns the seconds that it took then."""
         explainer, stored = load_explainer(path, self.game.features.device)
+        fitting(stored, {"fit_seconds": number, "nodes_asked": whole()}, path)
         self.lara.with_explainer(explainer, stored)
         self.fit_seconds, self.nodes_asked = stored["fit_seconds"], stored["nodes_asked"]
         return self.fit_seconds

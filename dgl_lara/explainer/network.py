@@ -18,14 +18,23 @@ import torch
 from dgl import ops
 from torch import Tensor, nn
 
+from dgl_lara.choices import EMBEDDINGS, ENCODERS
 from dgl_lara.errors import InputError, LaraError
 from dgl_lara.explainer.encoder import Encoder, EncoderGraph
 from dgl_lara.explainer.gate import Gate
 from dgl_lara.explainer.gates import GATES
+from dgl_lara.game.hops import MOST_HOPS
 from dgl_lara.game.players import Players
 from dgl_lara.game.task import Task
-from dgl_lara.game.tasks import as_task
+from dgl_lara.game.tasks import TASKS, as_task
 from dgl_lara.utils.files import load_tensors, save_tensors
+from dgl_lara.utils.schema import between, fitting, flag, maybe, misfit, table, tensors, text, whole, word
+
+FIELDS = {
+    "task": word(*TASKS), "in_dim": whole(1, 2**31), "num_classes": whole(1, 2**31), "hops": whole(0, MOST_HOPS),
+    "layers": whole(0, 64), "hidden": whole(1, 16_384), "dim": whole(1, 4096), "gate": word(*GATES.names),
+    "embedding": word(*EMBEDDINGS), "encoder": word(*ENCODERS), "all_classes": flag,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -43,6 +52,20 @@ class ExplainerConfig:
     embedding: str = "dual"
     encoder: str = "residual"  # plain: the paper's stack of GraphConv and ReLU
     all_classes: bool = True
+
+    def __post_init__(self) -> None:
+        wrong = misfit(vars(self), FIELDS)
+        if wrong:
+            raise InputError(f"the shape of an explainer: {wrong}.")
+
+    @property
+    def num_weights(self) -> int:
+        """Of the encoder and the heads, but for biases."""
+        states = self.hidden * (self.layers + 1 if self.encoder == "residual" else 1)
+        deep = not TASKS[self.task].local and self.encoder == "residual"
+        head = (states + self.width) * self.hidden if deep else states * self.width
+        heads = head * (2 if self.embedding == "dual" else 1) + self.all_classes * self.num_classes * self.width
+        return self.hidden * (self.in_dim + self.layers * self.hidden) + heads
 
     @property
     def terms(self) -> int:
@@ -155,10 +178,30 @@ def save_explainer(explainer: Explainer, path: Path, **more: Any) -> None:
 
 def load_explainer(path: Path, device: torch.device) -> tuple[Explainer, dict[str, Any]]:
     """g, ready to explain, and what else the file holds."""
-    content = load_tensors(path)
+    fields = {"config": table, "weights": tensors}
+    more = {
+        "training": table,
+        "value": text,
+        "errors": maybe(table),
+        "samples": maybe(table),
+        "cost": maybe(between(0, 1e30)),
+    }
+    content = fitting(load_tensors(path), {**fields, **more}, path, optional=tuple(more))
     try:
-        explainer = Explainer(ExplainerConfig(**content.pop("config")))
-        explainer.load_state_dict(content.pop("weights"))
-    except (KeyError, TypeError, AttributeError, RuntimeError) as error:
+        config, weights = ExplainerConfig(**content.pop("config")), content.pop("weights")
+        # before anything is built: a shape that does not fit its weights could be of any size
+        if sum(part.numel() for part in weights.values()) < config.num_weights:
+            raise RuntimeError("its shape and its weights do not fit together")
+        explainer = Explainer(config)
+        explainer.load_state_dict(weights)
+        check_weights(explainer)
+    except (KeyError, TypeError, AttributeError, RuntimeError, InputError) as error:
         raise LaraError(f"{path} is not a trained explainer ({str(error).splitlines()[0]}).") from error
     return explainer.to(device).requires_grad_(False).eval(), content
+
+
+def check_weights(explainer: Explainer) -> None:
+    """NaN would be the score of everyone."""
+    for name, part in explainer.state_dict().items():
+        if name != "clip" and not bool(torch.isfinite(part).all()):  # infinite where nothing is clipped
+            raise RuntimeError(f"{name} holds NaN or infinity")

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
+from dgl_lara.errors import InputError
 from dgl_lara.utils.memory import free_memory
 
 NODES_A_CALL = 200_000  # of f, at the most
 CALL_BYTES = 2**30  # what a call of f may take, at the most
 STATES = 1000  # numbers a node that f holds besides its features, a guess on the safe side
+UNASKED = 256 * 2**20  # what anything may take: less than python and torch themselves
 CHUNK_BYTES = 2 * 2**30  # what one chunk of targets may take, at the most
 BYTES_A_WALK = 200  # measured: what scoring holds at its peak for each walk that ends at a target
 
@@ -26,9 +29,17 @@ class Budget:
     memory: int
 
     @staticmethod
-    def of(memory: int | None) -> Budget:
-        """The given number of bytes; without one, most of what is free."""
-        return Budget(free_memory() if memory is None else memory)
+    def of(memory: int | None, device: torch.device | None = None) -> Budget:
+        """The given number of bytes; without one, most of what is free where the data is."""
+        return Budget(free_memory(device) if memory is None else memory)
+
+    def check(self, needed: int | float, what: str) -> None:
+        """Before it is allocated: an InputError where so many bytes cannot be had."""
+        if needed > max(self.memory, UNASKED):
+            raise InputError(
+                f"{what} would take about {needed / 2**30:,.1f} GB, and {self.memory / 2**30:,.1f} GB may be used "
+                "(--memory, LARA(memory=...)); ask for less."
+            )
 
     def nodes_a_call(self, columns: int) -> int:
         """How many nodes with so many features one call of f may have."""

@@ -22,7 +22,7 @@ from dgl_lara.choices import VALUES
 from dgl_lara.errors import InputError
 from dgl_lara.game.batch import Batch
 from dgl_lara.game.budget import Budget, row_slices
-from dgl_lara.game.hops import fewest_hops, spread_out
+from dgl_lara.game.hops import MOST_HOPS, fewest_hops, spread_out
 from dgl_lara.game.player_kind import NODES, PlayerKind
 from dgl_lara.game.players import Players
 from dgl_lara.game.removal import bare, has_all_loops, null_prediction
@@ -61,12 +61,12 @@ class Game:
         right, if not all (see `inference/nearby.py`). `memory`: bytes that calls of f and chunks of targets keep to."""
         if value not in VALUES:
             raise InputError(f"value must be one of {', '.join(VALUES)} (got '{value}').")
-        if hops < 0:
-            raise InputError(f"hops must be at least 0 (got {hops}).")
+        if not isinstance(hops, int) or not 0 <= hops <= MOST_HOPS:
+            raise InputError(f"hops must be a whole number from 0 to {MOST_HOPS} (got {hops!r}).")
         self.task = as_task(task)
         self.f, self.graph, self.features, self.hops = f, bare(graph), features, hops
         self.kind, self.known = players, known
-        self.budget = Budget.of(memory)
+        self.budget = Budget.of(memory, features.device)
         self.calls, self.evaluations = 0 if answer is not None else 2, 0
         self.nodes_asked = 0  # of all graphs that f was given for coalitions: what it cost, whoever asked
         if answer is None:

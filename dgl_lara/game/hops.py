@@ -12,7 +12,8 @@ from dgl_lara.game.players import in_neighborhood
 from dgl_lara.game.removal import ego_graphs
 from dgl_lara.model.blackbox import Model
 
-LIMIT = 10  # hops
+LIMIT = 10  # hops that are tried
+MOST_HOPS = 64  # that can be asked for: every walk of that length is followed
 SAMPLE = 20  # nodes that are asked about
 
 

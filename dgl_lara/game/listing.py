@@ -5,14 +5,13 @@ Breadth first from one target at a time, several targets at once; nothing is sor
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 import dgl
 import numba
 import numpy as np
 import torch
 from torch import Tensor
+
+from dgl_lara.utils.kernels import kernel, threads
 
 
 def list_players(graph: dgl.DGLGraph, targets: Tensor, hops: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -28,18 +27,7 @@ def list_players(graph: dgl.DGLGraph, targets: Tensor, hops: int) -> tuple[Tenso
     return torch.from_numpy(counts), torch.from_numpy(player), torch.from_numpy(hop)
 
 
-@contextmanager
-def threads(num_targets: int) -> Iterator[int]:
-    """How many workers to use, as many as torch does."""
-    ours = torch.get_num_threads()
-    numba.set_num_threads(min(ours, numba.config.NUMBA_NUM_THREADS))
-    try:
-        yield min(numba.get_num_threads(), num_targets)
-    finally:
-        torch.set_num_threads(ours)  # numba's first call sets OpenMP to all cores, for everybody
-
-
-@numba.njit(parallel=True, cache=True, nogil=True)
+@kernel(parallel=True)
 def count(indptr, sources, targets, hops, workers, counts):  # type: ignore[no-untyped-def]
     """How many players each target has. Each worker takes every `workers`-th target."""
     for worker in numba.prange(workers):
@@ -49,7 +37,7 @@ def count(indptr, sources, targets, hops, workers, counts):  # type: ignore[no-u
             counts[row] = _reach(indptr, sources, targets[row], row, hops, seen_by, queue, None)
 
 
-@numba.njit(parallel=True, cache=True, nogil=True)
+@kernel(parallel=True)
 def _list(indptr, sources, targets, hops, workers, ends, player, hop):  # type: ignore[no-untyped-def]
     """Players in rising order and their distance, from place ends[row] on."""
     for worker in numba.prange(workers):
@@ -65,7 +53,7 @@ def _list(indptr, sources, targets, hops, workers, ends, player, hop):  # type: 
                 place += 1
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel()
 def _reach(indptr, sources, target, row, hops, seen_by, queue, distance):  # type: ignore[no-untyped-def]
     """Puts the target and all that reach it into the queue, and their distances where they are wanted."""
     queue[0], seen_by[target] = target, row

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from dgl_lara.attribution.posterior import LEAST_NOISE, LEAST_SCALE, ROUNDS
 from dgl_lara.attribution.shared_samples import SharedSamples
-from dgl_lara.game.listing import threads
 from dgl_lara.game.players import Players
+from dgl_lara.utils.kernels import kernel, threads
 
 STEPS, CLOSE = 40, 1e-3  # of conjugate gradients, at most; the share of the residual at which they stop
 A_PART = 4096  # targets whose d is brought to full precision at a time
@@ -35,7 +35,7 @@ def correct_all(
     return better, variance
 
 
-@numba.njit(parallel=True, cache=True, nogil=True, fastmath=True)
+@kernel(parallel=True, fastmath=True)
 def _correct(inside, d, ends, player, own, prior, wanted, most, workers, scores, variance):  # type: ignore[no-untyped-def]
     """Each worker takes every `workers`-th target and has scratch rows of its own."""
     pairs = d.shape[1]
@@ -52,7 +52,7 @@ def _correct(inside, d, ends, player, own, prior, wanted, most, workers, scores,
                 )  # fmt: skip
 
 
-@numba.njit(cache=True, nogil=True, fastmath=True)
+@kernel(fastmath=True)
 def _correct_one(inside, d, player, own, prior, signs, vectors, left, moved, scores, variance):  # type: ignore[no-untyped-def]
     count, pairs = len(player), len(d)
     itself = -1
@@ -160,20 +160,20 @@ def _correct_one(inside, d, player, own, prior, signs, vectors, left, moved, sco
             variance[j] = root[j] * root[j] * k / (k + pairs * root[j] * root[j])
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel()
 def _unpack(bits, signs, pairs):  # type: ignore[no-untyped-def]
     """One bit a pair, the first in the highest bit of a byte -> +1 inside S, -1 outside."""
     for m in range(pairs):
         signs[m] = 2 * ((bits[m >> 3] >> (7 - (m & 7))) & 1) - 1
 
 
-@numba.njit(cache=True, nogil=True, fastmath=True)
+@kernel(fastmath=True)
 def _add(total, signs, factor, pairs):  # type: ignore[no-untyped-def]
     for m in range(pairs):
         total[m] += factor * signs[m]
 
 
-@numba.njit(cache=True, nogil=True, fastmath=True)
+@kernel(fastmath=True)
 def _dot(signs, values, pairs):  # type: ignore[no-untyped-def]
     total = np.float32(0)
     for m in range(pairs):
@@ -181,7 +181,7 @@ def _dot(signs, values, pairs):  # type: ignore[no-untyped-def]
     return total
 
 
-@numba.njit(cache=True, nogil=True, fastmath=True)
+@kernel(fastmath=True)
 def _centre(values, pairs):  # type: ignore[no-untyped-def]
     """Takes the mean out, and returns it."""
     mean = np.float32(0)

@@ -14,9 +14,10 @@ from torch import Tensor
 from dgl_lara.explainer.gate import BY_HOP, BY_WALK, ONE_TERM
 from dgl_lara.explainer.network import Explainer
 from dgl_lara.game.game import Game
-from dgl_lara.game.listing import count, threads
+from dgl_lara.game.listing import count
 from dgl_lara.game.players import Players
 from dgl_lara.game.walks import walk_scale
+from dgl_lara.utils.kernels import kernel, threads
 
 TINY = np.finfo(np.float32).tiny
 
@@ -53,7 +54,7 @@ class Walks:
         return Players(targets, found[0], found[1], found[2], self.num_nodes), torch.from_numpy(score)
 
 
-@numba.njit(parallel=True, cache=True, nogil=True)
+@kernel(parallel=True)
 def _score(indptr, sources, scale, p, t, targets, gate, hops, workers, ends, player, hop, score):  # type: ignore[no-untyped-def]
     """Players in rising order, their distance and score, from place ends[row] on."""
     for worker in numba.prange(workers):
@@ -86,7 +87,7 @@ def _score(indptr, sources, scale, p, t, targets, gate, hops, workers, ends, pla
                 place += 1
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel()
 def scratch(nodes):  # type: ignore[no-untyped-def]
     """What one worker's walks write on: total, weight, distance, here, there, seen, now (see `walk`)."""
     total, weight, now = np.zeros(nodes, np.float32), np.zeros(nodes, np.float32), np.empty(nodes, np.float32)
@@ -94,7 +95,7 @@ def scratch(nodes):  # type: ignore[no-untyped-def]
     return total, weight, np.full(nodes, -1, np.int8), here, there, seen, now
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel()
 def walk(  # type: ignore[no-untyped-def]
     indptr, sources, scale, p, t, target, gate, hops, total, weight, distance, here, there, seen, now
 ):
@@ -137,7 +138,7 @@ def walk(  # type: ignore[no-untyped-def]
     return count, reached
 
 
-@numba.njit(cache=True, nogil=True, fastmath=True)
+@kernel(fastmath=True)
 def dot(a, b):  # type: ignore[no-untyped-def]
     total = np.float32(0)
     for place in range(len(a)):

@@ -18,6 +18,7 @@ from dgl_lara.utils.randomness import generator
 
 ROUNDS = (64, 128, 256)  # pairs of coalitions that are spent on a target, one after the other
 AT_LEAST = 0.9
+MOST_SPENT = sum(ROUNDS)
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,11 +19,14 @@ from dgl_lara.attribution.monte_carlo import Samples
 from dgl_lara.attribution.posterior import correct
 from dgl_lara.attribution.squared_error import own_squared_error, residual, squared_errors
 from dgl_lara.explanation import Explanations
+from dgl_lara.utils.schema import between, fitting, tensor
 
 TINY = 1e-9  # squared, of the explained values' size
 ROUNDS = 6  # of reweighting
 PENALTY = 10.0  # on the weights of `looks`, as many validation targets as that count as much
 FURTHEST = 3.0  # standard deviations of `looks` that are believed
+MOST_STRETCH = 10.0
+ANY = tensor(torch.float, None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,6 +56,18 @@ class ErrorModel:
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
+
+    @staticmethod
+    def from_dict(content: Any, hops: int, where: object) -> ErrorModel:
+        """What `to_dict` gave; LaraError where it is damaged. hops: distances that players can have, beyond 0."""
+        distances = tensor(torch.float, len(fitting(content, {"constant": ANY}, where)["constant"]))
+        sights = tensor(torch.float, hops + 3)
+        fields = {
+            "constant": distances, "slope": distances, "centre": sights, "spread": sights, "weights": sights,
+            "stretch": between(1, MOST_STRETCH),
+        }  # fmt: skip
+        fitting(content, fields, where)
+        return ErrorModel(**{name: content[name] for name in fields})
 
 
 def looks(explanations: Explanations) -> Tensor:
@@ -151,4 +166,4 @@ def _stretch(model: ErrorModel, explanations: Explanations, samples: Samples) ->
         better = correct(sigma[:half], d[:half], explanations.scores[pairs], prior[pairs], mine)
         said += float(better.variance[~mine].sum())
         found += float(squared_errors(residual(sigma[half:], d[half:], better.scores, mine)).sum())
-    return min(max(found / max(said, 1e-30), 1.0), 10.0)
+    return min(max(found / max(said, 1e-30), 1.0), MOST_STRETCH)

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
+import re
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -19,66 +20,123 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from torch import Tensor
 
+from dgl_lara.attribution.monte_carlo import BYTES_A_DRAW
 from dgl_lara.choices import EXPORTS
 from dgl_lara.errors import InputError
 from dgl_lara.explanation import COLUMNS, pairs_frame
+from dgl_lara.game.budget import BYTES_A_WALK, row_slices
+from dgl_lara.game.game import Game
 from dgl_lara.inference.scores import explain
-from dgl_lara.inference.top_players import BulkExplainer, TopPlayers
-from dgl_lara.utils.files import short_hash, written_whole
-from dgl_lara.utils.progress import Progress
+from dgl_lara.inference.top_players import BulkExplainer, TopPlayers, most_players
+from dgl_lara.utils.files import locked, short_hash, written_whole
+from dgl_lara.utils.progress import Progress, say
 
 TARGETS_A_PART = 8192
+BYTES_A_ROW = 120  # measured: what a kept player takes until it is in a file
 SCHEMA = pa.schema([(name, pa.type_for_alias(kind)) for name, kind in COLUMNS.items()])
 
 
 def explain_to_file(
-    bulk: BulkExplainer, targets: Tensor, top: int | None, out: Path, about: dict, make: Callable | None = None
+    bulk: BulkExplainer,
+    targets: Tensor,
+    top: int | None,
+    out: Path,
+    about: dict,
+    make: Callable | None = None,
+    pairs: int = 0,
 ) -> int:
     """Explain the targets, `top` players each (None: all), and write them to `out`; returns the number of rows.
 
-    `make`, in the place of `rows`, may give columns beyond those of SCHEMA.
+    `make`, in the place of `rows`, may give columns beyond those of SCHEMA, from `pairs` coalitions a target.
     """
     if out.suffix not in EXPORTS:
         raise InputError(f"the file must end in {', '.join(EXPORTS)} (got '{out.name}').")
     order = hashlib.sha256(targets.cpu().numpy().tobytes()).hexdigest()[:16]
-    parts = out.with_name(out.name + ".parts") / short_hash(
-        {**about, "targets": order, "top": top, "a chunk": top is None and bulk.game.budget.walks_a_chunk}
-    )
-    parts.mkdir(parents=True, exist_ok=True)
-    paths = []
-    started, done = time.monotonic(), 0
-    bar = Progress(pieces(bulk, targets, top), "explaining", total=len(targets), unit="target", weight=len)
-    for number, piece in enumerate(bar):
-        path = parts / f"{number:06d}.parquet"
-        paths.append(path)
-        if not path.exists():
-            frame = (make or rows)(bulk, piece, top)
-            more = pa.Schema.from_pandas(frame.drop(columns=SCHEMA.names), preserve_index=False)
-            table = pa.Table.from_pandas(frame, schema=pa.schema([*SCHEMA, *more]), preserve_index=False)
-            with written_whole(path) as temporary:
-                pq.write_table(table, temporary)
-            done += len(piece)
-            bar.note(a_second=f"{done / (time.monotonic() - started):,.0f}")
-    with written_whole(out) as temporary:
-        count = WRITERS[out.suffix](paths, temporary, about)
-    shutil.rmtree(parts.parent)
+    bulk.game.check_targets(targets)
+    parts = list(pieces(bulk.game, targets, None if make else top, pairs))
+    sizes = hashlib.sha256(str([len(part) for part in parts]).encode()).hexdigest()[:16]
+    question = {**about, "targets": order, "top": top, "parts": sizes}
+    folder = out.with_name(out.name + ".parts")
+    with locked(folder, wait=True):  # two that write one file do so one after the other
+        count = _in_parts(bulk, parts, top, out, about, make or rows, folder / short_hash(question))
+        _clear(folder)
     return count
 
 
-def pieces(bulk: BulkExplainer, targets: Tensor, top: int | None) -> Iterator[Tensor]:
-    """A fixed number of targets where few players of each are kept; else as many as the memory allows."""
+def _in_parts(
+    bulk: BulkExplainer, pieces: list[Tensor], top: int | None, out: Path, about: dict, make: Callable, parts: Path
+) -> int:
+    parts.mkdir(exist_ok=True)
+    paths = []
+    started, done = time.monotonic(), 0
+    bar = Progress(pieces, "explaining", total=sum(map(len, pieces)), unit="target", weight=len)
+    for number, piece in enumerate(bar):
+        path = parts / f"{number:06d}.parquet"
+        paths.append(path)
+        if not _is_whole(path, piece):
+            frame = make(bulk, piece, top)
+            more = pa.Schema.from_pandas(frame.drop(columns=SCHEMA.names), preserve_index=False)
+            table = pa.Table.from_pandas(frame, schema=pa.schema([*SCHEMA, *more]), preserve_index=False)
+            with written_whole(path) as temporary:
+                pq.write_table(table, temporary, write_page_checksum=True)
+            done += len(piece)
+            bar.note(a_second=f"{done / (time.monotonic() - started):,.0f}")
+    with written_whole(out) as temporary:
+        return WRITERS[out.suffix](paths, temporary, about)
+
+
+def _is_whole(path: Path, targets: Tensor) -> bool:
+    """The part is there, its checksums hold, and it explains these targets."""
+    if not path.exists():
+        return False
+    try:
+        part = _read(path)
+        damage = "other columns" if part.schema.names[: len(SCHEMA)] != SCHEMA.names else ""
+        if not np.isin(part["target"].to_numpy(), targets.cpu().numpy()).all():
+            damage = "other targets"
+    except (OSError, KeyError, ValueError, pa.ArrowException) as error:
+        damage = str(error).splitlines()[0]
+    if damage:
+        say(f"{path} is damaged ({damage}); it is made anew.")
+    return not damage
+
+
+def _read(part: Path) -> pa.Table:
+    return pq.read_table(part, page_checksum_verification=True)
+
+
+def _clear(folder: Path) -> None:
+    """Removes our own parts, of this question and of earlier ones; whatever else lies there stays."""
+    for parts in folder.iterdir():
+        if re.fullmatch("[0-9a-f]{12}", parts.name) and parts.is_dir():
+            for path in parts.iterdir():
+                if re.fullmatch(r"\d{6}\.parquet|\.\d{6}\.parquet\..+\.part", path.name):
+                    path.unlink()
+            _remove_if_empty(parts)
+    _remove_if_empty(folder)
+
+
+def _remove_if_empty(folder: Path) -> None:
+    with suppress(OSError):  # somebody keeps something there
+        folder.rmdir()
+
+
+def pieces(game: Game, targets: Tensor, top: int | None, pairs: int = 0) -> Iterator[Tensor]:
+    """A fixed number of targets where few players of each are kept; fewer where the memory does not allow it."""
     for part in targets.split(TARGETS_A_PART):
-        if top is not None:
-            yield part
-        else:
-            for rows in bulk.game.chunks(part):
+        if top is None:
+            a_walk = 1 + pairs * BYTES_A_DRAW / BYTES_A_WALK
+            for rows in row_slices(game.work[part] * a_walk, game.budget.walks_a_chunk):
                 yield part[rows]
+        else:
+            width = min(top, most_players(game, part))
+            yield from part.split(max(1, int(game.budget.memory // 2 // (BYTES_A_ROW * width))))
 
 
 def rows(bulk: BulkExplainer, targets: Tensor, top: int | None) -> pd.DataFrame:
     if top is None:
         return explain(bulk.explainer, bulk.game, bulk.embeddings, targets).to_frame()
-    return top_frame(bulk.top(targets, top))
+    return top_frame(bulk.top(targets, min(top, most_players(bulk.game, targets))))
 
 
 def top_frame(best: TopPlayers) -> pd.DataFrame:
@@ -100,7 +158,7 @@ def _to_parquet(parts: list[Path], out: Path, about: dict) -> int:
     count = 0
     with pq.ParquetWriter(out, pq.read_schema(parts[0]).with_metadata({"dgl-lara": json.dumps(about)})) as writer:
         for part in parts:
-            table = pq.read_table(part)
+            table = _read(part)
             writer.write_table(table.replace_schema_metadata(writer.schema.metadata))
             count += len(table)
     return count
@@ -110,7 +168,7 @@ def _to_text(parts: list[Path], out: Path, write: Callable[[pd.DataFrame, bool],
     count = 0
     with out.open("w") as file:
         for part in parts:
-            frame = pq.read_table(part).to_pandas()
+            frame = _read(part).to_pandas()
             file.write(write(frame, count == 0))
             count += len(frame)
     return count

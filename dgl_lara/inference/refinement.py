@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from dgl_lara.attribution.monte_carlo import differences, random_coalitions, signed
+from dgl_lara.attribution.monte_carlo import BYTES_A_DRAW, differences, random_coalitions, signed
 from dgl_lara.errors import InputError
 from dgl_lara.explainer.inputs import CLIP, explainer_inputs
 from dgl_lara.explanation import Explanations
@@ -36,6 +36,8 @@ def refine(game: Game, explanations: Explanations, pairs: int, seed: int = 0) ->
     if pairs < 1:
         raise InputError(f"refining needs at least one pair of coalitions (got {pairs}).")
     players, old = explanations.players, explanations.scores
+    needed = BYTES_A_DRAW * pairs * len(old) + 32 * pairs * (pairs + int(players.counts.max()))
+    game.budget.check(needed, f"refining {len(explanations)} {game.task}s with {pairs:,} pairs")
     keep = random_coalitions(pairs, len(players.player), generator(seed), old.device)
     d = differences(game, players, keep, explanations.explained_class)
     looks = _looks(game)

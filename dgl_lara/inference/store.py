@@ -18,22 +18,34 @@ from dgl_lara.inference.scores import Embeddings
 from dgl_lara.model.weights import weights_hash
 from dgl_lara.utils.files import load_tensors, save_tensors
 from dgl_lara.utils.progress import say
+from dgl_lara.utils.schema import Check, fitting, matrix, misfit, text
 
 
 class EmbeddingStore:
-    """`path`: the file. `model`: what is explained. `data`: a text that tells the data set from any other."""
+    """`path`: the file. `model`: what is explained. `data`: a text that tells the data set from any other. `sizes`: how
+    many nodes and how many targets it has."""
 
-    def __init__(self, path: Path, model: Callable, data: str) -> None:
-        self.path, self.model, self.data = path, model, data
+    def __init__(self, path: Path, model: Callable, data: str, sizes: tuple[int, int]) -> None:
+        self.path, self.model, self.data, self.sizes = path, model, data, sizes
 
     @cached_property
     def _content(self) -> dict[str, Any]:
         """Empty where there is no file, or none that can be read."""
+        if not self.path.exists():
+            return {}
         try:
-            return load_tensors(self.path, mmap=True) if self.path.exists() else {}
+            return fitting(load_tensors(self.path, mmap=True), {"game": text, "key": text}, self.path, ("game", "key"))
         except LaraError as damage:
             say(f"{damage} It is computed anew.")
             return {}
+
+    def _stored(self, fields: dict[str, Check]) -> bool:
+        """Whether these parts are there as they must be: the kernels would read beyond the end of a shorter one."""
+        wrong = misfit(self._content, fields)
+        if wrong:
+            say(f"{self.path} is damaged ({wrong}). It is computed anew.")
+            self._content.clear()
+        return not wrong
 
     @cached_property
     def _game_key(self) -> str:
@@ -44,10 +56,15 @@ class EmbeddingStore:
 
     def answer(self) -> Tensor | None:
         """What f says of the untouched graph."""
-        return self._content["answer"] if self._content.get("game") == self._game_key else None
+        if self._content.get("game") != self._game_key or not self._stored({"answer": matrix(self.sizes[1])}):
+            return None
+        return self._content["answer"]
 
     def embeddings(self, explainer: Explainer) -> Embeddings | None:
-        if self._content.get("key") != self._key(explainer):
+        nodes, targets = self.sizes
+        width = explainer.config.width
+        fields = {"source": matrix(nodes, width), "target": matrix(targets, width), "answer": matrix(targets)}
+        if self._content.get("key") != self._key(explainer) or not self._stored(fields):
             return None
         return Embeddings(self._content["source"], self._content["target"])
 
@@ -60,4 +77,7 @@ class EmbeddingStore:
 
     def _write(self, parts: dict[str, Any]) -> None:
         self._content.update(parts)
-        save_tensors(self._content, self.path)
+        try:
+            save_tensors(self._content, self.path)
+        except OSError as error:
+            say(f"{self.path} cannot be written ({error.strerror}); going on without it.")

@@ -14,12 +14,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from dgl_lara.errors import InputError
 from dgl_lara.explainer.gate import BY_WALK, ONE_TERM
 from dgl_lara.explainer.network import Explainer
 from dgl_lara.game.game import Game
-from dgl_lara.game.listing import threads
 from dgl_lara.inference.compiled_scores import Walks, dot, scratch, walk
 from dgl_lara.inference.scores import Embeddings, can_compile, explain
+from dgl_lara.utils.kernels import kernel, threads
+
+BYTES_A_KEPT = 13  # of one player: its number, score and distance
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,6 +34,11 @@ class TopPlayers:
     player: np.ndarray  # (num_targets, top) int64
     score: np.ndarray  # (num_targets, top) float32
     hop: np.ndarray  # (num_targets, top) int8
+
+
+def most_players(game: Game, targets: Tensor) -> int:
+    """A bound on the players of any of these targets."""
+    return int(game.work[targets].max().clamp(max=game.graph.num_nodes()))
 
 
 class BulkExplainer:
@@ -45,6 +53,12 @@ class BulkExplainer:
 
     def top(self, targets: Tensor, top: int) -> TopPlayers:
         self.game.check_targets(targets)
+        if top < 1:
+            raise InputError(f"at least one player must be kept (got {top}).")
+        top = min(top, self.game.graph.num_nodes())
+        self.game.budget.check(
+            BYTES_A_KEPT * len(targets) * top, f"the best {top:,} players of {len(targets):,} targets"
+        )
         classes = self.game.explained_class[targets]
         if not self.compiled:
             return self._top_by_pairs(targets, classes, top)
@@ -74,7 +88,7 @@ class BulkExplainer:
         return TopPlayers(targets.cpu().numpy(), classes.cpu().numpy(), player, score, hop)
 
 
-@numba.njit(parallel=True, cache=True, nogil=True)
+@kernel(parallel=True)
 def _walk_all(indptr, sources, scale, p, length, t, targets, gate, hops, workers, player, score, hop):  # type: ignore[no-untyped-def]
     """Each worker takes every `workers`-th target and has scratch rows of its own."""
     for worker in numba.prange(workers):
@@ -90,7 +104,7 @@ def _walk_all(indptr, sources, scale, p, length, t, targets, gate, hops, workers
             )  # fmt: skip
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel()
 def _keep_best(  # type: ignore[no-untyped-def]
     p, length, scale, t, gate, hops, total, weight, distance, there, reached, seen, count, player, score, hop
 ):
@@ -120,7 +134,7 @@ def _keep_best(  # type: ignore[no-untyped-def]
             kept = _insert(carried * dot(p[term, node], t[term]), node, hops, kept, player, score, hop)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel()
 def _insert(value, node, distance, kept, player, score, hop):  # type: ignore[no-untyped-def]
     """Into a short sorted list; of equal scores the lower node comes first. Returns the length of the list."""
     top = len(player)

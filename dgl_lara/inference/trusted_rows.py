@@ -41,8 +41,9 @@ def trusted_rows(explain: Callable[[Tensor], Explanations], bought: Bought, seed
             order = np.lexsort((frame["rank"], row))  # as `bulk.top`: best first
             order = order[frame["rank"].to_numpy()[order] <= top]
             frame, row = frame.iloc[order].reset_index(drop=True), row[order]
-        sources = pd.Categorical(explanations.source, SOURCES)
-        frame["source"] = pd.Categorical.from_codes(sources.codes[row], SOURCES)
+        if explanations.corrected is not None:
+            codes = explanations.corrected.cpu().numpy().astype(np.int8)[row]
+            frame["source"] = pd.Categorical.from_codes(codes, pd.Index(SOURCES))
         if (confidence := explanations.confidence) is not None:
             frame["confidence"] = confidence.cpu().numpy()[row]
         for name, values in more.items():

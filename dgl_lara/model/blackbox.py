@@ -34,6 +34,10 @@ def call(f: Model, graph: dgl.DGLGraph, features: Tensor, rows: int, what: str) 
             "dgl_lara.model.adapters.element(model, WHICH)."
         )
     output = output.unsqueeze(1) if output.dim() == 1 else output
+    if output.dim() == 2 and not output.shape[1]:
+        raise ModelError(f"the model must return at least one number a {what} (got {tuple(output.shape)}).")
+    if output.is_complex():
+        raise ModelError(f"the model must return real numbers (got {output.dtype}).")
     if output.dim() == 3 and len(output) == rows:
         raise ModelError(
             f"the model must return one row of logits a {what}, ({rows}, classes) (got {tuple(output.shape)}); choose "

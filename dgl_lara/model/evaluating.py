@@ -2,23 +2,49 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import nn
 
 
+@dataclass
+class _Loan:
+    """How many have borrowed a module, in whatever thread, and the mode it goes back to."""
+
+    mode: bool
+    borrowers: int = 0
+
+
+_loans: WeakKeyDictionary[nn.Module, _Loan] = WeakKeyDictionary()
+_lock = threading.Lock()
+
+
 @contextmanager
 def evaluating(model: object) -> Iterator[None]:
-    """Eval mode and no gradients inside; both as before afterwards, whatever happens."""
+    """Eval mode and no gradients inside; both as before afterwards, whatever happens.
+
+    The first who borrows a module notes its mode and the last who gives it back restores it, so that several threads
+    can ask one model.
+    """
     modules = list(model.modules()) if isinstance(model, nn.Module) else []
-    modes = [module.training for module in modules]
-    try:
+    with _lock:
         for module in modules:
+            loan = _loans.setdefault(module, _Loan(module.training))
+            loan.borrowers += 1
             module.training = False
+    try:
         with torch.no_grad():
             yield
     finally:
-        for module, mode in zip(modules, modes, strict=True):
-            module.training = mode
+        with _lock:
+            for module in modules:
+                loan = _loans[module]
+                loan.borrowers -= 1
+                if not loan.borrowers:
+                    module.training = loan.mode
+                    del _loans[module]

@@ -56,7 +56,7 @@ def measure(run: Run, split: str, most: int, pairs: int | None, reference_pairs:
         seed=seed,
         targets=targets,
         accuracy=_accuracy(run),
-        history=pd.read_csv(run.folder / "metrics.csv"),
+        history=run.history(),
         tables=tables,
         speed=_speed(subject),
         examples=examples_of(run, explanations),

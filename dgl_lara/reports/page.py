@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import json
 import platform
 from dataclasses import asdict
 
@@ -215,7 +214,7 @@ def _caveats(found: Findings) -> list[str]:
 
 
 def _settings(run: Run) -> list[list[object]]:
-    stored = json.loads((run.folder / "environment.json").read_text())
+    stored = run.made_with()
     config = run.config.to_dict()
     training, options = config.pop("training"), config.pop("options")
     rows = [("command", stored["command"]), ("started", stored["time"]), ("code (git)", stored["git"])]

@@ -10,6 +10,7 @@ import pandas as pd
 
 from dgl_lara.metrics import METRICS
 from dgl_lara.utils.files import written_whole
+from dgl_lara.utils.progress import say
 from dgl_lara.utils.tables import text_table
 
 
@@ -27,15 +28,22 @@ def write_results(
     What an earlier evaluation wrote for another question (other targets, another seed) stays: the new files get a
     number.
     """
-    path = _place(folder / f"{stem}-{metric}.json", question)
+    try:
+        return _write(metric, table, _place(folder / f"{stem}-{metric}.json", question), title, question)
+    except OSError as error:  # a run folder that is read-only: the table is shown all the same
+        say(f"the table of {metric} cannot be kept in {folder} ({error.strerror}).")
+        return []
+
+
+def _write(metric: str, table: pd.DataFrame, path: Path, title: str, question: Mapping[str, object]) -> list[Path]:
     written = [path.with_suffix(".csv"), write_json(path, title, question, {metric: table})]
     with written_whole(written[0]) as temporary:
         table.to_csv(temporary, index=False)
     if len(table) and (figure := METRICS[metric].figure(table, title)):
-        pictures = [path.with_suffix(ending) for ending in (".png", ".pdf")]
-        for picture in pictures:
-            figure.savefig(picture, dpi=150)
-        written += pictures
+        for ending in (".png", ".pdf"):
+            with written_whole(path.with_suffix(ending)) as temporary:
+                figure.savefig(temporary, dpi=150, format=ending[1:])
+            written.append(path.with_suffix(ending))
     return written
 
 
@@ -51,7 +59,7 @@ def _place(first: Path, question: Mapping[str, object]) -> Path:
 def _question_of(path: Path) -> object:
     try:
         return json.loads(path.read_text()).get("question")
-    except (ValueError, AttributeError):
+    except (ValueError, AttributeError, RecursionError):
         return None  # damaged, or not ours: it stays
 
 

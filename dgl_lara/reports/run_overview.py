@@ -20,7 +20,7 @@ from dgl_lara.utils.registry import closest
 
 # What dgl-lara writes into a run folder; anything else there is the user's.
 OURS = re.compile(
-    r"(config|environment)\.json|metrics\.csv|(target|weights|checkpoint|explainer|embeddings)\.pt|report\.html"
+    r"(config|environment)\.json|metrics\.csv|(target|weights|checkpoint|explainer|samples|embeddings)\.pt|report\.html"
     r"|eval(-(train|val))?-[a-z]+(-\d+)?\.(csv|json|png|pdf)"
 )
 Rows = tuple[list[str], list[list[object]]]
@@ -110,7 +110,7 @@ class Overview:
 def _json(path: Path) -> dict[str, Any]:
     try:
         content = json.loads(path.read_text())
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
     return content if isinstance(content, dict) else {}
 

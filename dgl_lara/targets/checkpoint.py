@@ -12,6 +12,7 @@ from dgl_lara.datasets.storage import read_arrays
 from dgl_lara.errors import InputError, LaraError
 from dgl_lara.targets.models import ModelConfig, TargetModel
 from dgl_lara.utils.files import load_tensors, save_tensors
+from dgl_lara.utils.schema import fitting, table, tensors
 
 FORMAT = "dgl-lara target 1"
 
@@ -50,11 +51,18 @@ def _load_checkpoint(path: Path) -> tuple[TargetModel, dict]:
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         found = content.get("format") if isinstance(content, dict) else type(content).__name__
         raise InputError(f"{path} is not a target model of dgl-lara: its format must be '{FORMAT}' (got '{found}').")
+    fitting(content, {"config": table, "details": table, "weights": tensors}, path)
     try:
-        model = TargetModel(ModelConfig(**content["config"]))
-        model.load_state_dict(content["weights"])
+        config, weights = ModelConfig(**content["config"]), content["weights"]
+        # before anything is built: a shape that does not fit its weights could be of any size
+        if sum(part.numel() for part in weights.values()) < config.hidden * (config.in_dim + config.num_classes):
+            raise ValueError("the weights are too few for that shape")
+        model = TargetModel(config)
+        model.load_state_dict(weights)
+        if not all(bool(part.isfinite().all()) for part in weights.values()):
+            raise ValueError("the weights hold NaN or infinity")
         return model, content["details"]
-    except (KeyError, TypeError, ValueError, RuntimeError) as error:
+    except (KeyError, TypeError, ValueError, RuntimeError, AttributeError) as error:
         raise InputError(
             f"{path}: its configuration and weights do not fit together ({str(error).splitlines()[-1].strip()})."
         ) from error

@@ -26,6 +26,7 @@ from dgl_lara.targets.models import ModelConfig, TargetModel
 from dgl_lara.utils.files import short_hash
 from dgl_lara.utils.progress import Progress, say
 from dgl_lara.utils.randomness import generator, seeded
+from dgl_lara.utils.schema import fitting, number, whole, word
 
 GOOD_ENOUGH = 0.01  # validation loss of a model that makes no mistake: there is nothing left to learn
 
@@ -118,7 +119,8 @@ def _graph_batches(
 def _saint_batches(dataset: Dataset, budget: int) -> Iterator[tuple[dgl.DGLGraph, Tensor, Tensor, Tensor]]:
     """GraphSAINT's node sampler: subgraphs of nodes drawn in proportion to their degree."""
     nodes = dataset.graph.num_nodes()
-    sampler = SAINTSampler(mode="node", budget=min(budget, nodes), cache=False)
+    where = dataset.graph.device
+    sampler = SAINTSampler(mode="node", budget=min(budget, nodes), cache=False, output_device=where)
     in_train = torch.zeros(nodes, dtype=torch.bool, device=dataset.train.device)
     in_train[dataset.train] = True
     for _ in range(-(-nodes // budget)):
@@ -141,15 +143,18 @@ class StoredTarget(NamedTuple):
 
 def get_target(dataset: Dataset, recipe: Recipe, seed: int) -> StoredTarget:
     """The stored model of this data set, recipe and seed, trained first where there is none."""
-    path = target_path(dataset, recipe, seed)
+    path, data = target_path(dataset, recipe, seed), dataset.fingerprint
     if path.exists():
         try:
             model, details = load_target(path, dataset)
+            fitting(details, {"seed": whole(seed, seed), "train": number, "val": number, "test": number}, path)
+            fitting(details, {"data": word(data)}, path, optional=("data",))  # not in files of 0.1.0
             return StoredTarget(model.to(dataset.features.device), path, details)
         except LaraError as damage:
             say(f"{damage} It is trained anew.")
     model = train_target(dataset, recipe, seed)
-    details = {"dataset": dataset.name, "source": dataset.source, "seed": seed, **accuracy(model, dataset)}
+    details = {"dataset": dataset.name, "source": dataset.source, "seed": seed, "data": data}
+    details |= accuracy(model, dataset)
     try:
         save_target(model, path, details)
     except LaraError as error:

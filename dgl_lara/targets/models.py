@@ -17,9 +17,18 @@ from dgl import ops
 from dgl.nn.pytorch import GATConv, GINConv, SAGEConv
 from torch import Tensor, nn
 
+from dgl_lara.errors import InputError
+from dgl_lara.game.hops import MOST_HOPS
+from dgl_lara.game.tasks import TASKS
 from dgl_lara.targets import ARCHITECTURES
+from dgl_lara.utils.schema import flag, misfit, number, whole, word
 
 READOUTS = {"max": ("max",), "max-mean": ("max", "mean")}
+FIELDS = {
+    "architecture": word(*ARCHITECTURES), "task": word(*TASKS), "in_dim": whole(1, 2**31), "hidden": whole(1, 16_384),
+    "num_classes": whole(1, 2**31), "layers": whole(1, MOST_HOPS), "readout": word(*READOUTS), "dropout": number,
+    "divide_by_row_sum": flag, "weigh_degrees": flag,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -36,6 +45,13 @@ class ModelConfig:
     dropout: float = 0.0
     divide_by_row_sum: bool = False  # the authors' node models expect features divided by their row sum
     weigh_degrees: bool = True  # GCN: the weight of an edge counts in the degrees too, so that 0 removes the edge
+
+    def __post_init__(self) -> None:
+        wrong = misfit(vars(self), FIELDS)
+        if wrong is None and not 0 <= self.dropout < 1:
+            wrong = f"dropout must be in [0, 1) (got {self.dropout})"
+        if wrong:
+            raise InputError(f"the shape of a target model: {wrong}.")
 
 
 class GCNLayer(nn.Module):

@@ -44,4 +44,12 @@ class AttributionTable:
 
     def load_state_dict(self, content: dict[str, Tensor]) -> None:
         renamed = {"first": "indptr"}  # in checkpoints of 0.1.0
-        vars(self).update({renamed.get(name, name): part.to(self.phi.device) for name, part in content.items()})
+        parts = {renamed.get(name, name): part.to(self.phi.device) for name, part in content.items()}
+        for name, mine in vars(self).items():
+            if (
+                parts[name].shape != mine.shape
+                or parts[name].dtype != mine.dtype
+                or not bool(parts[name].isfinite().all())
+            ):
+                raise ValueError(f"{name} of the running mean is of other targets")
+        vars(self).update({name: parts[name] for name in vars(self)})

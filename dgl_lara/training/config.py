@@ -24,6 +24,10 @@ LEAST = {
     "dim": 1, "hidden": 1, "masks": 1, "steps": 1, "epochs": 1, "targets": 1, "layers": 0, "batch_size": ALL, "seed": 0,
     "shared_pairs": 0,
 }  # fmt: skip
+MOST = {
+    "dim": 4096, "hidden": 16_384, "masks": 1_000_000, "steps": 10**9, "epochs": 10**9, "layers": 64, "seed": 2**32 - 1,
+    "shared_pairs": 1_000_000,
+}  # fmt: skip
 OPTIONAL = ("epochs", "targets", "layers", "shared_pairs")
 
 
@@ -93,6 +97,8 @@ class TrainingConfig:
                 continue
             if not isinstance(given, Integral) or isinstance(given, bool) or given < low:
                 raise InputError(f"{name} must be a whole number of at least {low} (got {given!r}).")
+            if int(given) > MOST.get(name, 2**63 - 1):
+                raise InputError(f"{name} must be at most {MOST.get(name, 2**63 - 1):,}.")
             object.__setattr__(self, name, int(given))  # a NumPy number too, and files hold plain ones
         if not isinstance(self.all_classes, bool):
             raise InputError(f"all_classes must be True or False (got {self.all_classes!r}).")

@@ -58,6 +58,8 @@ def new_explainer(game: Game, config: TrainingConfig, inputs: Tensor, train_node
         encoder=config.encoder,
         all_classes=config.all_classes and OBJECTIVES[config.objective].every_class,
     )
+    # weights, gradients, Adam's two moments, the average and the best so far, twice
+    game.budget.check(28 * shape.num_weights, f"an explainer with {shape.num_weights:,} weights")
     with seeded(config.seed):
         explainer = Explainer(shape).to(inputs.device)
     if config.inputs == "rich":
@@ -127,6 +129,9 @@ def train(
     subgraphs: Subgraphs = (FullGraph if whole else NeighborSubgraphs)(game, seen)
     plan = Plan.of(config, len(targets))
 
+    if state.step > plan.total:
+        raise LaraError(f"the checkpoint is at step {state.step}, beyond the {plan.total} that the settings ask for.")
+
     bar = Progress(range(state.step, plan.total), "training explainer", done=state.step, unit="step")
     batches: list[Tensor] = []
     with held_back_interrupts() as asked:
@@ -139,6 +144,7 @@ def train(
             state.step, state.nodes_asked = number + 1, asked_before + game.nodes_asked
             if plan.is_check(state.step):
                 agreement = judge.score(state.average)
+                check_finite(agreement, state, config)
                 if agreement > state.best or not state.best_weights:
                     state.best = agreement
                     state.best_weights = copy.deepcopy(state.average.state_dict())
@@ -180,10 +186,7 @@ def update(state: TrainingState, objective: Objective, step: Step, config: Train
     loss.backward()
     if config.schedule == "cosine":
         torch.nn.utils.clip_grad_norm_(state.explainer.parameters(), 1.0)
-    if not math.isfinite(loss.item()):
-        raise LaraError(
-            f"the loss became {loss.item()} at step {state.step}; lower the learning rate (--lr {config.lr / 3:.1g})."
-        )
+    check_finite(loss.item(), state, config)
     state.optimiser.step()
     with torch.no_grad():
         # short memory at first, when the weights still run
@@ -191,6 +194,15 @@ def update(state: TrainingState, objective: Objective, step: Step, config: Train
         for slow, fast in zip(state.average.parameters(), state.explainer.parameters(), strict=True):
             slow.lerp_(fast, 1 - decay)
     return loss.item()
+
+
+def check_finite(figure: float, state: TrainingState, config: TrainingConfig) -> None:
+    """The loss, or the agreement of the averaged weights: after the last step no loss would tell that they broke."""
+    if not math.isfinite(figure):
+        raise LaraError(
+            f"training broke down at step {state.step} (a figure became {figure}); lower the learning rate "
+            f"(--lr {config.lr / 3:.1g})."
+        )
 
 
 def learning_rate(config: TrainingConfig, step: int, total: int) -> float:

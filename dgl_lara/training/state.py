@@ -11,7 +11,8 @@ from torch import Tensor
 
 from dgl_lara.attribution.monte_carlo import Samples
 from dgl_lara.attribution.shared_samples import SampleKeeper
-from dgl_lara.explainer.network import Explainer
+from dgl_lara.errors import LaraError
+from dgl_lara.explainer.network import Explainer, check_weights
 from dgl_lara.training.attribution_table import AttributionTable
 
 
@@ -51,12 +52,30 @@ class TrainingState:
         }
 
     def load_dict(self, content: dict) -> None:
-        self.step, self.best, self.history = content["step"], content["best"], content["history"]
-        self.best_weights, self.nodes_asked = content["best_weights"], content.get("nodes_asked", 0)
-        self.explainer.load_state_dict(content["explainer"])
-        self.average.load_state_dict(content["average"])
-        self.optimiser.load_state_dict(content["optimiser"])
-        if self.table:
-            self.table.load_state_dict(content["running_mean"])
-        if self.keeper and content.get("shared"):  # checkpoints of 0.1.0 have none
-            self.keeper.load_state_dict(content["shared"])
+        """What `to_dict` gave; LaraError where it is of another explainer, or damaged."""
+        try:
+            self.step, self.best, self.history = content["step"], content["best"], content["history"]
+            self.explainer.load_state_dict(content["explainer"])
+            self.average.load_state_dict(content["average"])
+            self.best_weights, self.nodes_asked = content["best_weights"], content.get("nodes_asked", 0)
+            for explainer in (self.explainer, self.average, *([self.best_explainer()] if self.best_weights else [])):
+                check_weights(explainer)
+            self._load_optimiser(content["optimiser"]["state"])
+            if self.table:
+                self.table.load_state_dict(content["running_mean"])
+            if self.keeper and content.get("shared"):  # checkpoints of 0.1.0 have none
+                self.keeper.load_state_dict(content["shared"])
+        except (KeyError, IndexError, TypeError, ValueError, AttributeError, RuntimeError, LaraError) as error:
+            said = str(error).splitlines()[0] if str(error) else type(error).__name__
+            raise LaraError(f"the checkpoint does not fit this run, or is damaged ({said}).") from error
+
+    def _load_optimiser(self, moments: dict) -> None:
+        """Adam's running means; its settings are those of the config."""
+        parameters = list(self.explainer.parameters())
+        for place, parts in moments.items():
+            for name in ("exp_avg", "exp_avg_sq"):
+                if parts[name].shape != parameters[place].shape or not bool(parts[name].isfinite().all()):
+                    raise ValueError(f"{name} of weight {place} is not of its shape")
+            if not 0 <= float(parts["step"]) <= self.step:
+                raise ValueError(f"Adam counts {float(parts['step']):g} steps of {self.step}")
+        self.optimiser.load_state_dict({**self.optimiser.state_dict(), "state": moments})

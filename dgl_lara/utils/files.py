@@ -1,13 +1,19 @@
-"""Files that are written whole or not at all, and short names for what went into them."""
+"""Files that are written whole or not at all, that notice when they were changed, and that one process writes at a
+time; short names for what went into them."""
 
 from __future__ import annotations
 
+import errno
+import fcntl
+import glob
 import hashlib
 import json
 import os
+import shutil
 import tempfile
+import zipfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,19 +21,74 @@ import torch
 
 from dgl_lara.errors import InputError, LaraError
 
+NO_ROOM = 2**20  # bytes: a disk with less has no room
+
 
 @contextmanager
 def written_whole(path: Path) -> Iterator[Path]:
-    """A temporary path beside `path` that replaces it when the block ends well and vanishes when it does not."""
+    """A temporary path beside `path` that replaces it when the block ends well and vanishes when it does not.
+
+    What a killed process left of an earlier try is swept away.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    os.close(handle)
+    _sweep(path)
+    handle, name = _new_temporary(path)
     try:
         yield Path(name)
         os.chmod(name, 0o644)
         os.replace(name, path)
     finally:
+        os.close(handle)
         Path(name).unlink(missing_ok=True)
+
+
+def _new_temporary(path: Path) -> tuple[int, str]:
+    """Locked while its writer lives: by that, others tell it from one that was left behind."""
+    while True:
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
+        with suppress(OSError):  # file systems without locks: nothing is swept there
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.fstat(handle).st_nlink:  # not swept away between its making and its locking
+            return handle, name
+        os.close(handle)
+
+
+def _sweep(path: Path) -> None:
+    for left in path.parent.glob(f".{glob.escape(path.name)}.*.part"):
+        with suppress(OSError):  # somebody writes it right now, or has swept it already
+            handle = os.open(left, os.O_RDWR)
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                left.unlink()
+            finally:
+                os.close(handle)
+
+
+@contextmanager
+def locked(folder: Path, wait: bool = False) -> Iterator[None]:
+    """The folder (made where it is missing) for this process alone; LaraError if another has it, unless we wait."""
+    while True:
+        folder.mkdir(parents=True, exist_ok=True)
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            if not _has_lock(handle, wait):
+                raise LaraError(f"another process is writing to {folder}; wait for it, or name another folder.")
+            if folder.exists() and os.path.samestat(os.fstat(handle), folder.stat()):
+                yield
+                return
+        finally:
+            os.close(handle)  # gives the lock back
+        # whoever had it has removed the folder: a new one
+
+
+def _has_lock(handle: int, wait: bool) -> bool:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except BlockingIOError:
+        return False
+    except OSError:
+        pass  # a file system without locks: nobody else can be told apart
+    return True
 
 
 def short_hash(parameters: dict) -> str:
@@ -36,15 +97,33 @@ def short_hash(parameters: dict) -> str:
 
 def save_tensors(content: dict[str, Any], path: Path) -> None:
     with written_whole(path) as temporary:
-        torch.save(content, temporary)
+        try:
+            torch.save(content, temporary)
+        except RuntimeError as error:  # torch's own writer does not say why it failed
+            full = shutil.disk_usage(path.parent).free < NO_ROOM
+            reason = errno.ENOSPC if full else errno.EIO
+            raise OSError(reason, os.strerror(reason), str(path)) from error
 
 
 def load_tensors(path: Path, mmap: bool = False) -> dict[str, Any]:
-    """What torch.save wrote; nothing but tensors and plain values is unpickled."""
+    """What torch.save wrote, if its checksums hold; nothing but tensors and plain values is unpickled."""
     if not path.is_file():
         raise InputError(f"there is no file '{path}'.")
     try:
+        _check_sums(path)
         return torch.load(str(path), weights_only=True, map_location="cpu", mmap=mmap)
+    except LaraError:
+        raise
     except Exception as error:  # torch raises whatever a damaged file makes it meet
         said = (str(error) or "the file is empty").splitlines()[0]
         raise LaraError(f"{path} is truncated or not a checkpoint ({said}).") from error
+
+
+def _check_sums(path: Path) -> None:
+    """torch stores a zip file with a checksum of every part, and does not look at them when it loads."""
+    if not zipfile.is_zipfile(path):
+        return  # the format before torch 1.6, of a user's weights, has none
+    with zipfile.ZipFile(path) as file:
+        changed = file.testzip()
+    if changed is not None:
+        raise LaraError(f"{path} was changed since it was written (the checksum of {Path(changed).name} differs).")

@@ -1,4 +1,4 @@
-"""Ctrl-C at a moment when nothing is half done."""
+"""Ctrl-C, or SIGTERM where the command listens to it, at a moment when nothing is half done."""
 
 from __future__ import annotations
 
@@ -21,8 +21,13 @@ def held_back_interrupts() -> Iterator[list]:
     if threading.current_thread() is not threading.main_thread():
         yield asked
         return
-    before = signal.signal(signal.SIGINT, note)
+    # a program that does not listen to SIGTERM itself is ended by it, as ever
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    held = [number for number, handler in before.items() if callable(handler)]
+    for number in held:
+        signal.signal(number, note)
     try:
         yield asked
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number in held:
+            signal.signal(number, before[number])

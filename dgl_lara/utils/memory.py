@@ -6,6 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import psutil
+import torch
 
 M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4  # glibc's mallopt
 
@@ -27,8 +28,11 @@ def reuse_freed_memory(num_nodes: int = 0) -> None:
         pass
 
 
-def free_memory() -> int:
-    """Bytes: most of what is free here, or within the limit of the container. The bound where none is given."""
+def free_memory(device: torch.device | None = None) -> int:
+    """Bytes: most of what is free here, or within the limit of the container; on a GPU, of its own memory. The bound
+    where none is given."""
+    if device is not None and device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[0] * 7 // 10
     return min([psutil.virtual_memory().available, *container_memory()]) * 7 // 10
 
 

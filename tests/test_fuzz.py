@@ -1,0 +1,192 @@
+"""Every file that is read, mutated at random: no traceback, no hang, no change of meaning without a word.
+
+A mutated file may be refused (exit 1 or 2, one sentence), made anew with a notice, or be without consequence: then the
+result is that of the untouched file.
+"""
+
+import json
+import random
+import shutil
+import time
+from pathlib import Path
+
+import click
+import dgl
+import numpy as np
+import pytest
+import torch
+from click.testing import CliRunner
+from fuzzing import mutated
+from games import random_graph
+
+from dgl_lara.cli import main
+from dgl_lara.datasets import load
+from dgl_lara.inference import export
+from dgl_lara.runs import open_run
+
+SHORT, LONG = 100, 2_000
+SLOWEST = 60.0  # seconds
+NOTICES = ("anew", "is not as it was", "going on without it", "Going on without it")
+QUICK = ["--hidden", 8, "--dim", 4, "--masks", 8, "--epochs", 2]  # pairs enough for corrected scores
+EXPLAIN = ["explain", "--run", "r", "--all", "--top", 3, "--out", "o.csv"]
+# file -> the command that reads it
+READERS: dict[str, list | None] = {
+    "r/config.json": EXPLAIN, "r/explainer.pt": EXPLAIN, "r/embeddings.pt": EXPLAIN, "r/target.pt": EXPLAIN,
+    "graph.npz": EXPLAIN, "b/config.json": ["explain", "--run", "b", "--all", "--top", 3, "--out", "o.csv"],
+    "graph.bin": ["explain", "--run", "b", "--all", "--top", 3, "--out", "o.csv"],
+    "r/checkpoint.pt": ["train", "--resume", "r"], "part": EXPLAIN, "cache": None,
+    "cached target": ["target", "--dataset", "graph.npz", "--epochs", 2], "r/metrics.csv": None,
+    "r/environment.json": None, "r/samples.pt": ["explain", "--run", "r", "--node", 5, "--out", "o.csv"],
+}  # fmt: skip
+
+
+READ_HERE = {
+    "cache": lambda: load("tree-cycles").fingerprint,
+    "r/metrics.csv": lambda: open_run(Path("r"), torch.device("cpu")).history().columns,
+    "r/environment.json": lambda: sorted(open_run(Path("r"), torch.device("cpu")).made_with())[:1],
+}
+
+
+def run(*words):
+    return CliRunner().invoke(main, list(map(str, words)))
+
+
+@pytest.fixture(scope="module")
+def pristine(tmp_path_factory):
+    """A folder with everything, made once: two runs, two graphs, a cache, and the parts of an export."""
+    folder = tmp_path_factory.mktemp("pristine")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setenv("DGL_LARA_CACHE", str(folder / "cache"))
+        patch.delenv("DGL_LARA_DATA", raising=False)
+        patch.setattr(export, "TARGETS_A_PART", 20)
+        _make_graphs()
+        load("tree-cycles")
+        for name, graph in (("r", "graph.npz"), ("b", "graph.bin")):
+            quick = ["--dataset", graph, "--epochs", 2]
+            for words in (
+                ["target", *quick, "--out", f"{name}.pt"],
+                ["train", *quick[:2], "--target", f"{name}.pt", *QUICK, "--out", name],
+                ["explain", "--run", name, "--all", "--top", 3, "--out", "first.csv"],
+            ):
+                result = run(*words)
+                assert result.exit_code == 0, result.output
+        for name, graph in (("r", "graph.npz"), ("b", "graph.bin")):
+            config = json.loads(Path(name, "config.json").read_text())
+            config["dataset"] = graph  # of the folder that it is copied to
+            config["training"]["epochs"] = 3  # so that a resumed run has something to do
+            Path(name, "config.json").write_text(json.dumps(config))
+        patch.setitem(export.WRITERS, ".csv", lambda *a: (_ for _ in ()).throw(RuntimeError("killed")))
+        run(*EXPLAIN)
+        assert len(list(Path("o.csv.parts").glob("*/*.parquet"))) == 3
+    return folder
+
+
+def _make_graphs():
+    graph = random_graph(60, 80, 0)
+    features = torch.randn(60, 3, generator=torch.Generator().manual_seed(0))
+    src, dst = graph.edges()
+    np.savez("graph.npz", src=src, dst=dst, x=features, y=np.arange(60) % 2)
+    graph.ndata["feat"], graph.ndata["label"] = features, torch.arange(60) % 2
+    for place, part in enumerate(("train", "val", "test")):
+        graph.ndata[f"{part}_mask"] = torch.arange(60) % 3 == place
+    dgl.save_graphs("graph.bin", [graph])
+
+
+def path_of(name):
+    """The file behind a name of READERS, in the current folder."""
+    if name == "part":
+        return sorted(Path("o.csv.parts").glob("*/*.parquet"))[1]
+    if name == "cache":
+        return next(Path("cache/generated").glob("tree-cycles*.npz"))
+    if name == "cached target":
+        return next(Path("cache/targets").glob("graph-*.pt"))
+    return Path(name)
+
+
+def answer(name):
+    """(exit code, what was said, the result) of the command that reads the file."""
+    words = READERS[name]
+    if words is None:
+        try:
+            return 0, "", str(READ_HERE[name]())
+        except Exception as error:
+            return getattr(error, "exit_code", repr(error)), str(error), ""
+    result = run(*words)
+    failed = result.exception is not None and not isinstance(result.exception, SystemExit)
+    code = repr(result.exception) if failed else result.exit_code
+    made = ""
+    if result.exit_code == 0 and words[0] == "explain":
+        made = Path("o.csv").read_text()
+    elif result.exit_code == 0 and words[0] == "train":
+        made = str(torch.load("r/explainer.pt", weights_only=True)["weights"])
+    elif result.exit_code == 0:
+        made = result.output.partition("\nstored in")[0]
+    return code, result.output, made
+
+
+def _lay_out(pristine, place, monkeypatch):
+    shutil.rmtree(place, ignore_errors=True)
+    shutil.copytree(pristine, place)
+    monkeypatch.chdir(place)
+    monkeypatch.setenv("DGL_LARA_CACHE", str(place / "cache"))
+
+
+def campaign(pristine, folder, monkeypatch, count, seed):
+    """(mutations, findings): a finding is whatever must not be."""
+    monkeypatch.setattr(export, "TARGETS_A_PART", 20)
+    drawn, findings, expected = random.Random(seed), [], {}
+    names = sorted(READERS)
+    for number in range(count):
+        name = names[number % len(names)]
+        if name not in expected:
+            _lay_out(pristine, folder / "now", monkeypatch)
+            expected[name] = answer(name)
+            assert expected[name][0] == 0, expected[name]
+        _lay_out(pristine, folder / "now", monkeypatch)
+        done = mutated(path_of(name), drawn)
+        started = time.monotonic()
+        code, said, made = answer(name)
+        what = f"{name}: {done}"
+        if code not in (0, 1, 2):
+            findings.append(f"traceback {code} ({what})")
+        elif "Traceback" in said or (code and said.strip().count("\n") > 3):
+            findings.append(f"more than a sentence: {said[:300]!r} ({what})")
+        elif code == 0 and made != expected[name][2] and not any(notice in said for notice in NOTICES):
+            findings.append(f"another result without a word ({what})")
+        if time.monotonic() - started > SLOWEST:
+            findings.append(f"{time.monotonic() - started:.0f} s ({what})")
+    return findings
+
+
+def test_a_hundred_mutations(pristine, tmp_path, monkeypatch):
+    assert campaign(pristine, tmp_path, monkeypatch, SHORT, 0) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [1, 2, 3, 4])
+def test_two_thousand_mutations(pristine, tmp_path, monkeypatch, seed):
+    assert campaign(pristine, tmp_path, monkeypatch, LONG // 4, seed) == []
+
+
+# --- the command line ------------------------------------------------------------------------------------------------
+
+VALUES = [
+    "", "²", "nan", "inf", "-inf", "-1", "0", "1e999", str(10**9 + 1), str(2**63), str(10**40), "1" * 5000, "x", "\0",
+    "infGB", "nanGB", "-1GB", "1e400GB", "0.0MB", "½", "1_000", " 3 ", "0x10", "true", "--help-me", "a/b\0c",
+]  # fmt: skip
+OPTIONS = [(name, option) for name, command in main.commands.items() for option in command.params]
+
+
+@pytest.mark.parametrize(("name", "option"), OPTIONS, ids=lambda part: getattr(part, "name", part))
+def test_values_of_every_option_are_taken_or_refused_in_one_sentence(name, option):
+    if getattr(option, "is_flag", False) or not isinstance(option, click.Option):
+        return
+    for value in VALUES:
+        try:
+            taken = option.type.convert(value, option, click.Context(main.commands[name]))
+        except click.UsageError as refused:
+            assert refused.format_message()
+            continue
+        assert not isinstance(taken, float) or 0 < taken <= 1000, (value, taken)
+        assert not isinstance(taken, int) or abs(taken) <= 10**18, (value, taken)

@@ -1,0 +1,276 @@
+"""Full disks, read-only folders, no home, Ctrl-C at any moment, many threads: one sentence, or it goes on."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from games import SmallGCN, random_graph
+from test_bulk import bulk
+
+from dgl_lara import LARA, TrainingConfig
+from dgl_lara.datasets import load, storage
+from dgl_lara.errors import InputError, LaraError
+from dgl_lara.explanation import Explanations
+from dgl_lara.game.game import Game
+from dgl_lara.inference import export
+from dgl_lara.inference.scores import explain
+from dgl_lara.inference.store import EmbeddingStore
+from dgl_lara.model.evaluating import evaluating
+from dgl_lara.targets import Recipe
+from dgl_lara.targets.fitting import get_target
+from dgl_lara.utils.files import save_tensors
+from dgl_lara.utils.interrupts import held_back_interrupts
+from dgl_lara.utils.kernels import kernel
+
+NOWHERE = Path("/proc/self/nowhere")  # not even root can write here
+QUICK = TrainingConfig(hidden=8, dim=4, masks=1, steps=3)
+
+
+# --- places that cannot be written ------------------------------------------------------------------------------------
+
+
+def test_a_full_disk_is_an_error_of_the_system_and_leaves_the_old_file(tmp_path):
+    """In a process whose files may not grow: torch's writer raises RuntimeError there, as on a full disk."""
+    path = tmp_path / "checkpoint.pt"
+    save_tensors({"step": 1}, path)
+    code = (
+        "import resource, signal, sys, torch; from pathlib import Path; from dgl_lara.utils.files import save_tensors\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN); resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))\n"
+        "try: save_tensors({'a': torch.zeros(100_000)}, Path(sys.argv[1]))\n"
+        "except OSError as error: print(error.strerror)"
+    )
+    done = subprocess.run([sys.executable, "-c", code, path], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() and "Traceback" not in done.stderr
+    assert torch.load(path, weights_only=True) == {"step": 1}
+    assert [one.name for one in tmp_path.iterdir()] == ["checkpoint.pt"]
+
+
+def test_a_trained_target_is_not_lost_with_its_cache(monkeypatch, capsys):
+    def full(*_, **__):
+        raise RuntimeError("PytorchStreamWriter failed writing file")  # all that torch says
+
+    dataset = load("ba-shapes")
+    monkeypatch.setattr(torch, "save", full)
+    stored = get_target(dataset, Recipe(epochs=2, hidden=7), 0)
+    assert not stored.path.exists() and 0 < stored.details["test"] <= 1
+    assert "Going on without it" in capsys.readouterr().err
+
+
+def test_embeddings_that_cannot_be_kept_are_used_all_the_same(capsys):
+    one = bulk("walk", False)
+    store = EmbeddingStore(NOWHERE / "embeddings.pt", one.game.f, "data", (80, 80))
+    store.keep(one.game.answer, one.explainer, one.embeddings)
+    assert "going on without it" in capsys.readouterr().err
+    kept = store.embeddings(one.explainer)
+    assert kept is not None and kept.source is one.embeddings.source
+
+
+def test_no_home_and_no_entry_in_passwd(monkeypatch):
+    monkeypatch.delenv("DGL_LARA_CACHE")
+    monkeypatch.setattr(storage, "__file__", "/installed/dgl_lara/datasets/storage.py")  # not a checkout
+    monkeypatch.delenv("HOME", raising=False)
+    monkeypatch.setattr(os.path, "expanduser", lambda path: path)  # what it gives where passwd has no entry
+    monkeypatch.setenv("XDG_CACHE_HOME", "/somewhere")
+    assert storage.cache_dir() == Path("/somewhere/dgl-lara")
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    assert str(os.getuid()) in storage.cache_dir().name
+
+
+def test_a_kernel_that_cannot_be_kept_is_compiled_all_the_same():
+    """numba finds no place for code that lies in no file, as for files in read-only folders."""
+    names: dict = {}
+    exec("def twice(x):\n    return 2 * x", names)
+    assert kernel()(names["twice"])(4) == 8
+
+
+# --- signals ----------------------------------------------------------------------------------------------------------
+
+
+def listens(process):
+    """Whether the process has a handler for SIGTERM by now."""
+    try:
+        (line,) = [line for line in Path(f"/proc/{process.pid}/status").read_text().splitlines() if "SigCgt" in line]
+        return int(line.split()[1], 16) >> (signal.SIGTERM - 1) & 1
+    except (OSError, ValueError):
+        return False
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_stopped_at_any_moment_of_the_start(tmp_path):
+    drawn = random.Random(0)
+    waiting: list = []
+    for number in [signal.SIGINT, signal.SIGTERM] * 4:
+        command = [
+            sys.executable,
+            "-m",
+            "dgl_lara",
+            "train",
+            "--dataset",
+            "ba-shapes",
+            "--out",
+            tmp_path / f"{len(waiting)}",
+        ]
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        waiting.append((process, number, drawn.uniform(0, 2.5)))
+    started: dict[int, float] = {}
+    deadline = time.monotonic() + 60
+    while len(started) < len(waiting):
+        assert time.monotonic() < deadline, "nobody listens to SIGTERM"
+        started |= {one[0].pid: time.monotonic() for one in waiting if one[0].pid not in started and listens(one[0])}
+        time.sleep(0.001)
+    for process, number, delay in sorted(waiting, key=lambda one: started[one[0].pid] + one[2]):
+        time.sleep(max(0, started[process.pid] + delay - time.monotonic()))
+        process.send_signal(number)
+    for process, number, delay in waiting:
+        said = process.communicate(timeout=120)[1]
+        assert process.returncode == 130, (number, delay, said)
+        assert "nterrupted" in said and "Traceback" not in said, (number, delay, said)
+
+
+def test_sigterm_waits_for_the_step_like_ctrl_c_where_the_command_listens():
+    before = signal.signal(signal.SIGTERM, lambda number, frame: None)
+    try:
+        with held_back_interrupts() as asked:
+            os.kill(os.getpid(), signal.SIGTERM)
+            assert asked == [signal.SIGTERM]
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    if before == signal.SIG_DFL:
+        with held_back_interrupts():
+            assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+
+
+# --- threads ----------------------------------------------------------------------------------------------------------
+
+
+class Dropping(SmallGCN):
+    def forward(self, graph, h):
+        return super().forward(graph, torch.nn.functional.dropout(h, 0.5, self.training))
+
+
+def at_once(work, threads=4):
+    """What each of the threads got, all started together; errors are raised here."""
+    results: list = [None] * threads
+    failures: list = []
+    together = threading.Barrier(threads)
+
+    def one(place):
+        together.wait()
+        try:
+            results[place] = work(place)
+        except BaseException as error:
+            failures.append(error)
+
+    running = [threading.Thread(target=one, args=(place,)) for place in range(threads)]
+    for thread in running:
+        thread.start()
+    for thread in running:
+        thread.join()
+    if failures:
+        raise failures[0]
+    return results
+
+
+def test_a_model_that_several_have_borrowed_goes_back_to_its_mode():
+    model, borrowed, both, given_back = Dropping().train(), threading.Event(), threading.Barrier(2), threading.Event()
+
+    def borrow(place):
+        if place == 1:
+            borrowed.wait()  # the second to borrow it
+        with evaluating(model):
+            borrowed.set()
+            both.wait()
+            if place == 1:
+                given_back.wait()  # the other has given it back, this one still asks
+                return [part.training for part in model.modules()]
+        given_back.set()
+        return None
+
+    assert not any(at_once(borrow, 2)[1])
+    assert all(part.training for part in model.modules())
+
+
+def test_one_model_asked_by_four_threads():
+    graph, features = random_graph(60, 80, 0), torch.randn(60, 3, generator=torch.Generator().manual_seed(0))
+    model = Dropping().train()
+    lara = LARA(model, graph, features, hops=2, config=QUICK).fit(range(60))
+    targets = [range(40), range(3, 43), range(6, 46), range(9, 49)]
+
+    def work(place):
+        found = lara.explain(targets[place])
+        refined = lara.refine(found, 6).explanations
+        return (
+            found.scores,
+            refined.scores,
+            lara.verify(refined),
+            found[0].in_words(),
+            lara.top(targets[place], 4).score,
+        )
+
+    alone = [work(place) for place in range(4)]
+    for _ in range(3):
+        for mine, theirs in zip(at_once(work), alone, strict=True):
+            torch.testing.assert_close(mine[:2], theirs[:2], rtol=0, atol=0)
+            pd.testing.assert_frame_equal(mine[2], theirs[2])
+            assert mine[3] == theirs[3]
+            np.testing.assert_array_equal(mine[4], theirs[4])
+        assert all(part.training for part in model.modules())
+
+
+# --- memory -----------------------------------------------------------------------------------------------------------
+
+
+def test_the_memory_bound_covers_the_result(tmp_path, monkeypatch):
+    one = bulk("walk", False)
+    game = Game(one.game.f, one.game.graph, one.game.features, hops=2, memory=40_000)
+    sizes = [len(piece) for piece in export.pieces(game, torch.arange(80), 10**9)]
+    widest = int(game.players(torch.arange(80)).counts.max())
+    assert sum(sizes) == 80 and len(sizes) > 4
+    assert max(sizes) * widest * export.BYTES_A_ROW <= game.budget.memory or max(sizes) == 1
+    little = type(one)(one.explainer, game, one.embeddings)
+    export.explain_to_file(little, torch.arange(80), 10**9, tmp_path / "little.csv", {})
+    export.explain_to_file(one, torch.arange(80), 80, tmp_path / "usual.csv", {})
+    assert (tmp_path / "little.csv").read_text() == (tmp_path / "usual.csv").read_text()
+
+
+@pytest.mark.parametrize("what", ["refine", "sample", "dim"])
+def test_what_does_not_fit_is_told_before_it_is_tried(what):
+    one = bulk("walk", False)
+    with pytest.raises(InputError, match=r"would take about [\d,.]+ GB, and"):
+        if what == "refine":
+            found = explain(one.explainer, one.game, one.embeddings, torch.arange(5))
+            LARA.of_game(one.game).refine(found, 10**9)
+        elif what == "sample":
+            from dgl_lara.attribution.monte_carlo import least_squares
+
+            least_squares(one.game, one.game.players(torch.arange(5)), 10**9, torch.Generator())
+        else:
+            wide = TrainingConfig(dim=4096, hidden=16_384, layers=64, steps=1)
+            LARA(one.game.f, one.game.graph, one.game.features, hops=2, config=wide, memory=2**30).fit(range(9))
+
+
+# --- numbers ----------------------------------------------------------------------------------------------------------
+
+
+def test_weights_that_broke_in_the_last_step_are_noticed():
+    """No loss tells of them any more."""
+    graph, features = random_graph(40, 50, 0), torch.randn(40, 3, generator=torch.Generator().manual_seed(0))
+    config = TrainingConfig(hidden=8, dim=4, masks=1, steps=1, lr=1e30, schedule="constant", average=0.0)
+    with pytest.raises(LaraError, match="lower the learning rate"):
+        LARA(SmallGCN(), graph, features, hops=2, config=config).fit(range(40))
+
+
+def test_scores_that_are_no_numbers_are_not_called_zero():
+    one = bulk("walk", False)
+    found = explain(one.explainer, one.game, one.embeddings, torch.arange(5))
+    broken = Explanations(found.players, found.scores * torch.nan, found.explained_class, found.task, "lara", one.game)
+    assert "not numbers" in broken[0].in_words() and "every score is 0" not in broken[0].in_words()

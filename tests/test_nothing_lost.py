@@ -1,0 +1,290 @@
+"""Kills, changed data, foreign files, two at once: nothing is lost, and nothing of one thing ends up in another."""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from click.testing import CliRunner
+from games import random_graph
+from test_bulk import bulk
+
+from dgl_lara.cli import main
+from dgl_lara.datasets import Options, load
+from dgl_lara.datasets.dataset import Dataset
+from dgl_lara.errors import LaraError
+from dgl_lara.inference import export
+from dgl_lara.lara import LARA
+from dgl_lara.runs import RunConfig, create_run
+from dgl_lara.targets.checkpoint import load_target
+from dgl_lara.training.config import TrainingConfig
+from dgl_lara.utils.files import locked, written_whole
+
+QUICK = ["--hidden", 8, "--dim", 4, "--masks", 1, "--epochs", 3]
+ABOUT = {"run": "a"}
+
+
+class Killed(BaseException):
+    pass
+
+
+def run(*words):
+    return CliRunner().invoke(main, list(map(str, words)))
+
+
+def write_graph(path, seed):
+    src, dst = random_graph(60, 80, seed).edges()
+    features = torch.randn(60, 3, generator=torch.Generator().manual_seed(seed))
+    np.savez(path, src=src, dst=dst, x=features, y=np.arange(60) % 2)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory, session_cache):
+    folder = tmp_path_factory.mktemp("trained")
+    write_graph(folder / "graph.npz", 0)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DGL_LARA_CACHE", str(session_cache))
+        words = ["--dataset", folder / "graph.npz", "--epochs", 2, "--out", folder / "f.pt"]
+        assert run("target", *words).exit_code == 0
+    return folder
+
+
+@pytest.fixture
+def here(trained, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("graph.npz", "f.pt"):
+        (tmp_path / name).write_bytes((trained / name).read_bytes())
+    result = run("train", "--dataset", "graph.npz", "--target", "f.pt", *QUICK, "--out", "r")
+    assert result.exit_code == 0, result.output
+    return tmp_path
+
+
+# --- data that changed ------------------------------------------------------------------------------------------------
+
+
+def test_parts_of_another_graph_are_not_taken(here, monkeypatch):
+    monkeypatch.setattr(export, "TARGETS_A_PART", 20)
+    monkeypatch.setitem(export.WRITERS, ".csv", lambda *a: (_ for _ in ()).throw(Killed()))
+    with pytest.raises(Killed):
+        CliRunner().invoke(main, ["explain", "--run", "r", "--all", "--out", "o.csv"], catch_exceptions=False)
+    monkeypatch.undo()
+    os.chdir(here)
+    assert len(list(Path("o.csv.parts").glob("*/*.parquet"))) == 3
+    write_graph("graph.npz", 1)
+    for out in ("o.csv", "fresh.csv"):
+        result = run("explain", "--run", "r", "--all", "--out", out)
+        assert result.exit_code == 0 and "is not as it was when r was trained" in result.output
+    pd.testing.assert_frame_equal(pd.read_csv("o.csv"), pd.read_csv("fresh.csv"))
+
+
+def test_training_does_not_go_on_with_another_graph(here):
+    write_graph("graph.npz", 1)
+    result = run("train", "--resume", "r")
+    assert result.exit_code == 2 and "was changed since r was begun" in result.output
+
+
+# --- files of others --------------------------------------------------------------------------------------------------
+
+
+def test_a_users_folder_stays(tmp_path):
+    theirs = tmp_path / "o.csv.parts"
+    (theirs / "thesis").mkdir(parents=True)
+    for name in ("notes.txt", "thesis/chapter.tex", "000000.parquet"):
+        (theirs / name).write_text("mine")
+    export.explain_to_file(bulk("walk", False), torch.arange(80), 4, tmp_path / "o.csv", ABOUT)
+    assert sorted(str(path.relative_to(theirs)) for path in theirs.rglob("*") if path.is_file()) == [
+        "000000.parquet", "notes.txt", "thesis/chapter.tex",
+    ]  # fmt: skip
+    assert [path.name for path in theirs.iterdir() if path.is_dir()] == ["thesis"]
+
+
+def test_what_a_killed_write_left_is_swept_and_what_is_being_written_is_not(tmp_path):
+    path = tmp_path / "a.txt"
+    code = "import os, sys, pathlib; from dgl_lara.utils.files import written_whole\n"
+    code += "with written_whole(pathlib.Path(sys.argv[1])) as t: t.write_text('half'); os.kill(os.getpid(), 9)"
+    subprocess.run([sys.executable, "-c", code, path], check=False)
+    (left,) = tmp_path.iterdir()
+    with written_whole(path) as mine:
+        assert not left.exists()
+        with written_whole(path) as other:
+            assert mine.exists() and other != mine
+        mine.write_text("whole")
+    assert [one.read_text() for one in tmp_path.iterdir()] == ["whole"]
+
+
+# --- the parts of an export -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("damage", ["truncated", "swapped", "one byte", "text"])
+def test_a_damaged_part_is_made_anew(tmp_path, monkeypatch, capsys, damage):
+    one, out = bulk("walk", False), tmp_path / "e.csv"
+    monkeypatch.setattr(export, "TARGETS_A_PART", 30)
+    export.explain_to_file(one, torch.arange(80), 4, tmp_path / "unbroken.csv", ABOUT)
+    with monkeypatch.context() as patch:
+        patch.setitem(export.WRITERS, ".csv", lambda *a: (_ for _ in ()).throw(Killed()))
+        with pytest.raises(Killed):
+            export.explain_to_file(one, torch.arange(80), 4, out, ABOUT)
+    first, second, _ = sorted((tmp_path / "e.csv.parts").glob("*/*.parquet"))
+    content = first.read_bytes()
+    flipped = bytearray(content)
+    flipped[content.index(b"\x15") + 40] ^= 4
+    contents = {"truncated": content[:100], "swapped": second.read_bytes(), "one byte": flipped, "text": b"PAR1"}
+    first.write_bytes(contents[damage])
+    export.explain_to_file(one, torch.arange(80), 4, out, ABOUT)
+    assert "it is made anew" in capsys.readouterr().err
+    assert out.read_text() == (tmp_path / "unbroken.csv").read_text()
+
+
+# --- killed between two files -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("after", ["metrics.csv", "explainer.pt", "checkpoint.pt"])
+def test_killed_between_two_files_of_the_last_checkpoint(here, monkeypatch, after):
+    """Whatever was written last, the resumed run ends as the unbroken one."""
+    unbroken = torch.load("r/explainer.pt", weights_only=True)["weights"]
+    replaced, count = os.replace, [0]
+
+    def dying(source, to):
+        replaced(source, to)
+        count[0] += Path(to).name == after
+        if Path(to).name == after and count[0] == 3:  # the last of three epochs
+            raise Killed
+
+    monkeypatch.setattr(os, "replace", dying)
+    words = ["train", "--dataset", "graph.npz", "--target", "f.pt", *QUICK, "--out", "k"]
+    with pytest.raises(Killed):
+        CliRunner().invoke(main, list(map(str, words)), catch_exceptions=False)
+    monkeypatch.setattr(os, "replace", replaced)
+    assert run("train", "--resume", "k").exit_code == 0
+    torch.testing.assert_close(torch.load("k/explainer.pt", weights_only=True)["weights"], unbroken, rtol=0, atol=0)
+    assert Path("k/metrics.csv").read_text() == Path("r/metrics.csv").read_text()
+
+
+def test_a_finished_run_with_an_older_explainer_is_mended_by_resuming(here):
+    good = Path("r/explainer.pt").read_bytes()
+    run("train", "--dataset", "graph.npz", "--target", "f.pt", *QUICK, "--seed", 1, "--out", "other")
+    Path("r/explainer.pt").write_bytes(Path("other/explainer.pt").read_bytes())
+    assert run("train", "--resume", "r").exit_code == 0
+    assert torch.load("r/explainer.pt", weights_only=True)["weights"].keys()
+    stored = torch.load("r/explainer.pt", weights_only=True)["weights"]
+    Path("good.pt").write_bytes(good)
+    torch.testing.assert_close(stored, torch.load("good.pt", weights_only=True)["weights"], rtol=0, atol=0)
+
+
+@pytest.fixture
+def with_samples(here):
+    """A run with enough shared coalitions for corrected scores and their errors."""
+    words = ["--hidden", 8, "--dim", 4, "--masks", 8, "--epochs", 3, "--out", "s"]
+    result = run("train", "--dataset", "graph.npz", "--target", "f.pt", *words)
+    assert result.exit_code == 0, result.output
+    return Path("s")
+
+
+@pytest.mark.parametrize("damage", ["truncated", "shorter", "of more nodes", "NaN", "lacks unit"])
+def test_damaged_samples_are_left_out_with_a_word(with_samples, damage):
+    words = ["explain", "--run", "s", "--node", 5, "--out", "o.csv"]
+    path, good = Path("s/samples.pt"), torch.load("s/samples.pt", weights_only=True)
+    assert run(*words).exit_code == 0
+    corrected = Path("o.csv").read_text()
+    changes = {
+        "shorter": {"inside": good["inside"][:, :-1]}, "of more nodes": {"inside": torch.cat([good["inside"]] * 2)},
+        "NaN": {"d": good["d"] * torch.nan}, "lacks unit": {"unit": None},
+    }  # fmt: skip
+    if damage == "truncated":
+        path.write_bytes(path.read_bytes()[:-100])
+    else:
+        torch.save({**good, **changes[damage]}, path)
+    result = run(*words)
+    assert result.exit_code == 0, result.output
+    assert result.output.count("Going on without it: scores are not corrected.") == 1
+    path.unlink()
+    without = Path("o.csv").read_text()
+    assert run(*words).exit_code == 0 and Path("o.csv").read_text() == without != corrected
+
+
+def test_an_explainer_whose_errors_are_damaged_is_refused(with_samples):
+    stored = torch.load("s/explainer.pt", weights_only=True)
+    for changes in ({"stretch": 50}, {"slope": stored["errors"]["slope"][:-1]}, {"weights": stored["errors"]["slope"]}):
+        torch.save({**stored, "errors": {**stored["errors"], **changes}}, "s/explainer.pt")
+        result = run("explain", "--run", "s", "--node", 5)
+        assert result.exit_code == 1 and "g's errors cannot be understood" in result.output, result.output
+
+
+def test_shared_coalitions_of_a_checkpoint_are_checked(with_samples):
+    stored = torch.load("s/checkpoint.pt", weights_only=True)
+    for changes in ({"seen": 1}, {"rows": stored["shared"]["rows"][:, :-1]}, {"d": None}):
+        torch.save({**stored, "shared": {**stored["shared"], **changes}}, "s/checkpoint.pt")
+        result = run("train", "--resume", "s")
+        assert result.exit_code == 1 and "does not fit this run, or is damaged" in result.output, result.output
+
+
+# --- two at once ------------------------------------------------------------------------------------------------------
+
+
+def test_a_folder_that_is_being_trained_in_is_refused(here):
+    with locked(Path("r")):
+        result = run("train", "--resume", "r")
+        assert result.exit_code == 1 and "another process is writing to r" in result.output
+        fresh = run("train", "--dataset", "graph.npz", "--target", "f.pt", *QUICK, "--out", "r")
+        assert fresh.exit_code == 2 and "holds a run already" in fresh.output
+    assert run("train", "--resume", "r").exit_code == 0
+
+
+def test_two_runs_with_one_folder(here, monkeypatch):
+    """Both look before either has written: one of them is told, and the folder is of one run."""
+    both, results = threading.Barrier(2, timeout=30), []
+    fingerprint = vars(Dataset)["fingerprint"].func
+    # create_run asks for it after its first look at the folder
+    monkeypatch.setattr(Dataset, "fingerprint", property(lambda data: (both.wait(), fingerprint(data))[1]))
+
+    def create(seed):
+        dataset = load("graph.npz")
+        model, details = load_target(Path("f.pt"), dataset)
+        config = RunConfig("graph.npz", Options(), 3, "logit", TrainingConfig(seed=seed), "default")
+        try:
+            create_run(Path("two"), config, dataset, LARA(model, dataset.graph, dataset.features), details)
+        except LaraError as error:
+            results.append(str(error))
+        except threading.BrokenBarrierError:
+            results.append(seed)  # the one that got further and waits for nobody
+
+    threads = [threading.Thread(target=create, args=(seed,)) for seed in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(1)
+    both.abort()
+    for thread in threads:
+        thread.join()
+    (winner,) = [result for result in results if isinstance(result, int)]
+    (told,) = [result for result in results if isinstance(result, str)]
+    assert "another process is writing to two" in told or "holds a run already" in told
+    assert json.loads(Path("two/config.json").read_text())["training"]["seed"] == winner
+
+
+def test_two_explains_into_one_file(tmp_path, monkeypatch):
+    """They take turns; both end well, and the file is whole."""
+    monkeypatch.setattr(export, "TARGETS_A_PART", 30)
+    one, out, failures = bulk("walk", False), tmp_path / "e.csv", []
+    export.explain_to_file(one, torch.arange(80), 4, tmp_path / "alone.csv", ABOUT)
+
+    def explain():
+        try:
+            export.explain_to_file(one, torch.arange(80), 4, out, ABOUT)
+        except Exception as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=explain) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+    assert out.read_text() == (tmp_path / "alone.csv").read_text()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["alone.csv", "e.csv"]
