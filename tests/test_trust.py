@@ -152,9 +152,8 @@ def test_prior_shares_errors_between_players_that_look_alike():
 def test_columns_in_the_file(tmp_path, ending):
     one, out = bulk("walk", False), tmp_path / f"trusted{ending}"
     explain = partial(scores.explain, one.explainer, one.game, one.embeddings)
-    export.explain_to_file(
-        one, torch.arange(20), 4, out, {"refined": 8}, trusted_rows(explain, Bought(8, verify=True), 0)
-    )
+    make = trusted_rows(explain, Bought(8, verify=True), 0)
+    export.explain_to_file(one, torch.arange(20), 4, out, {"refined": 8}, make)
     frame = pd.read_parquet(out) if ending == ".parquet" else pd.read_csv(out)
     plain = export.rows(one, torch.arange(20), 4)
     assert frame.columns.tolist()[:6] == plain.columns.tolist()

@@ -141,9 +141,7 @@ def train(
         sys.exit(130)
     echo(f"validation agreement ({state.judged_by}): {state.best:.3f} after {state.step} steps")
     lara = run.lara
-    kept = (
-        f"{lara.samples_.pairs:,} pairs of coalitions kept, which correct scores" if lara.samples_ else "no pairs kept"
-    )
+    kept = f"{lara.samples_.pairs:,} pairs of coalitions kept, to correct scores" if lara.samples_ else "no pairs kept"
     echo(f"{kept}; f was given {lara.cost_:,.0f} nodes for each of the {lara.game.num_targets:,} {lara.task}s")
     echo(f"next: dgl-lara eval --run {run.folder} --metric fidelity")
 
