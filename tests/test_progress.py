@@ -2,6 +2,7 @@
 
 import io
 import re
+import shutil
 import time
 
 import pytest
@@ -155,10 +156,11 @@ def test_the_forecast_is_of_the_right_size():
     assert expected / 8 < spent < expected * 8
 
 
-def test_options_on_the_command_line(quick_runs, tmp_path):
-    words = ["explain", "--run", str(quick_runs["ba-shapes"]), "--node", "5"]
-    usual, loud, quiet = (CliRunner().invoke(main, [*words, *more]) for more in ([], ["-v"], ["--quiet"]))
-    assert usual.stdout == loud.stdout == quiet.stdout and quiet.stderr == ""
-    assert "run " in loud.stderr and "reading ba-shapes: " in loud.stderr
-    again = CliRunner().invoke(main, words)
-    assert again.stderr == usual.stderr  # loudness is a command's own
+def test_options_on_the_command_line(quick_runs, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(quick_runs["ba-shapes"], "runs/mine")
+    words = ["explain", "--node", "5"]
+    quiet, usual, loud = (CliRunner().invoke(main, [*words, *more]) for more in (["--quiet"], [], ["-v"]))
+    assert usual.stdout == loud.stdout == quiet.stdout != "" and quiet.stderr == ""
+    assert "run runs/mine (the newest" in usual.stderr  # loudness is a command's own
+    assert "reading ba-shapes: " in loud.stderr and "reading ba-shapes: " not in usual.stderr
