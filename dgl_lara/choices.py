@@ -11,4 +11,5 @@ PICTURES = (".png", ".svg", ".pdf", ".html")  # endings of what one explanation 
 TABLES = (".csv", ".json", ".graphml")
 EXPORTS = (".parquet", ".csv", ".jsonl")
 RUNS = "runs"  # the folder that new runs are put into
-LARA_FORMS = ("lara-paper", "lara", "lara-all")  # LARA's own rows in a comparison; see evaluation/lara_method.py
+# LARA's own rows in a comparison; see evaluation/lara_method.py
+LARA_FORMS = ("lara-paper", "lara", "lara-amortised", "lara-all")

@@ -39,6 +39,7 @@ COLUMNS = {  # of every table of scores, with the types that files hold them in
     "rank": "int32",
     "explained_class": "int32",
 }
+SOURCES = ("amortised", "corrected")
 STEPS = 40  # of the slider in an interactive page
 FILES = (*TABLES, *PICTURES)
 
@@ -72,6 +73,9 @@ class Explanations:
             random coalitions with the player, less the mean over those without it. Scores do not add up to the value.
         explained_class: One a target.
         method: Who made them.
+        variance: One a pair: the expected squared error of the score; None where nobody knows.
+        corrected: One a target: whether model calls corrected its scores, or they are g's own (amortised); None where
+            another method made them.
 
     Examples:
         >>> explanations = lara.explain([512, 640])
@@ -86,6 +90,8 @@ class Explanations:
     method: str
     game: Game | None = None  # what was explained; pictures and words need it
     names: Names = Names()
+    variance: Tensor | None = None  # (num_pairs,)
+    corrected: Tensor | None = None  # (num_targets,) bool
 
     def __repr__(self) -> str:
         return f"Explanations of {len(self)} {self.task}s by {self.method}: {len(self.scores)} scores (see to_frame())"
@@ -104,6 +110,8 @@ class Explanations:
             players=self.players.part(rows),
             scores=self.scores[indptr[rows.start] : indptr[rows.stop]],
             explained_class=self.explained_class[rows],
+            variance=None if self.variance is None else self.variance[indptr[rows.start] : indptr[rows.stop]],
+            corrected=None if self.corrected is None else self.corrected[rows],
         )
         return Explanation(one)
 
@@ -148,6 +156,26 @@ class Explanations:
     def is_target(self) -> Tensor:
         """(num_pairs,) bool: the player is the target itself (never for a graph task)."""
         return self.task.is_target(self.players)
+
+    @property
+    def confidence(self) -> Tensor | None:
+        """(num_targets,) how much of the true attribution of the neighbours (of a graph: of all nodes) the scores are
+        expected to explain: 1 - squared error / square of phi. NaN where there are none; None where nobody knows."""
+        if self.variance is None:
+            return None
+        others, nothing = ~self.is_target, torch.zeros(len(self), device=self.scores.device)
+        row = self.players.row[others]
+        squares = nothing.index_add(0, row, self.scores[others].square())
+        errors = nothing.index_add(0, row, self.variance[others])
+        alone = torch.bincount(row, minlength=len(self)) == 0
+        return (squares / (squares + errors).clamp(min=1e-30)).masked_fill(alone, torch.nan)
+
+    @property
+    def source(self) -> list[str]:
+        """Of each target: "amortised" (g's own scores, no model call), "corrected" (by model calls), or the method."""
+        if self.corrected is None:
+            return [self.method] * len(self)
+        return [SOURCES[int(known)] for known in self.corrected]
 
     def in_motif(self, motif: Tensor) -> Tensor:
         """(num_pairs,) bool: the player is in the target's own motif (graph task: in any motif of the graph)."""

@@ -8,7 +8,7 @@ A model that is called otherwise than f(graph, features) -> logits: see `model/a
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from dgl_lara.attribution.shared_samples import SharedSamples, draw_shared
 from dgl_lara.errors import InputError, LaraError
 from dgl_lara.explainer.encoder import EncoderGraph
 from dgl_lara.explainer.inputs import encoder_graph
@@ -29,6 +30,9 @@ from dgl_lara.game.hops import SAMPLE, max_hop, spread_out
 from dgl_lara.game.removal import bare
 from dgl_lara.game.task import Task
 from dgl_lara.game.tasks import as_task
+from dgl_lara.inference.correction import corrected as correct_explanations
+from dgl_lara.inference.doubtful import AT_LEAST, Settled, settle_doubtful
+from dgl_lara.inference.error_bars import ErrorModel, learn_errors
 from dgl_lara.inference.layerwise import OnDevice, embed_layerwise, full_pass_bytes, predict_in_batches
 from dgl_lara.inference.nearby import explain_nearby, game_nearby
 from dgl_lara.inference.refinement import Refined, refine
@@ -44,9 +48,12 @@ from dgl_lara.training.config import TrainingConfig, default, within_memory
 from dgl_lara.training.loop import train
 from dgl_lara.training.state import TrainingState
 from dgl_lara.utils.progress import working
-from dgl_lara.utils.randomness import generator
+from dgl_lara.utils.randomness import generator, some_targets
 
 DEPTH = 3  # of g, where every node of a graph is a player anyway and K is not known
+DRAWN_PAIRS = 300  # of shared coalitions, where training keeps none
+ERROR_TARGETS = 400  # validation targets from which g's errors are learned
+FEWEST_SAMPLES = 16  # of each of them
 FEW = 16  # targets that are explained from their surroundings, where nothing is embedded yet
 
 Targets = Tensor | Sequence[int]
@@ -110,6 +117,8 @@ class LARA:
         explainer_: The trained g, after `fit` or `load`.
         config_: The settings it was trained with.
         history_: Loss and validation agreement by step, after `fit`.
+        samples_: What f said of coalitions that all targets share; corrects scores. None: nothing is kept.
+        errors_: What g's errors are like on targets it has not learned from; None: not known.
 
     Examples:
         >>> lara = LARA(model, graph, features).fit(train_nodes)
@@ -137,6 +146,8 @@ class LARA:
         self.batches_on = batches_on if self.task.local else None  # graphs come in batches anyway
         self.store = store
         self._embeddings: Embeddings | None = None
+        self.samples_: SharedSamples | None = None
+        self.errors_: ErrorModel | None = None
         self._seen: EncoderGraph | None = None  # the whole graph as g saw it in training, for the first pass after it
 
     @staticmethod
@@ -227,7 +238,29 @@ class LARA:
         self.explainer_ = self.state_.best_explainer()
         self.history_ = self.state_.history
         self._embeddings, self._seen = None, seen
+        self.samples_ = self._shared_samples()
+        self.errors_ = self._learned_errors(judging)
         return self
+
+    def _shared_samples(self) -> SharedSamples | None:
+        """What training has kept; drawn anew where training asked f about parts of the graph only."""
+        if self.state_.keeper is not None:
+            return self.state_.keeper.samples()
+        asked = self.config_.shared_pairs
+        if asked is None:  # graphs are games of their own: what helps one of them costs as much as `refine`
+            affordable = self.task.local and self.graph.num_nodes() <= self.game.nodes_a_call and not self.batches_on
+            asked = DRAWN_PAIRS if affordable else 0
+        return draw_shared(self.game, asked, self.config_.seed) if asked else None
+
+    def _learned_errors(self, judging: Tensor) -> ErrorModel | None:
+        """How wrong g is on targets that it has not learned from, by samples that are at hand."""
+        samples = self.state_.judging
+        if self.samples_ is not None:
+            players = self.game.players(some_targets(judging, ERROR_TARGETS, self.config_.seed).sort().values)
+            samples = self.samples_.of(players, self.task.is_target(players))
+        if samples is None or len(samples.d) < FEWEST_SAMPLES:
+            return None
+        return learn_errors(self._amortised(samples.players.targets, None), samples)
 
     @property
     def _is_too_large(self) -> bool:
@@ -272,12 +305,14 @@ class LARA:
             return True
         return self.store is not None and self.store.embeddings(self.explainer_) is not None
 
-    def explain(self, targets: Targets, classes: Targets | None = None) -> Explanations:
+    def explain(self, targets: Targets, classes: Targets | None = None, corrected: bool = True) -> Explanations:
         """Scores of every player of these targets.
 
         Args:
             targets: Nodes (or graphs): numbers, or a mask of booleans.
             classes: One a target; without them, the class that the model predicts.
+            corrected: With what f said in training of coalitions of these very targets, where that is kept (no further
+                model call); False: the scores of g alone.
 
         Returns:
             `Explanations`. A few targets of a graph that is not embedded yet are explained from their surroundings.
@@ -285,10 +320,22 @@ class LARA:
         self.check_trained()
         chosen = self._as_targets(targets)
         wanted = None if classes is None else self._as_classes(classes, len(chosen))
-        if self.is_embedded or len(chosen) > FEW or not self.task.local:
-            return explain(self.explainer_, self.game, self.embed(), chosen, wanted)
-        game = vars(self).get("game") or self._game_near(chosen)
-        return explain_nearby(self.explainer_, game, self.config_.inputs, chosen, wanted)
+        return self.trusted(self._amortised(chosen, wanted), corrected)
+
+    def _amortised(self, targets: Tensor, classes: Tensor | None) -> Explanations:
+        if self.is_embedded or len(targets) > FEW or not self.task.local:
+            return explain(self.explainer_, self.game, self.embed(), targets, classes)
+        game = vars(self).get("game") or self._game_near(targets)
+        return explain_nearby(self.explainer_, game, self.config_.inputs, targets, classes)
+
+    def trusted(self, explanations: Explanations, correct: bool = True) -> Explanations:
+        """With what is known of their errors, and corrected where f has been asked about the target before."""
+        nobody = torch.zeros(len(explanations), dtype=torch.bool)
+        if self.errors_ is None:
+            return replace(explanations, corrected=nobody)
+        if correct and self.samples_ is not None:
+            return correct_explanations(explanations, self.samples_, self.errors_)
+        return replace(explanations, variance=self.errors_.variance(explanations), corrected=nobody)
 
     def _game_near(self, targets: Tensor) -> Game:
         """Asks f about the surroundings of the targets alone; an explanation of them needs no more, words included."""
@@ -308,16 +355,25 @@ class LARA:
         """Better scores, and how far each explanation moved: bought with 2 * pairs model evaluations a target."""
         return refine(explanations.game or self.game, explanations, pairs, seed)
 
+    def settle(self, explanations: Explanations, at_least: float = AT_LEAST, seed: int = 0) -> Settled:
+        """Model calls for explanations that are not trusted yet: pairs of coalitions of their own, more and more, until
+        they are expected to explain this share of the true attribution."""
+        stretch = self.errors_.stretch if self.errors_ else 1.0
+        return settle_doubtful(explanations.game or self.game, explanations, stretch, at_least, seed)
+
     def verify(self, explanations: Explanations, draws: int = DRAWS, seed: int = 0) -> pd.DataFrame:
         """Fidelity of each explanation beside that of random players, by model calls."""
         return verify(explanations.game or self.game, explanations, draws, seed)
 
     # --- on disk
 
-    def save(self, path: Path | str) -> None:
-        """The trained explainer in one file; `LARA.load` opens it beside the model and the graph."""
+    def save(self, path: Path | str, **more: float) -> None:
+        """The trained explainer in one file, with the samples that correct its scores; `LARA.load` opens it beside the
+        model and the graph. `more`: numbers to be stored beside it."""
         self.check_trained()
-        save_explainer(self.explainer_, Path(path), **described(self.config_, self.value))
+        about = described(self.config_, self.value, self.errors_)
+        samples = self.samples_.to_dict() if self.samples_ else None
+        save_explainer(self.explainer_, Path(path), **about, samples=samples, **more)
 
     @staticmethod
     def load(path: Path | str, model: Model, graph: dgl.DGLGraph, features: Tensor | None = None, **more: Any) -> LARA:
@@ -340,6 +396,9 @@ class LARA:
         """Itself, with a trained g; `stored` is what its file holds beside it."""
         self.explainer_ = explainer
         self.config_ = TrainingConfig(**stored["training"]) if "training" in stored else _guessed_config(explainer)
+        errors, samples = stored.get("errors"), stored.get("samples")
+        self.errors_ = ErrorModel(**errors).to(self.features.device) if errors else None
+        self.samples_ = SharedSamples(**samples) if samples else None
         self._embeddings = self._seen = None
         return self
 
@@ -375,9 +434,9 @@ class LARA:
         return wanted
 
 
-def described(config: TrainingConfig, value: str) -> dict[str, Any]:
+def described(config: TrainingConfig, value: str, errors: ErrorModel | None = None) -> dict[str, Any]:
     """What a file with a trained explainer says beside shape and weights."""
-    return {"training": asdict(config), "value": value}
+    return {"training": asdict(config), "value": value, "errors": errors.to_dict() if errors else None}
 
 
 def explain_once(

@@ -6,6 +6,7 @@ target.pt         the explained model (weights.pt: those of a model of the user'
 metrics.csv       loss and validation agreement
 checkpoint.pt     to continue from (train --resume)
 explainer.pt      the best weights of g
+samples.pt        what f said in training of coalitions that all targets share; corrects scores
 embeddings.pt     p and t of everything and f's logits: the second explanation costs next to nothing
 """
 
@@ -105,6 +106,10 @@ class Run:
         self.lara.fit(split, self.dataset.val, self.last_checkpoint(), self.checkpoint)
         assert self.lara.store is not None
         self.lara.store.keep_answer(self.game.answer)
+        if self.lara.samples_:
+            save_tensors(self.lara.samples_.to_dict(), self.folder / "samples.pt")
+        about = described(self.config.training, self.config.value, self.lara.errors_)
+        save_explainer(self.lara.explainer_, self.folder / "explainer.pt", **about)
         return self.lara
 
     def trained(self) -> LARA:
@@ -115,8 +120,11 @@ class Run:
                 raise LaraError(
                     f"{self.folder} has no trained explainer yet; continue it with: train --resume {self.folder}"
                 )
-            explainer, _ = load_explainer(path, self.lara.features.device)
-            self.lara.with_explainer(explainer, described(self.config.training, self.config.value))
+            explainer, stored = load_explainer(path, self.lara.features.device)
+            about = described(self.config.training, self.config.value)
+            samples = self.folder / "samples.pt"
+            about["samples"] = load_tensors(samples, mmap=True) if samples.exists() else None
+            self.lara.with_explainer(explainer, {**about, "errors": stored.get("errors")})
         return self.lara
 
 

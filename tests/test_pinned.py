@@ -34,7 +34,7 @@ from dgl_lara.training.loop import train
 from dgl_lara.utils.randomness import generator, seeded
 
 STORED = Path(__file__).parent / "pinned" / "scores.npz"
-SHORT = TrainingConfig(hidden=16, dim=5, masks=4, steps=4)
+SHORT = TrainingConfig(objective="least-squares", hidden=16, dim=5, masks=4, steps=4)
 
 
 def node_game(f=None):

@@ -92,10 +92,12 @@ class Samples:
             yield pairs, signed(mine), self.d[:, row]
 
 
-def sample(game: Game, players: Players, pairs: int, generator: torch.Generator) -> Samples:
-    """Coalitions of each target's own: 2 * pairs evaluations a target."""
+def sample(
+    game: Game, players: Players, pairs: int, generator: torch.Generator, classes: Tensor | None = None
+) -> Samples:
+    """Coalitions of each target's own: 2 * pairs evaluations a target, of its explained class or the given one."""
     keep = random_coalitions(pairs, len(players.player), generator, players.player.device)
-    return Samples(players, keep, differences(game, players, keep), game.task.is_target(players))
+    return Samples(players, keep, differences(game, players, keep, classes), game.task.is_target(players))
 
 
 def sample_shared(game: Game, players: Players, pairs: int, generator: torch.Generator) -> Samples:

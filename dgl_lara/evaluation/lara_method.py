@@ -13,10 +13,15 @@ from dgl_lara.explainer.network import load_explainer
 from dgl_lara.explanation import Explanations
 from dgl_lara.game.game import Game
 from dgl_lara.inference.scores import Embeddings, embed_all, explain
-from dgl_lara.lara import LARA, described
+from dgl_lara.lara import LARA
 from dgl_lara.training.config import TrainingConfig
 
-STYLES = {"lara-paper": ("#D55E00", "--"), "lara": ("#D55E00", "-"), "lara-all": ("#D55E00", ":")}
+STYLES = {
+    "lara-paper": ("#D55E00", "--"),
+    "lara": ("#D55E00", "-"),
+    "lara-amortised": ("#D55E00", "-."),
+    "lara-all": ("#D55E00", ":"),
+}
 
 
 class LaraMethod(Method):
@@ -25,8 +30,19 @@ class LaraMethod(Method):
 
     name: ClassVar[str] = "lara"
 
-    def __init__(self, game: Game, seed: int, config: TrainingConfig, validation: Tensor, label: str = "lara") -> None:
+    def __init__(
+        self,
+        game: Game,
+        seed: int,
+        config: TrainingConfig,
+        validation: Tensor,
+        label: str = "lara",
+        corrected: bool = True,
+    ) -> None:
+        """`corrected`: scores are corrected by what f said in training; else they are g's own."""
         super().__init__(game, seed)
+        self.corrected = corrected
+        self.fit_seconds, self.nodes_asked = 0.0, 0  # what learning took, and what f was given for it
         self.config, self.validation, self._label = replace(config, seed=seed), validation, label
         self.lara = LARA.of_game(game)
         self.embeddings: Embeddings | None = None
@@ -41,15 +57,19 @@ class LaraMethod(Method):
 
     def fit(self, targets: Tensor) -> None:
         self.lara.config = self.config
+        before = self.game.nodes_asked
         self.lara.fit(targets, self.validation)
+        self.nodes_asked = self.game.nodes_asked - before
 
     def save(self, path: Path) -> None:
-        self.lara.save(path)
+        self.lara.save(path, fit_seconds=self.fit_seconds, nodes_asked=self.nodes_asked)
 
-    def load(self, path: Path) -> None:
-        """In the place of `fit`."""
-        explainer, _ = load_explainer(path, self.game.features.device)
-        self.lara.with_explainer(explainer, described(self.config, self.game.value))
+    def load(self, path: Path) -> float:
+        """In the place of `fit`; returns the seconds that it took then."""
+        explainer, stored = load_explainer(path, self.game.features.device)
+        self.lara.with_explainer(explainer, stored)
+        self.fit_seconds, self.nodes_asked = stored["fit_seconds"], stored["nodes_asked"]
+        return self.fit_seconds
 
     def explain(self, targets: Tensor) -> Explanations:
         self.lara.check_trained()
@@ -58,4 +78,5 @@ class LaraMethod(Method):
 
     def explain_again(self, targets: Tensor) -> Explanations:
         assert self.embeddings is not None
-        return replace(explain(self.lara.explainer_, self.game, self.embeddings, targets), method=self.label)
+        found = explain(self.lara.explainer_, self.game, self.embeddings, targets)
+        return replace(self.lara.trusted(found) if self.corrected else found, method=self.label)

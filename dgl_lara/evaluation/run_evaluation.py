@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import pandas as pd
@@ -45,7 +45,10 @@ class Subject:
         elif sampled.pairs:
             with phase(sampled.label):
                 results.append(sampled.explain(targets))
-        return [*results, explain(self.lara.explainer_, game, self.lara.embed(), targets)]
+        amortised = self.lara.trusted(explain(self.lara.explainer_, game, self.lara.embed(), targets), correct=False)
+        if self.lara.samples_ is None:
+            return [*results, amortised]
+        return [*results, replace(amortised, method="lara, amortised"), self.lara.trusted(amortised)]
 
 
 def evaluate(subject: Subject, name: str) -> pd.DataFrame:

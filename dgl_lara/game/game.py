@@ -68,6 +68,7 @@ class Game:
         self.kind, self.known = players, known
         self.budget = Budget.of(memory)
         self.calls, self.evaluations = 0 if answer is not None else 2, 0
+        self.nodes_asked = 0  # of all graphs that f was given for coalitions: what it cost, whoever asked
         if answer is None:
             with working("asking the model about the whole graph"):
                 answer = self._untouched()
@@ -105,6 +106,7 @@ class Game:
 
     def call(self, graph: dgl.DGLGraph, features: Tensor) -> Tensor:
         self.calls += 1
+        self.nodes_asked += graph.num_nodes()
         rows = self.task.num_targets(graph)
         return self._spread(blackbox.call(self.f, graph, features, rows, self.task.name))
 

@@ -31,6 +31,10 @@ class PlayerKind(ABC):
         """The players, rising, that the columns of a mask over a batch stand for."""
 
     @abstractmethod
+    def own(self, task: Task, targets: Tensor) -> Tensor | None:
+        """(num_targets,) the player that a target itself is; None where no target is one."""
+
+    @abstractmethod
     def stays(self, batch: Batch) -> Tensor | None:
         """Which of those columns (bool) are nobody's player and stay in every coalition; None: none of them."""
 
@@ -54,6 +58,9 @@ class NodePlayers(PlayerKind):
 
     def ids(self, batch: Batch) -> Tensor:
         return batch.nodes
+
+    def own(self, task: Task, targets: Tensor) -> Tensor | None:
+        return targets if task.local else None
 
     def stays(self, batch: Batch) -> Tensor | None:
         return batch.bystander

@@ -45,7 +45,10 @@ def refine(game: Game, explanations: Explanations, pairs: int, seed: int = 0) ->
         step = correction(signed(keep[:, mine]), d[:, row], old[mine], prior)
         new[mine] += step
         moved[row] = step.norm() / old[mine].norm().clamp(min=1e-12)
-    return Refined(replace(explanations, scores=new, method=f"{explanations.method} + {pairs}"), moved)
+    known = explanations.corrected is not None
+    everyone = torch.ones(len(explanations), dtype=torch.bool) if known else None
+    method = f"{explanations.method} + {pairs}"
+    return Refined(replace(explanations, scores=new, method=method, variance=None, corrected=everyone), moved)
 
 
 def _looks(game: Game) -> Tensor:

@@ -15,7 +15,11 @@ from dgl_lara.metrics.common.reference import Reference
 
 
 class Agreement(Metric):
-    columns = {"rank correlation": 1, "R2": 0}  # R2: only of scores on phi's scale, which most methods' are not
+    columns = {
+        "R2, neighbours": 0,
+        "rank correlation": 1,
+        "R2": 0,
+    }  # R2: only of scores on phi's scale, which most methods' are not
 
     def table(self, case: Case, explanations: Explanations) -> pd.DataFrame:
         return pd.DataFrame([{**agreement(explanations, case.phi), "reference": case.phi.how}])

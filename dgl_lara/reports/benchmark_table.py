@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from dgl_lara.evaluation.comparison import COST
 from dgl_lara.metrics import METRICS
 from dgl_lara.utils.files import written_whole
 from dgl_lara.utils.tables import markdown_table, text_blocks
@@ -17,6 +18,7 @@ from dgl_lara.utils.tables import markdown_table, text_blocks
 COLUMNS: dict[str, int] = {
     **{name: sign for metric in METRICS.values() for name, sign in metric.columns.items()},
     "fit (s)": 0,
+    COST: 0,
 }
 
 FLOOR = "random"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -28,6 +28,10 @@ class CoalitionBatch:
         """(num_masks, len(players)): +1 where the player is in S, -1 where not."""
         place, _ = find(players, self.ids)
         return signed(self.keep[:, place])
+
+    def of(self, targets: Tensor, rows: Tensor) -> CoalitionBatch:
+        """The same for some of the targets, which stand in these rows."""
+        return replace(self, targets=targets, inside=self.inside[:, rows], outside=self.outside[:, rows])
 
     def differences(self, value: str) -> Tensor:
         """(num_masks, num_targets, num_classes): d(S) = f(S) - f(N without S)."""

@@ -22,8 +22,9 @@ SOME_TARGETS, MANY_TARGETS = 1_500, 20_000
 WORDS = {"embedding": EMBEDDINGS, "encoder": ENCODERS, "inputs": INPUTS, "schedule": SCHEDULES, "train_on": TRAIN_ON}
 LEAST = {
     "dim": 1, "hidden": 1, "masks": 1, "steps": 1, "epochs": 1, "targets": 1, "layers": 0, "batch_size": ALL, "seed": 0,
+    "shared_pairs": 0,
 }  # fmt: skip
-OPTIONAL = ("epochs", "targets", "layers")
+OPTIONAL = ("epochs", "targets", "layers", "shared_pairs")
 
 
 @dataclass(frozen=True)
@@ -31,13 +32,14 @@ class TrainingConfig:
     """Every choice of a training run. `default(...)` is what measured best, `paper(...)` what the paper does.
 
     Args:
-        objective: What teaches g: "least-squares" (fresh masks, no table), "running-mean" (Eq. 10, the paper) or
+        objective: What teaches g: "balanced" (least squares on fresh masks, no table; the neighbours count as much as
+            the target itself), "least-squares" (they do not), "running-mean" (Eq. 10, the paper) or
             "mutual-information" (the paper's ablation).
         gate: How a score knows where the player stands: "none" (the paper), "hop", "walk", "random-walk".
         inputs: What g sees of a node: "features" (the paper) or "rich" (also degree and f's logits).
         embedding: "dual" (separate p and t) or "single".
         encoder: "residual", or "plain" (the paper).
-        all_classes: Every logit of f is a game that teaches g (least squares only).
+        all_classes: Every logit of f is a game that teaches g (balanced and least squares only).
         train_on: The split to learn from on the command line, "train" or "all".
         targets: Learn from so many of them, drawn at random; None: all.
         batch_size: Targets a step; 0: every target at once, on the whole graph.
@@ -49,6 +51,8 @@ class TrainingConfig:
         epochs: Passes over the targets.
         lr: Learning rate of Adam.
         schedule: "cosine" (with warm-up and clipped gradients) or "constant" (the paper).
+        shared_pairs: Samples of every target that are kept from training, or drawn after it where training asks f about
+            small parts of the graph only; they correct the scores. None: what is affordable; 0: none.
         average: Decay of the running average of g's weights; 0: none.
         seed: Of everything that is drawn.
 
@@ -57,7 +61,7 @@ class TrainingConfig:
         'hop'
     """
 
-    objective: str = "least-squares"
+    objective: str = "balanced"
     gate: str = "walk"
     inputs: str = "rich"
     embedding: str = "dual"
@@ -75,6 +79,7 @@ class TrainingConfig:
     lr: float = 5e-3
     schedule: str = "cosine"
     average: float = 0.99
+    shared_pairs: int | None = None
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -109,7 +114,7 @@ def default(task: str | Task, num_targets: int, seed: int = 0) -> TrainingConfig
     if not task.local:
         return config
     if num_targets > MANY_TARGETS:
-        return replace(config, masks=1, steps=300, gate="random-walk", hidden=128, lr=1e-2)
+        return replace(config, masks=2, steps=300, gate="random-walk", hidden=128, lr=1e-2)
     return replace(config, masks=2, steps=500) if num_targets > SOME_TARGETS else config
 
 
@@ -128,6 +133,7 @@ def paper(task: str | Task, seed: int = 0) -> TrainingConfig:
         lr=1e-3,
         schedule="constant",
         average=0.0,
+        shared_pairs=0,
         seed=seed,
     )
     return replace(config, **as_task(task).paper_settings)

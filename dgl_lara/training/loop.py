@@ -21,11 +21,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from dgl_lara.attribution.shared_samples import SampleKeeper
 from dgl_lara.errors import LaraError
 from dgl_lara.explainer.encoder import EncoderGraph
 from dgl_lara.explainer.inputs import encoder_graph, fit_normalisation
 from dgl_lara.explainer.network import Explainer, ExplainerConfig
 from dgl_lara.game.game import Game
+from dgl_lara.game.value import to_values
 from dgl_lara.training.coalitions import evaluate_coalitions
 from dgl_lara.training.config import ALL, TrainingConfig
 from dgl_lara.training.objective import Objective, Step
@@ -38,6 +40,7 @@ from dgl_lara.utils.progress import Progress, phase
 from dgl_lara.utils.randomness import generator, seeded, some_targets
 
 CHECKS = 20  # times that g is judged
+MOST_KEPT = 2_000  # pairs of shared coalitions, unless told otherwise; more make the scores hardly better, but slower
 
 
 def new_explainer(game: Game, config: TrainingConfig, inputs: Tensor, train_nodes: Tensor) -> Explainer:
@@ -111,12 +114,16 @@ def train(
     state = TrainingState(0, explainer, copy.deepcopy(explainer).requires_grad_(False), optimiser)
     objective = OBJECTIVES[config.objective]
     state.table = objective.table(game, targets)
+    whole = config.batch_size == ALL and game.task.local
+    most = MOST_KEPT if config.shared_pairs is None else config.shared_pairs
+    state.keeper = SampleKeeper(game, most, config.seed) if whole and most else None
     if resume:
         state.load_dict(resume)
+    asked_before = state.nodes_asked - game.nodes_asked
     with phase("preparing the judge"):
         judge = make_judge(game, seen, validation, config.seed)
     state.judged_by = judge.name
-    whole = config.batch_size == ALL and game.task.local
+    state.judging = judge.samples
     subgraphs: Subgraphs = (FullGraph if whole else NeighborSubgraphs)(game, seen)
     plan = Plan.of(config, len(targets))
 
@@ -127,9 +134,9 @@ def train(
             epoch, place = divmod(number, plan.steps_an_epoch)
             if not batches or place == 0:
                 batches = list(target_batches(targets, plan.size, config.seed, epoch))
-            step = make_step(state.explainer, subgraphs, batches[place], config, number)
+            step = make_step(state.explainer, subgraphs, batches[place], config, number, state.keeper)
             loss = update(state, objective, step, config, learning_rate(config, number, plan.total))
-            state.step = number + 1
+            state.step, state.nodes_asked = number + 1, asked_before + game.nodes_asked
             if plan.is_check(state.step):
                 agreement = judge.score(state.average)
                 if agreement > state.best or not state.best_weights:
@@ -144,11 +151,24 @@ def train(
     return state
 
 
-def make_step(explainer: Explainer, subgraphs: Subgraphs, targets: Tensor, config: TrainingConfig, number: int) -> Step:
+def make_step(
+    explainer: Explainer,
+    subgraphs: Subgraphs,
+    targets: Tensor,
+    config: TrainingConfig,
+    number: int,
+    keeper: SampleKeeper | None = None,
+) -> Step:
     """Lines 7-10: what f says of coalitions of the batch, and what g says of the batch."""
-    drawn = generator(config.seed * 1_000_003 + 500_000_000 + number)
-    coalitions = evaluate_coalitions(subgraphs.game, subgraphs.batch(targets), config.masks, drawn)
-    return Step(subgraphs.game, explainer, coalitions, subgraphs.embed(explainer, coalitions.targets))
+    game, drawn = subgraphs.game, generator(config.seed * 1_000_003 + 500_000_000 + number)
+    if keeper is None:
+        coalitions = evaluate_coalitions(game, subgraphs.batch(targets), config.masks, drawn)
+    else:  # over the whole graph f speaks of everybody; what it says of those who do not learn now is kept too
+        everyone = torch.arange(game.num_targets, device=targets.device)
+        heard = evaluate_coalitions(game, subgraphs.batch(everyone), config.masks, drawn)
+        keeper.add(heard.keep, to_values(heard.inside, game.value), to_values(heard.outside, game.value))
+        coalitions = heard.of(targets, targets)
+    return Step(game, explainer, coalitions, subgraphs.embed(explainer, coalitions.targets))
 
 
 def update(state: TrainingState, objective: Objective, step: Step, config: TrainingConfig, lr: float) -> float:

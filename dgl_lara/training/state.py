@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from dgl_lara.attribution.monte_carlo import Samples
+from dgl_lara.attribution.shared_samples import SampleKeeper
 from dgl_lara.explainer.network import Explainer
 from dgl_lara.training.attribution_table import AttributionTable
 
@@ -24,6 +26,9 @@ class TrainingState:
     history: list[dict] = field(default_factory=list)
     judged_by: str = ""
     table: AttributionTable | None = None
+    keeper: SampleKeeper | None = None  # what f said of everybody, where the whole graph is asked at once
+    nodes_asked: int = 0  # that f was given, see `Game.nodes_asked`
+    judging: Samples | None = None  # of validation targets, by which g was judged
 
     def best_explainer(self) -> Explainer:
         """g with the best weights so far, for explaining."""
@@ -41,13 +46,17 @@ class TrainingState:
             "best_weights": self.best_weights,
             "history": self.history,
             "running_mean": self.table.state_dict() if self.table else None,
+            "nodes_asked": self.nodes_asked,
+            "shared": self.keeper.state_dict() if self.keeper else None,
         }
 
     def load_dict(self, content: dict) -> None:
         self.step, self.best, self.history = content["step"], content["best"], content["history"]
-        self.best_weights = content["best_weights"]
+        self.best_weights, self.nodes_asked = content["best_weights"], content.get("nodes_asked", 0)
         self.explainer.load_state_dict(content["explainer"])
         self.average.load_state_dict(content["average"])
         self.optimiser.load_state_dict(content["optimiser"])
         if self.table:
             self.table.load_state_dict(content["running_mean"])
+        if self.keeper and content.get("shared"):  # checkpoints of 0.1.0 have none
+            self.keeper.load_state_dict(content["shared"])

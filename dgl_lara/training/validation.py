@@ -58,6 +58,7 @@ class ByCoalitions:
     """The share of d(S)'s variation that the scores explain, for the explained class."""
 
     name: ClassVar[str] = "share of f's variation under unseen coalitions that the scores explain"
+    samples: ClassVar[None] = None  # too few to say anything of phi
     subgraphs: FullGraph
     coalitions: CoalitionBatch
 

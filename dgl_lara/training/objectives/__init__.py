@@ -10,5 +10,5 @@ if TYPE_CHECKING:
     from dgl_lara.training.objective import Objective
 
 OBJECTIVES: Registry[Objective] = Registry(
-    __name__, "OBJECTIVE", first=("least-squares", "running-mean", "mutual-information")
+    __name__, "OBJECTIVE", first=("balanced", "least-squares", "running-mean", "mutual-information")
 )

@@ -1,0 +1,134 @@
+"""What f said of coalitions that all targets share, kept: samples of every target's game, from one set of masks.
+
+One random mask over everything is a uniform coalition of every target's players at once (`Game.shared`), so a pair of
+passes of f, over S and over the rest, is a sample d(S) for every target there is. Training draws many such pairs; they
+are kept here, as many as memory allows, and serve whoever wants to know phi better afterwards, at no further call of f.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dgl_lara.attribution.monte_carlo import Samples, random_coalitions
+from dgl_lara.game.game import Game
+from dgl_lara.game.players import Players
+from dgl_lara.game.value import of_classes
+from dgl_lara.utils.progress import Progress
+from dgl_lara.utils.randomness import generator
+
+SHARE_OF_MEMORY = 8  # at most one part in so many goes to kept samples
+CLOSE = 1e-3  # of the values' size: f says the same of two graphs
+
+
+@dataclass(frozen=True, eq=False)
+class SharedSamples:
+    """`pairs` coalitions S of all players there are, and d(S) = f(S) - f(rest) of every target's explained class."""
+
+    inside: Tensor  # (num_ids, bytes) uint8: in which S a player is, a bit a pair, the first in the highest bit
+    d: Tensor  # (num_targets, pairs) half precision, in units of `unit`
+    unit: float
+    explained_class: Tensor  # (num_targets,)
+    full: Tensor  # (num_targets,) the explained value on the untouched graph
+
+    @property
+    def pairs(self) -> int:
+        return self.d.shape[1]
+
+    def keep(self, ids: Tensor) -> Tensor:
+        """(pairs, len(ids)) bool: S, as far as these players go."""
+        bits = np.unpackbits(self.inside[ids.cpu()].numpy(), axis=1, count=self.pairs)
+        return torch.from_numpy(bits).bool().T.to(ids.device)
+
+    def differences(self, targets: Tensor) -> Tensor:
+        """(num_targets, pairs): d(S)."""
+        return self.d[targets.cpu()].float().mul_(self.unit).to(targets.device)
+
+    def of(self, players: Players, own: Tensor) -> Samples:
+        """The same for some targets and their players, in the form that estimates of phi are made from."""
+        ids, column = torch.unique(players.player, return_inverse=True)
+        return Samples(players, self.keep(ids), self.differences(players.targets).T, own, column)
+
+    def know(self, game: Game, targets: Tensor, classes: Tensor) -> Tensor:
+        """(num_targets,) bool: they speak of this target and class, and f says of it now what it said then (not so
+        where its surroundings have changed since)."""
+        asked, wanted = targets.cpu(), classes.cpu()
+        if len(self.full) != game.num_targets or len(self.inside) != game.kind.count(game.graph, game.features):
+            return torch.zeros(len(asked), dtype=torch.bool)
+        now = game.full[targets, classes].cpu()
+        same = (now - self.full[asked]).abs() <= CLOSE * self.unit
+        return same & (wanted == self.explained_class[asked])
+
+    def to_dict(self) -> dict[str, Any]:
+        return dict(vars(self))
+
+
+class SampleKeeper:
+    """Keeps a uniform choice of at most `most` of the pairs that it is shown: all of them, then a reservoir."""
+
+    def __init__(self, game: Game, most: int, seed: int) -> None:
+        self.game, self.seed, self.seen = game, seed, 0
+        columns = game.kind.count(game.graph, game.features)
+        a_pair = columns / 8 + 2 * game.num_targets
+        self.most = min(most, int(game.budget.memory / SHARE_OF_MEMORY / a_pair))
+        self.unit = float((game.full - game.null).square().mean().sqrt().clamp(min=1e-6))
+        self.rows: list[np.ndarray] = []  # of each kept pair: who is in S, eight players a byte
+        self.d: list[Tensor] = []
+
+    def add(self, keep: Tensor, inside: Tensor, outside: Tensor) -> None:
+        """Masks over everything, and the values (num_masks, num_targets, num_classes) under them and the rest."""
+        d = of_classes(inside - outside, self.game.explained_class).div_(self.unit).half().cpu()
+        rows = np.packbits(keep.cpu().numpy(), axis=1)
+        for row, mine in zip(rows, d, strict=True):
+            place = self._place()
+            self.seen += 1
+            if place == len(self.rows):
+                self.rows.append(row.copy())
+                self.d.append(mine.clone())
+            elif place is not None:
+                self.rows[place], self.d[place] = row.copy(), mine.clone()
+
+    def _place(self) -> int | None:
+        """Where the next pair goes; None: nowhere. The seed and its number say which, nothing else."""
+        if self.seen < self.most:
+            return self.seen
+        drawn = int(torch.randint(self.seen + 1, (1,), generator=generator(self.seed * 1_000_003 + self.seen)))
+        return drawn if drawn < self.most else None
+
+    def samples(self) -> SharedSamples | None:
+        """None where nothing was kept."""
+        if not self.rows:
+            return None
+        columns = self.game.kind.count(self.game.graph, self.game.features)
+        game, packed = self.game, np.stack(self.rows)
+        inside = np.empty((columns, -(-len(self.rows) // 8)), np.uint8)
+        for first in range(0, packed.shape[1], 4096):  # bits are turned round in pieces: as bytes they may not fit
+            bits = np.unpackbits(packed[:, first : first + 4096], axis=1)[:, : columns - 8 * first]
+            inside[8 * first : 8 * first + bits.shape[1]] = np.packbits(bits.T, axis=1)
+        full = game.full.gather(1, game.explained_class.unsqueeze(1)).squeeze(1)
+        d = torch.stack(self.d).T.contiguous()
+        return SharedSamples(torch.from_numpy(inside), d, self.unit, game.explained_class.cpu(), full.cpu())
+
+    def state_dict(self) -> dict[str, Any]:
+        rows = torch.from_numpy(np.stack(self.rows)) if self.rows else None
+        return {"seen": self.seen, "rows": rows, "d": torch.stack(self.d) if self.d else None}
+
+    def load_state_dict(self, content: dict[str, Any]) -> None:
+        self.seen = content["seen"]
+        self.rows = [] if content["rows"] is None else list(content["rows"].numpy())
+        self.d = [] if content["d"] is None else list(content["d"])
+
+
+def draw_shared(game: Game, pairs: int, seed: int) -> SharedSamples | None:
+    """Samples of every target from 2 * pairs fresh passes of f over everything."""
+    keeper, drawn = SampleKeeper(game, pairs, seed), generator(seed * 1_000_003 + 700_000_000)
+    columns = game.kind.count(game.graph, game.features)
+    step = max(1, min(pairs, game.nodes_a_call // game.graph.num_nodes()))
+    for start in Progress(range(0, pairs, step), "asking f about shared coalitions", unit="pass"):
+        keep = random_coalitions(min(step, pairs - start), columns, drawn, game.features.device)
+        keeper.add(keep, game.shared(keep), game.shared(~keep))
+    return keeper.samples()

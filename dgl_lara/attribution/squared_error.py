@@ -1,0 +1,57 @@
+"""How wrong scores are, without knowing phi: from what they leave of d(S).
+
+With r(S) = d(S) - sum_j sigma_j phi_hat_j and two independent coalitions S, S', E[sigma_j(S) r(S) sigma_j(S') r(S')] is
+exactly (phi_j - phi_hat_j)^2, because E[sigma sigma^T] = I.
+
+Where the target is itself a player, everything is seen from its side first: a node is in exactly one of S and the rest,
+so with its own sign sigma_i the product sigma_i r has the error of its own score as its mean, and what varies about
+that mean comes from the others, with the signs sigma_i sigma_j.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Residual:
+    """What one target's scores leave of d(S), seen from the target."""
+
+    signs: Tensor  # (pairs, others): of the players that are not the target itself
+    left: Tensor  # (pairs,) with mean 0 where the target is a player
+    own: Tensor | None  # (): the error of the target's own score; None where it is no player
+
+    @property
+    def spread(self) -> Tensor:
+        """(): the variance of what is left."""
+        return self.left.square().sum() / max(len(self.left) - 1, 1)
+
+
+def residual(sigma: Tensor, d: Tensor, scores: Tensor, own: Tensor) -> Residual:
+    """sigma: (pairs, players); own: (players,) bool, the target itself."""
+    left = d - sigma @ scores
+    if not bool(own.any()):
+        return Residual(sigma, left, None)
+    sign = sigma[:, own].squeeze(1)
+    left = left * sign
+    return Residual(sigma[:, ~own] * sign.unsqueeze(1), left - left.mean(), left.mean())
+
+
+def squared_errors(seen: Residual) -> Tensor:
+    """(others,) estimates of (phi_j - phi_hat_j)^2, right on average (some are negative); in sum |phi - phi_hat|^2."""
+    pairs = len(seen.left)
+    return ((seen.left @ seen.signs).square() - seen.left.square().sum()) / max(pairs * (pairs - 1), 1)
+
+
+def own_squared_error(seen: Residual) -> Tensor:
+    """(): the same of the target's own score."""
+    assert seen.own is not None
+    return seen.own.square() - seen.spread / len(seen.left)
+
+
+def size(sigma: Tensor, d: Tensor, own: Tensor) -> Tensor:
+    """(): |phi|^2 of the players that are not the target itself, right on average."""
+    return squared_errors(residual(sigma, d, torch.zeros_like(sigma[0]), own)).sum()

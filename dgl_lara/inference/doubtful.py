@@ -1,0 +1,77 @@
+"""Model calls only where they are needed: explanations that are not trusted yet are corrected with samples of their
+own, more and more of them, until they are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from dgl_lara.attribution.monte_carlo import sample
+from dgl_lara.attribution.posterior import correct
+from dgl_lara.errors import InputError
+from dgl_lara.explanation import Explanations
+from dgl_lara.game.game import Game
+from dgl_lara.game.players import Players
+from dgl_lara.utils.randomness import generator
+
+ROUNDS = (64, 128, 256)  # pairs of coalitions that are spent on a target, one after the other
+AT_LEAST = 0.9
+
+
+@dataclass(frozen=True, eq=False)
+class Settled:
+    """The explanations, and how many pairs of coalitions f was asked about for each; `still`: those yet in doubt."""
+
+    explanations: Explanations
+    pairs: Tensor  # (num_targets,)
+    still: Tensor  # (num_targets,) bool
+
+
+def settle_doubtful(
+    game: Game, explanations: Explanations, stretch: float, at_least: float = AT_LEAST, seed: int = 0
+) -> Settled:
+    """Correct explanations whose confidence is below `at_least`. stretch: see `ErrorModel`."""
+    if not 0 < at_least < 1:
+        raise InputError(f"the confidence to reach must be above 0 and below 1 (got {at_least}).")
+    if explanations.variance is None:
+        raise InputError(
+            "nothing is known of how wrong these scores are, so the doubtful ones cannot be told; refine all of them "
+            "with a number of pairs, or train again, which learns it."
+        )
+    spent, drawn = torch.zeros(len(explanations), dtype=torch.long), generator(seed + 31)
+    for pairs in ROUNDS:
+        doubtful = _doubtful(explanations, at_least)
+        if not bool(doubtful.any()):
+            break
+        explanations = _corrected(game, explanations, doubtful, pairs, stretch, drawn)
+        spent[doubtful.cpu()] += pairs
+    return Settled(explanations, spent, _doubtful(explanations, at_least).cpu())
+
+
+def _doubtful(explanations: Explanations, at_least: float) -> Tensor:
+    """A target without neighbours has nothing to doubt (its confidence is NaN)."""
+    assert explanations.confidence is not None
+    return explanations.confidence < at_least
+
+
+def _corrected(
+    game: Game, explanations: Explanations, chosen: Tensor, pairs: int, stretch: float, drawn: torch.Generator
+) -> Explanations:
+    players, known = explanations.players, explanations.variance
+    assert known is not None
+    scores, variance, own = explanations.scores.clone(), known.clone(), explanations.is_target
+    mine = chosen[players.row]
+    some = Players(
+        players.targets[chosen], players.counts[chosen], players.player[mine], players.hop[mine], players.num_ids
+    )
+    samples = sample(game, some, pairs, drawn, explanations.explained_class[chosen])
+    places = mine.nonzero().flatten()
+    for each, sigma, d in samples.each():
+        place = places[each]
+        better = correct(sigma, d, scores[place], variance[place], own[place])
+        scores[place], variance[place] = better.scores, better.variance * stretch
+    corrected = explanations.corrected
+    corrected = chosen.cpu() if corrected is None else corrected | chosen.cpu()
+    return replace(explanations, scores=scores, variance=variance, corrected=corrected)
