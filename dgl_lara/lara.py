@@ -239,7 +239,8 @@ class LARA:
         self.history_ = self.state_.history
         self._embeddings, self._seen = None, seen
         self.samples_ = self._shared_samples()
-        self.errors_ = self._learned_errors(judging)
+        with working("learning how far the scores can be trusted"):
+            self.errors_ = self._learned_errors(judging)
         return self
 
     def _shared_samples(self) -> SharedSamples | None:

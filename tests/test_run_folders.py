@@ -161,5 +161,5 @@ def test_json_to_standard_output(here):
     result = run("eval", "--run", "runs/one", *QUICK, "--json", "-")
     assert result.exit_code == 0 and not Path("-").exists()
     content = json.loads(result.stdout)
-    assert {row["method"] for row in content["fidelity"]} == {"random", "lara"}
+    assert {"random", "lara"} <= {row["method"] for row in content["fidelity"]}
     assert "fidelity+ (high)" in result.stderr and "written: " in result.stderr
