@@ -28,7 +28,7 @@ lint: install
 
 # The site, into site/: every link and every name of the API is checked.
 docs: .venv/docs-ready
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 .venv/docs-ready: .venv/ready
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[docs]'

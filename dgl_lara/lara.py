@@ -278,7 +278,8 @@ class LARA:
         before = self.game.nodes_asked
         self.samples_ = self._shared_samples()
         self.cost_ = (self.state_.nodes_asked + self.game.nodes_asked - before) / self.game.num_targets
-        self.errors_ = self._learned_errors(judging)
+        with working("learning how far the scores can be trusted"):
+            self.errors_ = self._learned_errors(judging)
         return self
 
     def _shared_samples(self) -> SharedSamples | None:

@@ -1,7 +1,7 @@
 """A hook of mkdocs: files of the repository that stand outside docs/ are part of the site too, README.md as its home.
 
 Links in all of them are those of the repository, so that they work where it is browsed; here they are turned to where
-things stand in the site. What is not in the site (source code) loses its link and keeps its text.
+things stand in the site.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from mkdocs.structure.files import File, Files
 ROOT = Path(__file__).parents[1]
 OUTSIDE = (
     "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "data/README.md", "experiments/*.md", "experiments/results/*.md",
-    "experiments/results/*.png",
+    "experiments/results/*.png", "experiments/results/*.csv",
 )  # fmt: skip
 LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^()\s#:]+)(#[^()\s]*)?\)")
 
@@ -48,9 +48,7 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
     def turned(match: re.Match) -> str:
         image, text, link, anchor = match.groups()
         target = posixpath.normpath(posixpath.join(folder, link))
-        if files.get_file_from_path(in_site(target)) is not None:
-            way = posixpath.relpath(in_site(target), posixpath.dirname(here) or ".")
-            return f"{image}[{text}]({way}{anchor or ''})"
-        return text if (ROOT / target).exists() else match.group()
+        way = posixpath.relpath(in_site(target), posixpath.dirname(here) or ".")
+        return f"{image}[{text}]({way}{anchor or ''})"
 
     return LINK.sub(turned, markdown)

@@ -193,6 +193,8 @@ def test_what_is_missing_is_said(npz):
     refused(npz(sparse_arrays("adj_", ring)), "lacks the array(s) x, y;")
     broken = {**sparse_arrays("adj_", ring), "adj_indptr": np.array([0, 9, 9, 9, 9, 9])}
     refused(npz(broken), "adj_data, adj_indices, adj_indptr, adj_shape are no sparse matrix")
+    outside = {**sparse_arrays("adj_", ring), "adj_indices": np.array([0, 1, 2, 3, 9])}
+    refused(npz(outside), "adj_data, adj_indices, adj_indptr, adj_shape are no sparse matrix")
     refused(npz(sparse_arrays("adj_", np.ones((2, 3)))), "the adjacency matrix must be square (got (2, 3))")
 
 

@@ -2,6 +2,7 @@
 
 import re
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 
 import networkx as nx
 import numpy as np
@@ -207,6 +208,10 @@ def test_hop_lines_stay_within_the_picture():
     alone = lines[1]  # one node: a short stretch through it
     assert np.linalg.norm(np.diff(alone, axis=0), axis=1).sum() == pytest.approx(1, abs=0.01)
     assert np.linalg.norm(alone - scene.position[3], axis=1).min() < 0.05
+    bulging = replace(
+        scene_of([3, 1, 1], [(0, 1), (0, 2)], [0, 1, 1]), position=np.array([[0, 0], [2, 0.1], [-2, 0.1]])
+    )
+    assert bulging.hop_lines[0].max(axis=0)[1] == pytest.approx(2, abs=0.01) == bulging.bounds[1][1]
     wheel = scene_of([1] * 9, [(0, node) for node in range(1, 9)], np.array([0] + [1] * 8))
     np.testing.assert_allclose(wheel.hop_lines[0][0], wheel.hop_lines[0][-1], atol=1e-9)
 

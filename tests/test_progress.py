@@ -2,6 +2,7 @@
 
 import io
 import re
+import shutil
 import time
 
 import pytest
@@ -21,9 +22,9 @@ from dgl_lara.utils.progress import Progress, detail, duration, phase, say, set_
 
 @pytest.fixture
 def impatient(monkeypatch):
-    """Two seconds become a twentieth."""
-    monkeypatch.setattr(progress, "PATIENCE", 0.05)
-    monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", 0.1)
+    """Two seconds become a fraction; long enough that a busy machine is not taken for long work."""
+    monkeypatch.setattr(progress, "PATIENCE", 0.3)
+    monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", 0.15)
 
 
 @pytest.fixture(autouse=True)
@@ -57,18 +58,18 @@ def test_short_work_is_silent_and_long_work_is_not(impatient, capsys):
         pass
     assert capsys.readouterr().err == ""
     for _ in Progress(range(8), "long"):
-        time.sleep(0.05)
+        time.sleep(0.1)
     said = capsys.readouterr().err.splitlines()
-    assert 2 <= len(said) <= 5 and all(re.fullmatch(r"long: \d/8 after 1 s(, about 1 s left)?", line) for line in said)
+    assert len(said) >= 2 and all(re.fullmatch(r"long: \d/8 after \d+ s(, about \d+ s left)?", line) for line in said)
     with phase("reference phi"), working("reading"):
-        time.sleep(0.12)
+        time.sleep(0.6)
     assert capsys.readouterr().err == "reference phi: reading ...\n"
 
 
 def test_one_long_item_gets_a_word_too(impatient, capsys):
     bar: Progress[None] = Progress(label="a single step", total=1)
     with bar:
-        time.sleep(0.12)
+        time.sleep(0.6)
         assert capsys.readouterr().err == "a single step: 0/1 after 1 s\n"
         bar.advance()
 
@@ -82,7 +83,7 @@ def test_on_a_terminal_a_bar(impatient, monkeypatch):
     monkeypatch.setattr("sys.stderr", shown)
     with phase("fidelity of lara"):
         for _ in Progress(range(4), "asking f"):
-            time.sleep(0.05)
+            time.sleep(0.15)
     assert "fidelity of lara: asking f:" in shown.getvalue() and "/4 [" in shown.getvalue()
 
 
@@ -91,7 +92,7 @@ def test_quiet_and_verbose(impatient, capsys):
         say("a notice")
         detail("a detail")
         for _ in Progress(range(3), "long"):
-            time.sleep(0.04)
+            time.sleep(0.2)
         return capsys.readouterr().err
 
     usual = noises()
@@ -114,6 +115,7 @@ def test_asking_f_shows_its_progress(impatient, capsys):
     game.call = slow
     game.budget = type(game.budget)(memory=1)  # many small calls
     players = game.players(torch.tensor([5]))
+    capsys.readouterr()
     with phase("fidelity of lara"):
         game.coalitions(players, torch.ones(12, len(players.player), dtype=torch.bool))
     said = capsys.readouterr().err.splitlines()
@@ -134,7 +136,8 @@ def test_an_evaluation_that_takes_long_says_so_and_offers_fewer_targets(monkeypa
     monkeypatch.setattr(forecasts, "_seconds_a_player", lambda *a: 0.1)  # a slow model
     expected = forecasts.forecast(subject, ["fidelity"])
     players = float(subject.case.game.players(subject.case.targets).counts.sum())
-    assert expected.parts["fidelity"] == pytest.approx(0.1 * players * 2 * 2 * 5 * 3)
+    methods = len(subject.explanations)
+    assert methods >= 3 and expected.parts["fidelity"] == pytest.approx(0.1 * players * 2 * 2 * 5 * methods)
     assert expected.parts["sampled 300"] >= 0.1 * players * 600
     forecasts.announce(subject, ["fidelity"])
     said = capsys.readouterr().err
@@ -155,10 +158,11 @@ def test_the_forecast_is_of_the_right_size():
     assert expected / 8 < spent < expected * 8
 
 
-def test_options_on_the_command_line(quick_runs, tmp_path):
-    words = ["explain", "--run", str(quick_runs["ba-shapes"]), "--node", "5"]
-    usual, loud, quiet = (CliRunner().invoke(main, [*words, *more]) for more in ([], ["-v"], ["--quiet"]))
-    assert usual.stdout == loud.stdout == quiet.stdout and quiet.stderr == ""
-    assert "run " in loud.stderr and "reading ba-shapes: " in loud.stderr
-    again = CliRunner().invoke(main, words)
-    assert again.stderr == usual.stderr  # loudness is a command's own
+def test_options_on_the_command_line(quick_runs, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(quick_runs["ba-shapes"], "runs/mine")
+    words = ["explain", "--node", "5"]
+    quiet, usual, loud = (CliRunner().invoke(main, [*words, *more]) for more in (["--quiet"], [], ["-v"]))
+    assert usual.stdout == loud.stdout == quiet.stdout != "" and quiet.stderr == ""
+    assert "run runs/mine (the newest" in usual.stderr  # loudness is a command's own
+    assert "reading ba-shapes: " in loud.stderr and "reading ba-shapes: " not in usual.stderr

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import textwrap
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -77,9 +76,8 @@ def benchmark(
     """Compare LARA with its rivals; goes on where it was if it is interrupted."""
     from dgl_lara.evaluation import comparison
     from dgl_lara.lara import LARA
-    from dgl_lara.reports.benchmark_table import AUC_NOTE, FLOOR, shown, summary, write_comparison
+    from dgl_lara.reports.benchmark_table import on_terminal, summary, write_comparison
     from dgl_lara.runs import RUNS, open_run
-    from dgl_lara.utils.tables import text_blocks
 
     if (name is None) == (folder is None):
         raise click.UsageError("give either --dataset or --run.")
@@ -97,11 +95,7 @@ def benchmark(
     title = f"{dataset.name} ({dataset.source}), {len(contest.targets)} test targets, value: {game.value}"
     title += ", quick" if quick else ""
     echo(title)
-    wide = shutil.get_terminal_size(fallback=(100, 24)).columns
-    echo(text_blocks(*shown(table, lambda text: f"*{text}"), wide))
-    echo(f"* best of the column, {FLOOR} aside")
-    if "AUC" in table:
-        echo("\n".join(textwrap.wrap(AUC_NOTE, wide)))
+    echo(on_terminal(table, shutil.get_terminal_size(fallback=(100, 24)).columns))
     note = comparison.quick_words() if quick else ""
     for _, row in table.iterrows():
         if isinstance(row.get("left out"), str):

@@ -8,6 +8,7 @@ import click
 
 from dgl_lara.cli.printing import echo
 from dgl_lara.cli.settings_file import written
+from dgl_lara.cli.train import train
 from dgl_lara.errors import InputError
 
 
@@ -67,7 +68,9 @@ def config(run: str) -> None:
     """The settings of RUN, for `dgl-lara train --config FILE`: dgl-lara runs config RUN > run.toml."""
     from dgl_lara.reports.run_overview import as_options, find
 
-    echo(written("train", as_options(find(run))).rstrip("\n"))
+    known = {name.lstrip("-") for option in train.params for name in option.opts}
+    options = {name: value for name, value in as_options(find(run)).items() if name in known}
+    echo(written("train", options).rstrip("\n"))
 
 
 @runs.command()

@@ -57,8 +57,8 @@ def forecast(subject: Subject, names: Sequence[str]) -> Forecast:
         parts[sampled.label] = 2 * pairs * total * each + len(targets) * _seconds_a_fit(counts, pairs, game.features)
     if "fidelity" in names:
         definitions = len(DEFINITIONS) if game.task.local else 1
-        masks = 2 * definitions * len(SPARSITIES) * (3 if pairs else 2)  # of each method
-        parts["fidelity"] = masks * total * each
+        methods = 2 + bool(pairs) + (subject.lara.samples_ is not None)  # chance, sampled, LARA, and LARA corrected
+        parts["fidelity"] = 2 * definitions * len(SPARSITIES) * methods * total * each
     if "agreement" in names and counts.max() > EXACT_UP_TO:
         asked = subject.case.reference_pairs
         if game.task.local and 2 * asked * total > AFFORDABLE_EACH:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import textwrap
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pandas as pd
 from dgl_lara.evaluation.comparison import COST
 from dgl_lara.metrics import METRICS
 from dgl_lara.utils.files import written_whole
-from dgl_lara.utils.tables import markdown_table
+from dgl_lara.utils.tables import markdown_table, text_blocks
 
 # figure -> +1 where high is good, -1 where low is good, 0 where neither
 COLUMNS: dict[str, int] = {
@@ -21,6 +22,7 @@ COLUMNS: dict[str, int] = {
 }
 
 FLOOR = "random"
+SHORT = {"LARA is x times faster": "x LARA", "LARA, stored, is x times faster": "x stored"}
 AUC_NOTE = (
     "AUC ranks players by their signed scores, AUC |score| by their size. A node of the true motif may speak against "
     "the predicted class: a faithful signed score is then low, scores without a sign (OrphicX, edge masks) are not."
@@ -58,6 +60,16 @@ def shown(table: pd.DataFrame, mark: Callable[[str], str]) -> tuple[list[str], l
             cells.append(mark(text) if best else text)
         rows.append(cells)
     return ["method", *columns], rows
+
+
+def on_terminal(table: pd.DataFrame, width: int) -> str:
+    """The table in pieces that fit the width, under shorter names, and what there is to say of it."""
+    header, rows = shown(table, lambda text: f"*{text}")
+    text = text_blocks([SHORT.get(name, name.removesuffix(", average")) for name in header], rows, width)
+    notes = [f"* best of the column, {FLOOR} aside; F+, F-, Delta: average over sparsity 0.3 ... 0.7"]
+    notes += [f"{short}: {long}" for long, short in SHORT.items() if long in table]
+    notes += [AUC_NOTE] if "AUC" in table else []
+    return "\n".join([text, *(line for note in notes for line in textwrap.wrap(note, width))])
 
 
 def _number(value: float) -> str:

@@ -192,7 +192,7 @@ def _shown(value: object) -> str:
 
 
 def as_options(run: Overview) -> dict[str, object]:
-    """What `dgl-lara train` was, or could have been, told to make this run."""
+    """What `dgl-lara train` was, or could have been, told to make this run; also what it has no option for."""
     config, options, own = run.config, run.config.get("options"), run.config.get("model")
     if not run.training or not isinstance(options, dict):
         raise LaraError(f"{run.folder / 'config.json'} cannot be understood; its settings are lost.")
@@ -207,10 +207,7 @@ def as_options(run: Overview) -> dict[str, object]:
         given["target"] = (run.folder / "target.pt").resolve()
     given |= {name: config.get(name) for name in ("hops", "value", "preset")}
     training["batch_size"] = training.get("batch_size") or "all"
-    names = ("objective", "gate", "inputs", "embedding", "train_on", "targets", "batch_size", "dim", "hidden", "layers")
-    for name in (*names, "masks", "epochs", "lr", "seed"):
-        given[name.replace("_", "-")] = training.get(name)
-    return given
+    return given | {name.replace("_", "-"): value for name, value in training.items()}
 
 
 def delete(run: Overview) -> list[Path]:
