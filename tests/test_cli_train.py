@@ -70,13 +70,14 @@ def test_train_then_eval_of_the_newest_run(target, here):
         "sampled 30",
         "lara",
         "20 test nodes",
+        "in training, shared by all 700 nodes), none after it",
         "logit",
     ):
         assert word in result.output
     assert "latency" in result.output and "Traceback" not in result.output
     figures = json.loads((here / "all.json").read_text())
     table = pd.DataFrame(figures["fidelity"])
-    assert set(table.method) == {"random", "sampled 30", "lara"}
+    assert set(table.method) == {"random", "sampled 30", "lara", "lara, amortised"}
     assert set(table.sparsity) == {"0.3", "0.4", "0.5", "0.6", "0.7", "average"}
     assert set(table.definition) == {"paper", "kept"}
     average = table[table.sparsity == "average"].set_index(["definition", "method"]).delta
