@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 warnings.filterwarnings("ignore", message=".*NaN.*", category=RuntimeWarning)
-NASTY = [
+NASTY: list = [
     None, True, False, 0, -1, 1, 50, 2**31, 2**63, 10**30, -0.5, 1.7, 1e308, float("nan"), float("inf"), "", "3", "two",
     "../..", "\u0000", "\u00b2", "x" * 300, [], [1, 2], {}, {"a": 1}, [[]],
 ]  # fmt: skip
@@ -130,7 +130,9 @@ def _graph(path: Path, drawn: random.Random) -> str:
     elif kind == "deeper":
         graph.ndata[name] = old.unsqueeze(1).unsqueeze(1)
     elif kind == "huge":
-        graph.ndata[name] = torch.full_like(old, 2**62 if not old.is_floating_point() else 1e38)
+        graph.ndata[name] = (
+            torch.full_like(old, 1e38) if old.is_floating_point() else torch.full_like(old.long(), 2**62)
+        )
     elif kind == "text":
         graph.ndata[name] = old.to(torch.uint8)
     dgl.save_graphs(str(path), [graph])

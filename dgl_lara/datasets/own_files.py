@@ -168,7 +168,9 @@ def _read_bin(path: Path, seed: int) -> Dataset:
     holder = graph.ndata if len(graphs) == 1 else labels
     y = _pick(path, "labels", holder, ("y", "label", "labels"))
     masks = {part: holder.get(f"{part}_mask") for part in PARTS}
-    bare = dgl.graph(graph.edges(), num_nodes=graph.num_nodes()).long()
+    src, dst = (ends.long() for ends in graph.edges())
+    _check_edges(path, src, dst, graph.num_nodes())
+    bare = dgl.graph((src, dst), num_nodes=graph.num_nodes())
     bare.set_batch_num_nodes(graph.batch_num_nodes().long())  # dgl 2 wants the types of sizes and ids to agree
     bare.set_batch_num_edges(graph.batch_num_edges().long())
     return _assemble(path, task, bare, x, y, masks, seed)
