@@ -32,7 +32,7 @@ from dgl_lara.game.hops import MOST_HOPS, SAMPLE, max_hop, spread_out
 from dgl_lara.game.removal import bare
 from dgl_lara.game.task import Task
 from dgl_lara.game.tasks import as_task
-from dgl_lara.inference.layerwise import OnDevice, embed_layerwise, full_pass_bytes, predict_in_batches
+from dgl_lara.inference.layerwise import embed_layerwise, full_pass_bytes, predict_in_batches
 from dgl_lara.inference.nearby import explain_nearby, game_nearby
 from dgl_lara.inference.refinement import Refined, refine
 from dgl_lara.inference.scores import Embeddings, embed_graph, explain
@@ -42,6 +42,7 @@ from dgl_lara.inference.verification import DRAWS, verify
 from dgl_lara.model import blackbox
 from dgl_lara.model.blackbox import Model
 from dgl_lara.model.evaluating import evaluating
+from dgl_lara.model.on_device import OnDevice
 from dgl_lara.training.config import TrainingConfig, default, within_memory
 from dgl_lara.training.loop import train
 from dgl_lara.training.state import TrainingState
@@ -273,7 +274,8 @@ class LARA:
             seen, self._seen = self._seen or encoder_graph(self.game, kind), None
             return embed_graph(self.explainer_, seen)
         try:
-            return embed_layerwise(self.explainer_.to(self.batches_on or device), self.game, kind, workers=workers)
+            found = embed_layerwise(self.explainer_.to(self.batches_on or device), self.game, kind, workers=workers)
+            return Embeddings(found.source.to(device), found.target.to(device))
         finally:
             self.explainer_.to(device)
 

@@ -11,11 +11,13 @@ from __future__ import annotations
 import faulthandler
 import multiprocessing
 import os
+import resource
 import sys
 from pathlib import Path
 
 import dgl
 import numpy as np
+import psutil
 import torch
 from torch import Tensor
 
@@ -24,6 +26,7 @@ from dgl_lara.datasets.dataset import Dataset, checked, random_split
 from dgl_lara.datasets.storage import checksum, read_arrays
 from dgl_lara.errors import InputError, LaraError
 
+SLOWEST_READ = 10 * 2**20  # bytes a second
 PARTS = ("train", "val", "test")
 
 
@@ -180,12 +183,18 @@ def _readable(path: Path) -> bool:
     """Whether a child process can read the file: on a truncated one dgl may end in a segmentation fault."""
     child = multiprocessing.get_context("fork").Process(target=_read_quietly, args=(path,))
     child.start()
-    child.join()
+    child.join(timeout=30 + path.stat().st_size / SLOWEST_READ)
+    if child.is_alive():
+        child.kill()
+        child.join()
     return child.exitcode == 0
 
 
 def _read_quietly(path: Path) -> None:
     faulthandler.disable()
+    # a damaged size may ask for any amount of memory
+    room = psutil.Process().memory_info().vms + 8 * path.stat().st_size + 2**30
+    resource.setrlimit(resource.RLIMIT_AS, (room, room))
     torch.set_num_threads(1)  # OpenMP threads do not survive a fork
     try:
         dgl.load_graphs(str(path))

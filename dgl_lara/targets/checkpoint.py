@@ -25,7 +25,7 @@ def save_target(model: TargetModel, path: Path, details: dict) -> None:
         "config": asdict(model.config),
         "details": details,
         "weights": model.state_dict(),
-        "seal": short_hash(details),
+        "seal": short_hash({"config": asdict(model.config), "details": details}),
     }
     try:
         save_tensors(content, path)
@@ -55,7 +55,7 @@ def _load_checkpoint(path: Path) -> tuple[TargetModel, dict]:
         raise InputError(f"{path} is not a target model of dgl-lara: its format must be '{FORMAT}' (got '{found}').")
     fitting(content, {"config": table, "details": table, "weights": tensors}, path)
     if "seal" in content:  # not in files of 0.1.0
-        fitting(content, {"seal": word(_sealed(content["details"]))}, path)
+        fitting(content, {"seal": word(_sealed(content))}, path)
     try:
         config, weights = ModelConfig(**content["config"]), content["weights"]
         # before anything is built: a shape that does not fit its weights could be of any size
@@ -70,9 +70,10 @@ def _load_checkpoint(path: Path) -> tuple[TargetModel, dict]:
         ) from error
 
 
-def _sealed(details: dict) -> str:
+def _sealed(content: dict) -> str:
+    """What tells that shape and details are those that were stored."""
     try:
-        return short_hash(details)
+        return short_hash({"config": content["config"], "details": content["details"]})
     except (TypeError, ValueError):
         return "nothing that was stored"
 

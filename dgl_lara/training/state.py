@@ -64,6 +64,8 @@ class TrainingState:
     def _load_optimiser(self, moments: dict) -> None:
         """Adam's running means; its settings are those of the config."""
         parameters = list(self.explainer.parameters())
+        if sorted(moments) != (list(range(len(parameters))) if self.step else []):
+            raise ValueError(f"Adam has means of {len(moments)} weights of {len(parameters)}")
         for place, parts in moments.items():
             for name in ("exp_avg", "exp_avg_sq"):
                 mean, of = parts[name], parameters[place]
