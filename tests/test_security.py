@@ -140,9 +140,8 @@ def test_nothing_touches_the_network_unless_asked(quick_runs, tmp_path, monkeypa
     for words in (
         ["datasets"],
         ["explain", "--run", quick_runs["ba-shapes"], "--node", "3", "--picture", "n.html"],
-        ["explain", "--run", quick_runs["molecules"], "--split", "test", "--top", "2", "--out", "all.csv"],
+        ["explain", "--run", quick_runs["ba-shapes"], "--split", "test", "--top", "2", "--out", "all.csv"],
         ["eval", "--run", quick_runs["ba-shapes"], *few],
-        ["report", "--run", quick_runs["molecules"], *few, "--reference-pairs", "100", "--out", "r.html"],
     ):
         result = CliRunner().invoke(main, list(map(str, words)))
         assert result.exit_code == 0, result.output
