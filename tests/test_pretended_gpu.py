@@ -64,10 +64,22 @@ def scores_of(device, task="node", more=None, **settings):
 
 @pytest.mark.parametrize(
     ("task", "settings"),
-    [("node", {}), ("node", {"batch_size": 16}), ("node", {"gate": "hop"}), ("node", {"objective": "running-mean"}),
-     ("node", {"objective": "mutual-information"}), ("graph", {}), ("graph", {"batch_size": 4})],
+    [
+        ("node", {}),
+        ("graph", {"batch_size": 4}),
+        *(
+            pytest.param(task, settings, marks=pytest.mark.slow)
+            for task, settings in (
+                ("node", {"batch_size": 16}),
+                ("node", {"gate": "hop"}),
+                ("node", {"objective": "running-mean"}),
+                ("node", {"objective": "mutual-information"}),
+                ("graph", {}),
+            )
+        ),
+    ],
     ids=str,
-)  # fmt: skip
+)
 def test_a_whole_life(task, settings):
     here = scores_of("cpu", task, **settings)
     with pretended_gpu():

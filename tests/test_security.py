@@ -82,7 +82,7 @@ def test_names_are_text_in_an_interactive_page():
 def test_every_part_of_a_report_is_escaped():
     """The templates escape by default, and nothing but our own pictures is marked as safe."""
     table = Table([EVIL], [[EVIL]])
-    parts = dict.fromkeys(
+    parts: dict = dict.fromkeys(
         ("title", "made", "trained", "verdict", "reference", "machine", "chosen", "training", "fidelity_plot"), EVIL
     )
     parts |= dict.fromkeys(("accuracy", "fidelity", "agreement", "truth", "speed", "settings", "deviations"), table)
