@@ -390,9 +390,19 @@ def main(count: int, explanations: int, calls: int, seed: int, out: Path) -> Non
         os.environ["DGL_LARA_CACHE"] = str(place / "cache")
         os.environ.pop("DGL_LARA_DATA", None)
         prepare(place)
-        tallies = kills(place, count, seed)
-        tallies += [two_at_once(rounds), full_disks(place, 2 * rounds), read_only(place), homeless(place)]
-        tallies += [jumping_clock(rounds), *soak(explanations, calls)]
+        tallies: list[Tally] = []
+        for campaign in (
+            lambda: kills(place, count, seed),
+            lambda: [two_at_once(rounds)],
+            lambda: [full_disks(place, 2 * rounds)],
+            lambda: [read_only(place)],
+            lambda: [homeless(place)],
+            lambda: [jumping_clock(rounds)],
+            lambda: soak(explanations, calls),
+        ):
+            for tally in campaign():
+                click.echo(f"{tally.what}: {tally.tried} tried, {tally.tried - len(tally.wrong)} right", err=True)
+                tallies.append(tally)
     header = ["fault", "tried", "right", "what was not"]
     table = markdown_table(header, [tally.row for tally in tallies])
     click.echo(table)
