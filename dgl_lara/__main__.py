@@ -22,7 +22,16 @@ def stop(number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
+def ask_again(lost: "sys.UnraisableHookArgs") -> None:
+    """An interrupt while Python cleans something up would be printed and forgotten; it is sent once more instead."""
+    if issubclass(lost.exc_type, KeyboardInterrupt):
+        os.kill(os.getpid(), signal.SIGINT)
+    else:
+        sys.__unraisablehook__(lost)
+
+
 def run() -> None:
+    sys.unraisablehook = ask_again
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, stop)
     code: object = 1
