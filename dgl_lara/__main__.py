@@ -22,8 +22,17 @@ def stop(number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
+def ask_again(lost: "sys.UnraisableHookArgs") -> None:
+    """An interrupt while Python cleans something up would be printed and forgotten; it is sent once more instead."""
+    if issubclass(lost.exc_type, KeyboardInterrupt):
+        signal.setitimer(signal.ITIMER_REAL, 0.01)  # not at once: it would be lost in here
+    else:
+        sys.__unraisablehook__(lost)
+
+
 def run() -> None:
-    for number in (signal.SIGINT, signal.SIGTERM):
+    sys.unraisablehook = ask_again
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGALRM):
         signal.signal(number, stop)
     code: object = 1
     try:
@@ -36,7 +45,7 @@ def run() -> None:
         os.write(2, b"Interrupted.\n")
         code = INTERRUPTED
     finally:
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGALRM):
             signal.signal(number, signal.SIG_IGN)  # all is written: too late to be interrupted
     sys.exit(code)  # type: ignore[arg-type]
 

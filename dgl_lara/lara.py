@@ -36,7 +36,7 @@ from dgl_lara.game.tasks import as_task
 from dgl_lara.inference.correction import corrected as correct_explanations
 from dgl_lara.inference.doubtful import AT_LEAST, Settled, settle_doubtful
 from dgl_lara.inference.error_bars import ErrorModel, learn_errors
-from dgl_lara.inference.layerwise import OnDevice, embed_layerwise, full_pass_bytes, predict_in_batches
+from dgl_lara.inference.layerwise import embed_layerwise, full_pass_bytes, predict_in_batches
 from dgl_lara.inference.nearby import explain_nearby, game_nearby
 from dgl_lara.inference.refinement import Refined, refine
 from dgl_lara.inference.scores import Embeddings, embed_graph, explain
@@ -47,6 +47,7 @@ from dgl_lara.model import blackbox
 from dgl_lara.model.adapters import unwrapped
 from dgl_lara.model.blackbox import Model
 from dgl_lara.model.evaluating import evaluating
+from dgl_lara.model.on_device import OnDevice
 from dgl_lara.training.config import TrainingConfig, default, within_memory
 from dgl_lara.training.loop import train
 from dgl_lara.training.state import TrainingState
@@ -337,7 +338,8 @@ class LARA:
                 seen, self._seen = self._seen or encoder_graph(self.game, kind), None
                 return embed_graph(self.explainer_, seen)
         try:
-            return embed_layerwise(self.explainer_.to(self.batches_on or device), self.game, kind, workers=workers)
+            found = embed_layerwise(self.explainer_.to(self.batches_on or device), self.game, kind, workers=workers)
+            return Embeddings(found.source.to(device), found.target.to(device))
         finally:
             self.explainer_.to(device)
 

@@ -132,7 +132,9 @@ def _graph(path: Path, drawn: random.Random) -> str:
     elif kind == "deeper":
         graph.ndata[name] = old.unsqueeze(1).unsqueeze(1)
     elif kind == "huge":
-        graph.ndata[name] = torch.full_like(old, 2**62 if not old.is_floating_point() else 1e38)
+        graph.ndata[name] = (
+            torch.full_like(old, 1e38) if old.is_floating_point() else torch.full_like(old.long(), 2**62)
+        )
     elif kind == "text":
         graph.ndata[name] = old.to(torch.uint8)
     dgl.save_graphs(str(path), [graph])

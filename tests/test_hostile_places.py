@@ -149,6 +149,18 @@ def test_sigterm_waits_for_the_step_like_ctrl_c_where_the_command_listens():
             assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
 
 
+def test_an_interrupt_within_a_destructor_is_not_lost():
+    """Python would print a traceback and go on."""
+    code = (
+        "import sys, time; from dgl_lara import __main__, cli\n"
+        "class Closing:\n    def __del__(self): raise KeyboardInterrupt\n"
+        "def work():\n    one = Closing(); del one; time.sleep(5); print('went on')\n"
+        "cli.main = work; __main__.run()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "Interrupted.\n")
+
+
 # --- threads ----------------------------------------------------------------------------------------------------------
 
 

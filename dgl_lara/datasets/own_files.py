@@ -12,11 +12,13 @@ from __future__ import annotations
 import faulthandler
 import multiprocessing
 import os
+import resource
 import sys
 from pathlib import Path
 
 import dgl
 import numpy as np
+import psutil
 import torch
 from torch import Tensor
 
@@ -26,6 +28,7 @@ from dgl_lara.datasets.npz_layouts import Names, check_names, names_beside, read
 from dgl_lara.datasets.storage import checksum
 from dgl_lara.errors import InputError, LaraError
 
+SLOWEST_READ = 10 * 2**20  # bytes a second
 PARTS = ("train", "val", "test")
 USED = ("src", "dst", "x", "y", "graph", *(f"{part}_mask" for part in PARTS))
 
@@ -182,7 +185,9 @@ def _read_bin(path: Path, seed: int) -> Dataset:
     holder = graph.ndata if len(graphs) == 1 else labels
     y = _pick(path, "labels", holder, ("y", "label", "labels"))
     masks = {part: holder.get(f"{part}_mask") for part in PARTS}
-    bare = dgl.graph(graph.edges(), num_nodes=graph.num_nodes()).long()
+    src, dst = (ends.long() for ends in graph.edges())
+    _check_edges(path, src, dst, graph.num_nodes())
+    bare = dgl.graph((src, dst), num_nodes=graph.num_nodes())
     bare.set_batch_num_nodes(graph.batch_num_nodes().long())  # dgl 2 wants the types of sizes and ids to agree
     bare.set_batch_num_edges(graph.batch_num_edges().long())
     return _assemble(path, task, bare, x, y, masks, seed)
@@ -192,12 +197,18 @@ def _readable(path: Path) -> bool:
     """Whether a child process can read the file: on a truncated one dgl may end in a segmentation fault."""
     child = multiprocessing.get_context("fork").Process(target=_read_quietly, args=(path,))
     child.start()
-    child.join()
+    child.join(timeout=30 + path.stat().st_size / SLOWEST_READ)
+    if child.is_alive():
+        child.kill()
+        child.join()
     return child.exitcode == 0
 
 
 def _read_quietly(path: Path) -> None:
     faulthandler.disable()
+    # a damaged size may ask for any amount of memory
+    room = psutil.Process().memory_info().vms + 8 * path.stat().st_size + 2**30
+    resource.setrlimit(resource.RLIMIT_AS, (room, room))
     torch.set_num_threads(1)  # OpenMP threads do not survive a fork
     try:
         dgl.load_graphs(str(path))

@@ -27,6 +27,7 @@ from dgl_lara.game.hops import MOST_HOPS
 from dgl_lara.game.players import Players
 from dgl_lara.game.task import Task
 from dgl_lara.game.tasks import TASKS, as_task
+from dgl_lara.model.weights import load_exactly
 from dgl_lara.utils.files import load_tensors, save_tensors
 from dgl_lara.utils.schema import between, fitting, flag, maybe, misfit, table, tensors, text, whole, word
 
@@ -193,15 +194,7 @@ def load_explainer(path: Path, device: torch.device) -> tuple[Explainer, dict[st
         if sum(part.numel() for part in weights.values()) < config.num_weights:
             raise RuntimeError("its shape and its weights do not fit together")
         explainer = Explainer(config)
-        explainer.load_state_dict(weights)
-        check_weights(explainer)
+        load_exactly(explainer, weights)
     except (KeyError, TypeError, AttributeError, RuntimeError, InputError) as error:
         raise LaraError(f"{path} is not a trained explainer ({str(error).splitlines()[0]}).") from error
     return explainer.to(device).requires_grad_(False).eval(), content
-
-
-def check_weights(explainer: Explainer) -> None:
-    """NaN would be the score of everyone."""
-    for name, part in explainer.state_dict().items():
-        if name != "clip" and not bool(torch.isfinite(part).all()):  # infinite where nothing is clipped
-            raise RuntimeError(f"{name} holds NaN or infinity")

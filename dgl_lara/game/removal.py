@@ -31,9 +31,9 @@ def bare(graph: dgl.DGLGraph) -> dgl.DGLGraph:
     """The edges and the batch, without node or edge data: f is given features, and copies of the graph stay cheap."""
     if not graph.is_homogeneous:
         raise InputError("the graph must have one kind of node and one of edge (dgl.to_homogeneous makes it so).")
-    if not graph.ndata and not graph.edata:
-        return graph.long()
-    plain = dgl.graph(graph.edges(), num_nodes=graph.num_nodes()).long()
+    if not graph.ndata and not graph.edata and graph.idtype == torch.int64:
+        return graph
+    plain = dgl.graph(graph.edges(), num_nodes=graph.num_nodes()).long()  # dgl 2: sizes are of the same type as ids
     plain.set_batch_num_nodes(graph.batch_num_nodes().long())
     plain.set_batch_num_edges(graph.batch_num_edges().long())
     return plain

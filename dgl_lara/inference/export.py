@@ -78,7 +78,8 @@ def _in_parts(
             more = pa.Schema.from_pandas(frame.drop(columns=SCHEMA.names), preserve_index=False)
             table = pa.Table.from_pandas(frame, schema=pa.schema([*SCHEMA, *more]), preserve_index=False)
             with written_whole(path) as temporary:
-                pq.write_table(table, temporary, write_page_checksum=True)
+                # without pandas' notes in the file, which no checksum covers
+                pq.write_table(table.replace_schema_metadata(None), temporary, write_page_checksum=True)
             done += len(piece)
             bar.note(a_second=f"{done / (time.monotonic() - started):,.0f}")
     with written_whole(out) as temporary:
@@ -168,7 +169,7 @@ def _to_text(parts: list[Path], out: Path, write: Callable[[pd.DataFrame, bool],
     count = 0
     with out.open("w") as file:
         for part in parts:
-            frame = _read(part).to_pandas()
+            frame = _read(part).to_pandas(ignore_metadata=True)
             file.write(write(frame, count == 0))
             count += len(frame)
     return count

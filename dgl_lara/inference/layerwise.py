@@ -1,8 +1,7 @@
 """Passes over graphs that do not fit: f in batches of targets, g layer by layer in batches of nodes.
 
-Inputs and results stay in main memory (pinned, if the model is on a GPU), only one batch at a time is where the
-model is. DGL's samplers cut the batches out, in `workers` processes besides this one. The numbers are those of
-`scores.embed_all`, up to rounding.
+Inputs and results stay in main memory, only one batch at a time is where the model is. DGL's samplers cut the batches
+out, in `workers` processes besides this one. The numbers are those of `scores.embed_all`, up to rounding.
 """
 
 from __future__ import annotations
@@ -32,20 +31,6 @@ NODES_A_BATCH = 16_384
 warnings.filterwarnings("ignore", message="Dataloader CPU affinity")  # DGL's advice for servers with many cores
 
 
-class OnDevice(nn.Module):
-    """f on a device of its own, for data that stays in main memory: what it is called with goes there and back."""
-
-    def __init__(self, model: Model, device: torch.device) -> None:
-        super().__init__()
-        self.model = model.to(device) if isinstance(model, nn.Module) else model
-        self.device = device
-        if hasattr(model, "num_hops"):
-            self.num_hops = model.num_hops
-
-    def forward(self, graph: dgl.DGLGraph, features: Tensor) -> Tensor:
-        return self.model(graph.to(self.device), features.to(self.device)).to(features.device)
-
-
 def full_pass_bytes(explainer: Explainer, num_nodes: int) -> int:
     """What `scores.embed_all` holds at its peak, for the choice between the two."""
     config = explainer.config
@@ -71,33 +56,37 @@ def embed_layerwise(
     if not game.task.local:
         raise InputError("graph tasks need no layer-wise pass: their graphs are small, and come in batches.")
     where, graph = explainer.unit.device, game.graph
-    looped = dgl.add_self_loop(graph)
-    scale = walk_scale(graph).unsqueeze(1)
+    # cut into batches in main memory: DGL's loader wants graph and numbers in one place
+    looped = dgl.add_self_loop(graph).to("cpu")
+    scale = walk_scale(graph).unsqueeze(1).cpu()
     heads = HeadSums(explainer, graph.num_nodes())
     config, encoder = explainer.config, explainer.encoder
     with evaluating(explainer):
-        state = held(graph.num_nodes(), config.hidden, where)
+        state = torch.empty(graph.num_nodes(), config.hidden)  # in main memory
         for nodes in torch.arange(graph.num_nodes()).split(size):
-            x = explainer.normalised(explainer_inputs(game, kind, nodes).to(where))
+            x = explainer.normalised(explainer_inputs(game, kind, nodes.to(graph.device)).to(where))
             state[nodes] = F.relu(encoder.first(x)).to(state.device)
         for layer, (conv, norm) in enumerate(zip(encoder.convs, encoder.norms, strict=True)):
             if encoder.residual:
                 heads.add(state, layer, size)
-            after = held(graph.num_nodes(), config.hidden, where)
+            after = torch.empty_like(state)
             for block, sources, own in layer_batches(looped, size, workers, f"layer {layer + 1}"):
-                h = norm(state[sources].to(where, non_blocking=True)) * scale[sources].to(where)
+                h = norm(rows_on(state, sources, where)) * scale[sources].to(where)
                 message = F.relu(conv(block.to(where), h) * scale[own].to(where))
                 if encoder.residual:
                     message = state[own].to(where) + message
                 after[own] = message.to(after.device)
             state = after
         heads.add(state, config.layers if encoder.residual else 0, size)
-        return Embeddings(*explainer.embeddings(heads.source, heads.target, scale.cpu()))
+        return Embeddings(*explainer.embeddings(heads.source, heads.target, scale))
 
 
-def held(rows: int, width: int, model_on: torch.device) -> Tensor:
-    """Main memory for one layer's states; pinned where a GPU will read it."""
-    return torch.empty(rows, width, pin_memory=model_on.type == "cuda")
+def rows_on(state: Tensor, nodes: Tensor, device: torch.device) -> Tensor:
+    """These rows where the model is; on their way to a GPU they are gathered in pinned memory."""
+    if device.type != "cuda":
+        return state[nodes]
+    gathered = torch.empty(len(nodes), state.shape[1], dtype=state.dtype, pin_memory=True)
+    return torch.index_select(state, 0, nodes, out=gathered).to(device, non_blocking=True)
 
 
 def layer_batches(

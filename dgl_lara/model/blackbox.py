@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from dgl_lara.errors import InputError, ModelError
 from dgl_lara.model.evaluating import evaluating
+from dgl_lara.model.on_device import OnDevice
 
 Model = Callable[[dgl.DGLGraph, Tensor], Tensor]
 SAME = 1e-4  # answers may differ by so much of the largest one: sums on a GPU come in any order
@@ -73,6 +74,12 @@ def _failure(f: Model, error: Exception, graph: dgl.DGLGraph, features: Tensor) 
             "the model refuses nodes without incoming edges, which removing their neighbours makes; build its layers "
             "with allow_zero_in_degree=True, or give the graph self-loops (dgl.add_self_loop)."
         )
+    if "same device" in said:
+        return (
+            f"the model holds tensors on another device than the features, which are on {features.device}; a torch "
+            "module is moved there, a plain function must make its tensors where the graph is (graph.device), or be "
+            "run with --device cpu."
+        )
     if isinstance(error, KeyError):
         return (
             f"the model looks for {said} and does not find it; it is given the edges and the features, nothing else of "
@@ -104,7 +111,8 @@ def untouched(f: Model, graph: dgl.DGLGraph, features: Tensor, rows: int, what: 
         raise InputError(f"features must have one row a node, {graph.num_nodes()} (got {len(features)}).")
     if graph.device != features.device:
         raise InputError(f"the graph is on {graph.device} and the features are on {features.device}; move one of them.")
-    parameters = f.parameters() if isinstance(f, nn.Module) else []
+    lent = isinstance(f, OnDevice)  # moves what it is given to where the model is
+    parameters = f.parameters() if isinstance(f, nn.Module) and not lent else []
     elsewhere = {str(parameter.device) for parameter in parameters} - {str(features.device)}
     if elsewhere:
         raise InputError(

@@ -29,3 +29,14 @@ def weights_hash(model: Callable) -> str:
     if not kind.__module__.startswith("dgl_lara."):  # ours change with the version, not with the user's file
         digest.update(Path(inspect.getfile(kind)).read_bytes())
     return digest.hexdigest()[:16]
+
+
+def load_exactly(module: nn.Module, weights: dict[str, Tensor]) -> None:
+    """As `load_state_dict`, but other types are refused too, and numbers that are none: copying would hide them."""
+    own = module.state_dict()
+    for name, part in weights.items():
+        if name in own and part.dtype != own[name].dtype:
+            raise RuntimeError(f"{name} must be {own[name].dtype} (got {part.dtype})")
+        if bool(part.isnan().any()) or (part.dim() and bool(part.isinf().any())):  # a bound may be infinite
+            raise RuntimeError(f"{name} holds NaN or infinity")
+    module.load_state_dict(weights)

@@ -10,9 +10,10 @@ import torch
 from dgl_lara.datasets.dataset import Dataset
 from dgl_lara.datasets.storage import read_arrays
 from dgl_lara.errors import InputError, LaraError
+from dgl_lara.model.weights import load_exactly
 from dgl_lara.targets.models import ModelConfig, TargetModel
-from dgl_lara.utils.files import load_tensors, save_tensors
-from dgl_lara.utils.schema import fitting, table, tensors
+from dgl_lara.utils.files import load_tensors, save_tensors, short_hash
+from dgl_lara.utils.schema import fitting, table, tensors, word
 
 FORMAT = "dgl-lara target 1"
 
@@ -24,6 +25,7 @@ def save_target(model: TargetModel, path: Path, details: dict) -> None:
         "config": asdict(model.config),
         "details": details,
         "weights": model.state_dict(),
+        "seal": short_hash({"config": asdict(model.config), "details": details}),
     }
     try:
         save_tensors(content, path)
@@ -52,20 +54,28 @@ def _load_checkpoint(path: Path) -> tuple[TargetModel, dict]:
         found = content.get("format") if isinstance(content, dict) else type(content).__name__
         raise InputError(f"{path} is not a target model of dgl-lara: its format must be '{FORMAT}' (got '{found}').")
     fitting(content, {"config": table, "details": table, "weights": tensors}, path)
+    if "seal" in content:  # not in files of 0.1.0
+        fitting(content, {"seal": word(_sealed(content))}, path)
     try:
         config, weights = ModelConfig(**content["config"]), content["weights"]
         # before anything is built: a shape that does not fit its weights could be of any size
         if sum(part.numel() for part in weights.values()) < config.hidden * (config.in_dim + config.num_classes):
             raise ValueError("the weights are too few for that shape")
         model = TargetModel(config)
-        model.load_state_dict(weights)
-        if not all(bool(part.isfinite().all()) for part in weights.values()):
-            raise ValueError("the weights hold NaN or infinity")
+        load_exactly(model, weights)
         return model, content["details"]
     except (KeyError, TypeError, ValueError, RuntimeError, AttributeError) as error:
         raise InputError(
             f"{path}: its configuration and weights do not fit together ({str(error).splitlines()[-1].strip()})."
         ) from error
+
+
+def _sealed(content: dict) -> str:
+    """What tells that shape and details are those that were stored."""
+    try:
+        return short_hash({"config": content["config"], "details": content["details"]})
+    except (TypeError, ValueError):
+        return "nothing that was stored"
 
 
 def _load_arrays(path: Path, dataset: Dataset) -> tuple[TargetModel, dict]:

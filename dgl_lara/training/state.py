@@ -12,7 +12,8 @@ from torch import Tensor
 from dgl_lara.attribution.monte_carlo import Samples
 from dgl_lara.attribution.shared_samples import SampleKeeper
 from dgl_lara.errors import LaraError
-from dgl_lara.explainer.network import Explainer, check_weights
+from dgl_lara.explainer.network import Explainer
+from dgl_lara.model.weights import load_exactly
 from dgl_lara.training.attribution_table import AttributionTable
 
 
@@ -55,11 +56,11 @@ class TrainingState:
         """What `to_dict` gave; LaraError where it is of another explainer, or damaged."""
         try:
             self.step, self.best, self.history = content["step"], content["best"], content["history"]
-            self.explainer.load_state_dict(content["explainer"])
-            self.average.load_state_dict(content["average"])
+            if content["best_weights"]:
+                load_exactly(self.average, content["best_weights"])  # it fits, or this fails
             self.best_weights, self.nodes_asked = content["best_weights"], content.get("nodes_asked", 0)
-            for explainer in (self.explainer, self.average, *([self.best_explainer()] if self.best_weights else [])):
-                check_weights(explainer)
+            load_exactly(self.explainer, content["explainer"])
+            load_exactly(self.average, content["average"])
             self._load_optimiser(content["optimiser"]["state"])
             if self.table:
                 self.table.load_state_dict(content["running_mean"])
@@ -72,10 +73,13 @@ class TrainingState:
     def _load_optimiser(self, moments: dict) -> None:
         """Adam's running means; its settings are those of the config."""
         parameters = list(self.explainer.parameters())
+        if sorted(moments) != (list(range(len(parameters))) if self.step else []):
+            raise ValueError(f"Adam has means of {len(moments)} weights of {len(parameters)}")
         for place, parts in moments.items():
             for name in ("exp_avg", "exp_avg_sq"):
-                if parts[name].shape != parameters[place].shape or not bool(parts[name].isfinite().all()):
-                    raise ValueError(f"{name} of weight {place} is not of its shape")
-            if not 0 <= float(parts["step"]) <= self.step:
+                mean, of = parts[name], parameters[place]
+                if mean.shape != of.shape or mean.dtype != of.dtype or not bool(mean.isfinite().all()):
+                    raise ValueError(f"{name} of weight {place} is not of its kind")
+            if not parts["step"].is_floating_point() or not 0 <= float(parts["step"]) <= self.step:
                 raise ValueError(f"Adam counts {float(parts['step']):g} steps of {self.step}")
         self.optimiser.load_state_dict({**self.optimiser.state_dict(), "state": moments})

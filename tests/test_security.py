@@ -1,0 +1,157 @@
+"""Nobody is let in: no pickle is loaded, names are text in every page, nothing touches the network unless asked."""
+
+import ast
+import json
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from browser import ask, needs_browser
+from click.testing import CliRunner
+from test_bulk import bulk
+
+from dgl_lara.cli import main
+from dgl_lara.datasets import mutagenicity, ogbn_arxiv, planetoid, storage
+from dgl_lara.errors import LaraError
+from dgl_lara.inference.scores import explain
+from dgl_lara.utils.templates import Table, rendered
+
+ROOT = Path(__file__).parents[1]
+SOURCES = sorted([*(ROOT / "dgl_lara").rglob("*.py"), *(ROOT / "experiments").glob("*.py")])
+EVIL = "<script>document.title = 'let in'</script><img src=x onerror=\"document.title='let in'\">"
+
+
+def calls(path):
+    """(name as written, keyword arguments, line) of every call."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Call):
+            yield ast.unparse(node.func), {word.arg: ast.unparse(word.value) for word in node.keywords}, node.lineno
+
+
+def findings(path):
+    for name, words, line in calls(path):
+        last = name.split(".")[-1]
+        if name == "torch.load" and words.get("weights_only") != "True":
+            yield f"{path.name}:{line} torch.load without weights_only=True"
+        if name in ("np.load", "numpy.load") and words.get("allow_pickle") != "False":
+            yield f"{path.name}:{line} np.load without allow_pickle=False"
+        if name in ("eval", "exec", "compile", "os.system", "os.popen") or last in ("read_pickle", "unsafe_load"):
+            yield f"{path.name}:{line} {name}"
+        if name.startswith(("pickle.", "joblib.", "dill.", "marshal.", "shelve.")) and last != "UnpicklingError":
+            yield f"{path.name}:{line} {name}"
+        if name == "yaml.load" or words.get("shell") == "True":
+            yield f"{path.name}:{line} {name}"
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.name)
+def test_no_source_loads_what_could_be_code(path):
+    assert list(findings(path)) == []
+
+
+def test_the_reader_of_sources_sees_something(tmp_path):
+    bad = tmp_path / "bad.py"
+    bad.write_text(
+        "import torch, pickle, yaml\ntorch.load('a')\nnp.load('b')\npickle.loads(c)\nyaml.load(d)\neval(e)\n"
+        "subprocess.run(f, shell=True)\ntorch.load('a', weights_only=True)\n"
+    )
+    assert len(list(findings(bad))) == 6
+
+
+def test_the_one_unpickler_makes_arrays_and_nothing_else():
+    users = [path.name for path in SOURCES if "import pickle" in path.read_text()]
+    assert users == ["planetoid.py"]
+    assert set(planetoid._ArraysOnly.KNOWN) == {"_reconstruct", "ndarray", "dtype", "csr_matrix", "defaultdict", "list"}
+
+
+# --- pages ------------------------------------------------------------------------------------------------------------
+
+
+def evil_page():
+    one = bulk("walk", False)
+    found = explain(one.explainer, one.game, one.embeddings, torch.arange(3))
+    return found.named([EVIL] * 80, [EVIL] * 3)[0].to_html()
+
+
+def test_names_are_text_in_an_interactive_page():
+    assert "<script>document.title" not in evil_page() and "<img src=x" not in evil_page()
+
+
+def test_every_part_of_a_report_is_escaped():
+    """The templates escape by default, and nothing but our own pictures is marked as safe."""
+    table = Table([EVIL], [[EVIL]])
+    parts: dict = dict.fromkeys(
+        ("title", "made", "trained", "verdict", "reference", "machine", "chosen", "training", "fidelity_plot"), EVIL
+    )
+    parts |= dict.fromkeys(("accuracy", "fidelity", "agreement", "truth", "speed", "settings", "deviations"), table)
+    parts |= {"summary": [EVIL], "what": [EVIL], "caveats": [EVIL], "local": True, "examples": {EVIL: [(EVIL, EVIL)]}}
+    page = rendered("dgl_lara.reports", "report.html", **parts)
+    assert "<script>document.title" not in page and "<img src=x" not in page and "&lt;script&gt;" in page
+    marked = [path.name for path in SOURCES if "Markup(" in path.read_text()]
+    assert marked == ["interactive.py", "page.py"]
+
+
+@pytest.mark.browser
+@needs_browser[1]
+def test_names_do_nothing_in_a_browser(tmp_path):
+    title = ask(evil_page(), "return document.title", tmp_path)
+    assert title != "let in" and "Node" in title
+
+
+# --- the network ------------------------------------------------------------------------------------------------------
+
+
+def test_downloads_are_secure_and_checked():
+    for module in (mutagenicity, ogbn_arxiv, planetoid):
+        assert module.URL.startswith("https://")
+    assert len(mutagenicity.CHECKSUM) == len(ogbn_arxiv.CHECKSUM) == len(ogbn_arxiv.SPLIT_CHECKSUM) == 64
+    assert all(len(checksum) == 64 for checksum in planetoid.CHECKSUMS.values())
+    others = {path.name: [line for line in path.read_text().splitlines() if '"http://' in line] for path in SOURCES}
+    assert not any(others.values())
+
+
+def test_a_download_that_is_sent_on_to_an_open_line_is_refused(tmp_path, monkeypatch):
+    class Reply:
+        url, headers = "http://elsewhere/data.zip", {}  # noqa: RUF012
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            return None
+
+    monkeypatch.setattr("urllib.request.urlopen", lambda *_, **__: Reply())
+    with pytest.raises(LaraError, match="not secure"):
+        storage.download("https://here/data.zip", tmp_path / "data.zip", "")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_nothing_touches_the_network_unless_asked(quick_runs, tmp_path, monkeypatch):
+    def refused(*_, **__):
+        raise AssertionError("somebody went to the network")
+
+    for name in ("connect", "connect_ex", "sendto"):
+        monkeypatch.setattr(socket.socket, name, refused)
+    monkeypatch.setattr(socket, "getaddrinfo", refused)
+    monkeypatch.chdir(tmp_path)
+    few = ["--targets", "3", "--pairs", "5"]
+    for words in (
+        ["datasets"],
+        ["explain", "--run", quick_runs["ba-shapes"], "--node", "3", "--picture", "n.html"],
+        ["explain", "--run", quick_runs["ba-shapes"], "--split", "test", "--top", "2", "--out", "all.csv"],
+        ["eval", "--run", quick_runs["ba-shapes"], *few],
+    ):
+        result = CliRunner().invoke(main, list(map(str, words)))
+        assert result.exit_code == 0, result.output
+    assert "http://" not in Path("n.html").read_text().replace("http://www.w3.org/", "")
+
+
+def test_help_asks_nobody(tmp_path):
+    """In a process of its own, which may not open any connection."""
+    code = "import socket, runpy, sys; socket.socket.connect = None; sys.argv = ['dgl-lara', '--help']\n"
+    code += "runpy.run_module('dgl_lara', run_name='__main__')"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and "explain" in done.stdout
+    assert json.dumps(done.stderr) == '""'
