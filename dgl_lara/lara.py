@@ -188,6 +188,13 @@ class LARA:
         self.cost_: float | None = None
         self._seen: EncoderGraph | None = None  # the whole graph as g saw it in training, for the first pass after it
 
+    def __getstate__(self) -> dict[str, Any]:
+        """For pickling: a lock stays where it is."""
+        return {name: value for name, value in vars(self).items() if name != "_embedding"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, _embedding=threading.RLock())
+
     @staticmethod
     def of_game(game: Game, config: TrainingConfig | None = None) -> LARA:
         """For a game that was made before."""

@@ -165,6 +165,9 @@ def main(names, seeds, most, reference_pairs, steps, objective, data_dir, out):
         against = truth(game, targets, reference_pairs)
         common = {"data": name, "source": source, "targets": len(targets)}
         common["players"] = against.players.counts.float().mean().item()
+        ideal = replace(Random(game).explain(targets), scores=against.estimate.phi)
+        rows.append({**common, "method": "phi itself", **figures(game, ideal, against), "nodes f saw": 0.0})
+        click.echo(rows[-1], err=True)
         for seed in range(seeds):
             for rival in (Random(game, seed), Sampled(game, seed), GraphSVX(game, seed)):
                 before = game.nodes_asked

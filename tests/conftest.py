@@ -1,6 +1,8 @@
 """Every test has a cache of its own and sees no data folder, unless it asks for `real_data`."""
 
 import os
+import signal
+import sys
 from pathlib import Path
 
 if "PYTEST_XDIST_WORKER" in os.environ:  # two processes on two cores: more threads would only stand in each other's way
@@ -82,3 +84,14 @@ def opened(own_folders, quick_runs):
         return found.named(**dataset.names)
 
     return explained
+
+
+@pytest.fixture(autouse=True)
+def handlers_of_signals():
+    """As they were: the command, called within a test, ends by ignoring interrupts."""
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)
+    before, hook = {number: signal.getsignal(number) for number in numbers}, sys.unraisablehook
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+    sys.unraisablehook = hook

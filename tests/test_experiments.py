@@ -208,6 +208,18 @@ def test_bulk_speed(tmp_path):
     assert (folder / "embeddings.pt").exists()
 
 
+def test_neighbours(tmp_path):
+    out = tmp_path / "neighbours.csv"
+    words = ["--seeds", 1, "--targets", 6, "--reference-pairs", 120, "--steps", 20, "--out", out]
+    run("neighbours", "tree-cycles", *words)
+    frame = pd.read_csv(out).set_index("method")
+    assert set(frame.index) == {
+        "phi itself", "random", "sampled 300", "graphsvx 800", "lara, amortised", "lara, corrected",
+    }  # fmt: skip
+    assert finite(frame, "R2, neighbours", "Delta kept", "Delta paper", "nodes f saw")
+    assert frame["pairs"].max() == 40 and frame["largest gap"].between(0, 2).sum() == 2
+
+
 def test_own_models(real_data, tmp_path):
     out = tmp_path / "own_models.csv"
     words = ["--epochs", 3, "--steps", 2, "--targets", 5, "--fidelity-targets", 10, "--reference-pairs", 20]

@@ -370,6 +370,8 @@ def test_command_explains_one_node(quick_runs, opened, tmp_path):
     one = opened("ba-shapes", 512)[0]
     lines = result.output.splitlines()
     assert lines[0] == one.in_words()
+    assert lines[1].startswith("These scores are corrected by what the model said of coalitions, and expected")
+    lines = lines[1:]
     assert lines[2].split() == ["node", "hop", "score", "rank", "class"]
     frame = one.top(len(one))
     against = frame[frame.score < 0].tail(3)  # the strongest that speak against the class are shown too

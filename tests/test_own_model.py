@@ -170,7 +170,7 @@ def test_a_model_of_pytorch_geometric(here):
     assert "explained model: my_module:pyg_model, as it is returned (no --weights)" in result.stdout
     said = run("explain", "--run", "mine", "--trust", "--node", 3, "--picture", "three.svg")
     assert said.exit_code == 0 and re.match(r"Node 3 is class (left|right)", said.stdout), said.output
-    assert re.search(r"(left|right)$", said.stdout.splitlines()[4]) and Path("three.svg").exists()
+    assert re.search(r"(left|right)$", said.stdout.splitlines()[5]) and Path("three.svg").exists()
 
 
 def test_whose_model_it_is_is_said(here):

@@ -193,7 +193,7 @@ def test_the_papers_preset_has_only_those_that_hold_always():
     assert [d.number for d in applying(paper("node"), NODE)] == ["D1", "D2", "D3", "D4", "D11"]
     assert applying(default("node", 100), NODE) == list(DEVIATIONS)
     graphs = {d.number for d in DEVIATIONS} - {d.number for d in applying(default("graph", 100), GRAPH)}
-    assert graphs == {"D2", "D4", "D6", "D10"}
+    assert graphs == {"D2", "D4", "D6", "D10", "D12", "D13"}
 
 
 # --- the command ------------------------------------------------------------------------------------------------

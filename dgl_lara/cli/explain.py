@@ -11,7 +11,17 @@ from typing import TYPE_CHECKING
 import click
 
 from dgl_lara.choices import PICTURES, TABLES
-from dgl_lara.cli.options import FILE, FOLDER, Count, CountOrWord, Memory, choose_device, device_option, trust_options
+from dgl_lara.cli.options import (
+    FILE,
+    FOLDER,
+    Count,
+    CountOrWord,
+    Memory,
+    Rate,
+    choose_device,
+    device_option,
+    trust_options,
+)
 from dgl_lara.cli.printing import echo
 from dgl_lara.errors import InputError
 
@@ -41,7 +51,7 @@ AT_LEAST = 0.9  # confidence below which an explanation is in doubt
 )
 @click.option("--refine", type=CountOrWord("auto"), metavar="N|auto",
               help="Correct each with N pairs of model calls; auto: only those in doubt.")  # fmt: skip
-@click.option("--at-least", type=click.FloatRange(0, 1, min_open=True, max_open=True),
+@click.option("--at-least", type=Rate(0.999),
               help="With --refine auto: the confidence below which an explanation is in doubt. [0.9]")  # fmt: skip
 @click.option("--amortised", is_flag=True,
               help="Scores of the explainer alone, not corrected by what the model said in training.")  # fmt: skip
