@@ -208,6 +208,12 @@ def test_bulk_speed(tmp_path):
     assert (folder / "embeddings.pt").exists()
 
 
+@pytest.mark.slow
+def test_faults(tmp_path):
+    run("faults", "--kills", 3, "--soak", 2000, "--calls", 40, "--out", tmp_path / "faults.md")
+    assert (tmp_path / "faults.md").stat().st_size > 200
+
+
 def test_neighbours(tmp_path):
     out = tmp_path / "neighbours.csv"
     words = ["--seeds", 1, "--targets", 6, "--reference-pairs", 120, "--steps", 20, "--out", out]
@@ -217,7 +223,7 @@ def test_neighbours(tmp_path):
         "phi itself", "random", "sampled 300", "graphsvx 800", "lara, amortised", "lara, corrected",
     }  # fmt: skip
     assert finite(frame, "R2, neighbours", "Delta kept", "Delta paper", "nodes f saw")
-    assert frame["pairs"].max() == 40 and frame["largest gap"].between(0, 2).sum() == 2
+    assert frame["pairs"].max() == 40 and frame["largest gap"].notna().sum() == 2
 
 
 def test_own_models(real_data, tmp_path):

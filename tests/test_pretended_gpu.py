@@ -88,6 +88,7 @@ def test_a_whole_life(task, settings):
         torch.testing.assert_close(torch.as_tensor(mine), torch.as_tensor(theirs), rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_a_pass_that_does_not_fit_goes_layer_by_layer():
     """A CUDA graph without --offload: batches are cut in main memory, and the embeddings come back to the GPU."""
     with pretended_gpu():

@@ -187,6 +187,7 @@ def test_graph_task_learns():
 
 
 def test_resumed_equals_uninterrupted():
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job begins by ignoring it
     game = gcn_game(nodes=40, edges=50, seed=3)
     targets = torch.arange(40)
     for objective in ("least-squares", "running-mean"):
@@ -424,6 +425,7 @@ def test_walks_and_pairs_agree_on_a_graph_with_its_own_self_loops():
 
 def test_ctrl_c_in_the_middle_of_a_step_waits_for_its_end(monkeypatch):
     """A real signal inside the optimiser: what is stored is a whole step, and resuming repeats the unbroken run."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job begins by ignoring it
     game = gcn_game(nodes=40, edges=50, seed=3)
     targets = torch.arange(40)
     for objective in ("least-squares", "running-mean"):

@@ -111,10 +111,11 @@ def _summary(found: Findings, average: pd.DataFrame) -> list[str]:
     agreement = found.tables["agreement"].set_index("method").loc["lara"]
     lara, chance = _row(average, "lara"), _row(average, "random")
     assert lara is not None and chance is not None
+    alone = f", and with {agreement['neighbours only']:.3f} over the neighbours alone" if game.task.local else ""
     return [
         f"The model is right on {found.accuracy['test']:.1%} of the test {game.task}s of {found.run.dataset.name}.",
         f"The explainer's scores agree with the true attribution with R² = {agreement['R2 corrected']:.3f} on "
-        f"{len(found.targets)} {found.split} {game.task}s (1 is perfect; corrected for the noise of the reference).",
+        f"{len(found.targets)} {found.split} {game.task}s (1 is perfect; the reference's noise is taken out){alone}.",
         f"Δ fidelity{' with the target kept' * game.task.local} is {with_error(lara, 'delta')}; players ranked by "
         f"chance reach {with_error(chance, 'delta')}.",
         f"One explanation takes {found.speed['seconds'].iloc[0] * 1000:.1f} ms once the explainer is trained.",
