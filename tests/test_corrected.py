@@ -317,6 +317,12 @@ def test_confidence_knows_how_wrong_the_scores_are(game, lara):
     assert lara.explain(some).confidence.nanmean() > lara.explain(some, corrected=False).confidence.nanmean() + 0.05
 
 
+def test_confidence_does_not_depend_on_the_company(lara):
+    together = lara.explain(range(40), corrected=False)
+    alone = torch.cat([lara.explain([node], corrected=False).confidence for node in (3, 17, 36)])
+    torch.testing.assert_close(alone, together.confidence[[3, 17, 36]], rtol=1e-3, atol=1e-3, equal_nan=True)
+
+
 def test_who_has_no_neighbours_has_no_confidence():
     graph = dgl.add_nodes(random_graph(20, 24, 1), 1)
     lara = LARA(SmallGCN(), graph, torch.randn(21, 3, generator=generator(1)), hops=2, config=SHORT).fit(range(21))

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
 
@@ -50,8 +49,3 @@ def own_squared_error(seen: Residual) -> Tensor:
     """(): the same of the target's own score."""
     assert seen.own is not None
     return seen.own.square() - seen.spread / len(seen.left)
-
-
-def size(sigma: Tensor, d: Tensor, own: Tensor) -> Tensor:
-    """(): |phi|^2 of the players that are not the target itself, right on average."""
-    return squared_errors(residual(sigma, d, torch.zeros_like(sigma[0]), own)).sum()

@@ -21,7 +21,7 @@ from dgl_lara.attribution.squared_error import own_squared_error, residual, squa
 from dgl_lara.explanation import Explanations
 from dgl_lara.utils.schema import between, fitting, tensor
 
-TINY = 1e-9  # squared, of the explained values' size
+TINY = 1e-9  # a sum of squared scores that counts as none
 ROUNDS = 6  # of reweighting
 PENALTY = 10.0  # on the weights of `looks`, as many validation targets as that count as much
 FURTHEST = 3.0  # standard deviations of `looks` that are believed
@@ -77,13 +77,12 @@ def looks(explanations: Explanations) -> Tensor:
     count, hops = len(explanations), (game.hops + 1 if game.task.local else 1)
     squares = torch.zeros(count, hops, device=explanations.scores.device)
     squares.view(-1).index_add_(0, players.row * hops + players.hop, explanations.scores.square())
-    unit = (game.full[players.targets] - game.null).square().nanmean().clamp(min=1e-12)
     logits = game.logits[players.targets]
     sure = logits.softmax(1).amax(1) if logits.shape[1] > 1 else torch.ones_like(logits[:, 0])
     others = torch.zeros(count, device=squares.device).index_add(
         0, players.row[~own], torch.ones_like(players.row[~own], dtype=torch.float)
     )
-    return torch.cat([(squares / unit + TINY).log(), others.log1p().unsqueeze(1), sure.unsqueeze(1)], dim=1)
+    return torch.cat([(squares + TINY).log(), others.log1p().unsqueeze(1), sure.unsqueeze(1)], dim=1)
 
 
 def learn_errors(explanations: Explanations, samples: Samples) -> ErrorModel | None:
