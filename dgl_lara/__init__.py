@@ -6,12 +6,15 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from dgl_lara.explanation import Explanation, Explanations
+    from dgl_lara.game.kinds import Edges, Features, Nodes
     from dgl_lara.lara import LARA
     from dgl_lara.lara import explain_once as explain
     from dgl_lara.training.config import TrainingConfig
 
 __version__ = "0.1.0"
-__all__ = ["LARA", "Explanation", "Explanations", "TrainingConfig", "__version__", "explain"]
+__all__ = [
+    "LARA", "Edges", "Explanation", "Explanations", "Features", "Nodes", "TrainingConfig", "__version__", "explain",
+]  # fmt: skip
 
 # Both must be set before torch and dgl load. Without the first, idle OpenMP threads spin and a GCN epoch on few
 # cores takes up to ten times as long; without the second, dgl writes a settings file into the home folder.
@@ -23,6 +26,9 @@ _HOMES = {
     "explain": ("lara", "explain_once"),
     "Explanation": ("explanation", "Explanation"),
     "Explanations": ("explanation", "Explanations"),
+    "Nodes": ("game.kinds", "Nodes"),
+    "Edges": ("game.kinds", "Edges"),
+    "Features": ("game.kinds", "Features"),
     "TrainingConfig": ("training.config", "TrainingConfig"),
 }
 

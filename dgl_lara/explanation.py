@@ -22,9 +22,13 @@ from dgl_lara.choices import PICTURES, TABLES
 from dgl_lara.drawing.scene import Scene, compose, is_molecule
 from dgl_lara.drawing.words import NOT_ADDITIVE, Facts, Telling, how_sure, tell
 from dgl_lara.errors import InputError
+from dgl_lara.game.edge_players import EdgePlayers
+from dgl_lara.game.feature_players import FeaturePlayers
 from dgl_lara.game.game import Game
-from dgl_lara.game.players import Players
+from dgl_lara.game.kinds import Features
+from dgl_lara.game.players import Players, find
 from dgl_lara.game.task import Task
+from dgl_lara.game.value import of_classes
 from dgl_lara.utils.files import written_whole
 
 if TYPE_CHECKING:
@@ -38,6 +42,7 @@ COLUMNS = {  # of every table of scores, with the types that files hold them in
     "score": "float32",
     "rank": "int32",
     "explained_class": "int32",
+    "kind": "dictionary",
 }
 SOURCES = ("amortised", "corrected")
 STEPS = 40  # of the slider in an interactive page
@@ -58,9 +63,31 @@ class Names:
         return str(names[number]) if number < len(names) else str(number)
 
 
+def with_rival(classes: Tensor, rather_than: Tensor | None) -> Tensor:
+    """(num_targets,) or, where a class is set against another, (num_targets, 2): as `game/value.py` reads it."""
+    return classes if rather_than is None else torch.stack([classes, rather_than], dim=1)
+
+
 def pairs_frame(**columns: Any) -> pd.DataFrame:
     """One row a (target, player) pair, with exactly the columns of COLUMNS."""
-    return pd.DataFrame({name: columns[name] for name in COLUMNS})
+    kind = pd.Categorical.from_codes(np.zeros(len(columns["player"]), np.int8), pd.Index([columns["kind"]]))
+    return pd.DataFrame({**{name: columns[name] for name in COLUMNS}, "kind": kind})
+
+
+def about_players(game: Game, names: Names, players: Tensor) -> dict[str, Any]:
+    """Of each player, beyond its number: both ends of an edge, the name of a feature."""
+    if isinstance(game.kind, EdgePlayers):
+        source, destination = game.kind.ends(players)
+        return {"source": source.cpu().numpy(), "destination": destination.cpu().numpy()}
+    called = feature_names(game, names)
+    return {} if called is None else {"name": np.array(called, dtype=object)[players.cpu().numpy()]}
+
+
+def feature_names(game: Game, names: Names) -> Sequence[str] | None:
+    """Of each player that is a column or a group of columns; None where players are others, or have no names."""
+    if not isinstance(game.choice, Features):
+        return None
+    return names.columns if game.choice.group_names is None else game.choice.group_names
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -76,6 +103,7 @@ class Explanations:
         variance: One a pair: the expected squared error of the score; None where nobody knows.
         corrected: One a target: whether model calls corrected its scores, or they are g's own (amortised); None where
             another method made them.
+        rather_than: One a target: the class that the explained one is set against; None: none.
 
     Examples:
         >>> explanations = lara.explain([512, 640])
@@ -92,6 +120,7 @@ class Explanations:
     names: Names = Names()
     variance: Tensor | None = None  # (num_pairs,)
     corrected: Tensor | None = None  # (num_targets,) bool
+    rather_than: Tensor | None = None  # (num_targets,)
 
     def __repr__(self) -> str:
         return f"Explanations of {len(self)} {self.task}s by {self.method}: {len(self.scores)} scores (see to_frame())"
@@ -112,6 +141,7 @@ class Explanations:
             explained_class=self.explained_class[rows],
             variance=None if self.variance is None else self.variance[indptr[rows.start] : indptr[rows.stop]],
             corrected=None if self.corrected is None else self.corrected[rows],
+            rather_than=None if self.rather_than is None else self.rather_than[rows],
         )
         return Explanation(one)
 
@@ -151,6 +181,16 @@ class Explanations:
         start = torch.repeat_interleave(players.indptr[:-1], players.counts)
         rank[order] = torch.arange(len(order), device=order.device) - start
         return rank
+
+    @property
+    def asked(self) -> Tensor:
+        """What was asked of each target: a class, or a class and the one that it is set against."""
+        return with_rival(self.explained_class, self.rather_than)
+
+    @property
+    def includes_target(self) -> bool:
+        """A target is a player of its own."""
+        return self.task.local and self.players.kind == "nodes"
 
     @property
     def is_target(self) -> Tensor:
@@ -193,21 +233,28 @@ class Explanations:
         """
         if not 0 <= sparsity < 1:
             raise InputError(f"sparsity must be in [0, 1) (got {sparsity}).")
-        left_out = int(self.task.local and not include_target)  # the target itself
+        left_out = int(self.includes_target and not include_target)
         kept = torch.round((1 - sparsity) * (self.players.counts - left_out)).clamp(min=1)
         return self.rank(include_target) < torch.repeat_interleave(kept, self.players.counts)
 
     def to_frame(self) -> pd.DataFrame:
-        """One row a (target, player) pair: target, player, hop, score, rank (1 is the highest), explained_class."""
+        """One row a (target, player) pair: target, player, hop, score, rank (1 is the highest), explained_class, kind;
+        of edges also source and destination, of features also their names, where they have any."""
         players = self.players
-        return pairs_frame(
+        frame = pairs_frame(
             target=players.targets[players.row].cpu().numpy(),
             player=players.player.cpu().numpy(),
             hop=players.hop.cpu().numpy(),
             score=self.scores.cpu().numpy(),
             rank=self.rank().cpu().numpy() + 1,
             explained_class=self.explained_class[players.row].cpu().numpy(),
+            kind=players.kind,
         )
+        return frame.assign(**self.about_players())
+
+    def about_players(self) -> dict[str, Any]:
+        """Of each pair, beyond its number: both ends of an edge, the name of a feature."""
+        return {} if self.game is None else about_players(self.game, self.names, self.players.player)
 
     def save(self, path: Path | str) -> None:
         """As .csv."""
@@ -272,7 +319,7 @@ class Explanation:
     @property
     def output(self) -> float:
         """The explained value on the untouched graph."""
-        return float(self.game.full[self.target, self.explained_class])
+        return float(self.game.value_of(self.batch.players.targets, self.batch.asked))
 
     def outputs(self, keep: Tensor) -> Tensor:
         """The model's own answers when only some players remain.
@@ -283,7 +330,7 @@ class Explanation:
         Returns:
             (num_coalitions,) the explained value.
         """
-        return self.game.coalitions(self.batch.players, keep, self.batch.explained_class).flatten()
+        return self.game.coalitions(self.batch.players, keep, self.batch.asked).flatten()
 
     def curves(self, counts: Sequence[int]) -> tuple[list[float], list[float]]:
         """The value with only the best `count` players, and with them removed, for each count; the target stays."""
@@ -305,10 +352,18 @@ class Explanation:
         return self.to_frame().head(k)
 
     def subgraph(self) -> dgl.DGLGraph:
-        """The graph among the players; ndata: `score`, `hop`, `target` (bool), and dgl.NID, the original numbers."""
-        graph = dgl.node_subgraph(self.game.graph, self.players)
-        graph.ndata["score"], graph.ndata["hop"] = self.scores, self.batch.players.hop
-        graph.ndata["target"] = self.batch.is_target
+        """The graph among those who can reach the target; ndata: `hop`, `target` (bool), and dgl.NID, the original
+        numbers; where nodes play `score`, where edges play edata `score` (NaN: the edge does not play)."""
+        near = self.task.reach(self.game.graph, self.batch.players.targets, self.game.hops)
+        graph = dgl.node_subgraph(self.game.graph, near.player)
+        graph.ndata["hop"], graph.ndata["target"] = near.hop, self.task.is_target(near)
+        kind = self.game.kind
+        if isinstance(kind, EdgePlayers):
+            src, dst = graph.edges()
+            place, plays = find(kind.of_edges(near.player[src], near.player[dst]), self.players)
+            graph.edata["score"] = torch.where(plays, self.scores[place], torch.nan)
+        elif self.batch.players.kind == "nodes":
+            graph.ndata["score"] = self.scores
         return graph
 
     def to_networkx(self) -> nx.DiGraph:
@@ -359,13 +414,14 @@ class Explanation:
         telling = tell(
             Facts(
                 task=self.task.name,
-                named_by_hop=self.task.local,
+                named_by_hop=self.batch.includes_target,
                 target=self.target_name,
-                explained_class=self.class_name,
+                explained_class=self.batch.names.of_class(self.explained_class),
                 predicted_class=self.batch.names.of_class(self.predicted_class),
-                value=self.game.value,
+                rather_than=self.rival_name,
+                value=self.value_name,
                 output=self.output,
-                null=float(self.game.null[self.explained_class]),
+                null=self.nothing,
                 hops=self.game.hops,
                 kind=self.kind,
                 names=[names[place] for place in others.tolist()],
@@ -379,19 +435,37 @@ class Explanation:
 
     @property
     def class_name(self) -> str:
-        """Of the explained class: its own name, or its number."""
-        return self.batch.names.of_class(self.explained_class)
+        """Of the explained class: its own name, or its number; with the class that it is set against."""
+        name, rival = self.batch.names.of_class(self.explained_class), self.rival_name
+        return name if rival is None else f"{name} rather than {rival}"
+
+    @property
+    def rival_name(self) -> str | None:
+        """Of the class that the explained one is set against."""
+        rival = self.batch.rather_than
+        return None if rival is None else self.batch.names.of_class(int(rival))
+
+    @property
+    def value_name(self) -> str:
+        """What the explained number is."""
+        return self.game.value if self.batch.rather_than is None else f"{self.game.value} difference"
+
+    @property
+    def nothing(self) -> float:
+        """The explained value without any player."""
+        if self.batch.players.kind == "nodes":
+            return float(of_classes(self.game.null.view(1, 1, -1), self.batch.asked))
+        return float(self.outputs(torch.zeros(1, len(self), dtype=torch.bool, device=self.scores.device)))
 
     @property
     def target_name(self) -> str:
         """Its number; a node that has a name of its own: name and number."""
-        if not self.task.local or self.batch.names.labels is None:
-            return str(self.target)
-        return self.player_names()[int(self.batch.is_target.nonzero().flatten()[0])]
+        labels = self.batch.names.labels
+        return str(self.target) if not self.task.local or labels is None else f"{labels[self.target]} ({self.target})"
 
     def player_classes(self) -> list[int] | None:
         """The class that the model predicts for each player; None where players are no targets of their own."""
-        if not self.task.local or self.game.value == "output":
+        if not self.batch.includes_target or self.game.value == "output":
             return None
         return self.game.explained_class[self.players].tolist()
 
@@ -404,27 +478,44 @@ class Explanation:
         return how_sure(bool(self.batch.corrected), confidence, self.kind, self.task.local)
 
     def player_names(self) -> list[str]:
-        """What the players are called: by their numbers; in a graph by their places, after their atoms: N12."""
-        labels, players = self.batch.names.labels, self.players.tolist()
-        numbers = self.task.player_numbers(self.players)
+        """What the players are called: nodes by their numbers, in a graph by their places, after their atoms: N12;
+        edges by their two ends; features by their names, or x3."""
+        kind = self.game.kind
+        if isinstance(kind, EdgePlayers):
+            between = "→" if kind.directed else "–"
+            return [between.join(pair) for pair in zip(*map(self.node_names, kind.ends(self.players)), strict=True)]
+        if isinstance(kind, FeaturePlayers):
+            called = feature_names(self.game, self.batch.names)
+            return [f"x{player}" if called is None else str(called[player]) for player in self.players.tolist()]
+        return self.node_names(self.players)
+
+    def node_names(self, nodes: Tensor) -> list[str]:
+        """What nodes are called."""
+        labels = self.batch.names.labels
+        numbers = self.task.node_numbers(self.game.graph, self.batch.players.targets, nodes)
         if labels is None:
             return list(map(str, numbers))
         form = "{}{}" if self._is_molecule else "{} ({})"
-        return [form.format(labels[player], number) for player, number in zip(players, numbers, strict=True)]
+        return [form.format(labels[node], number) for node, number in zip(nodes.tolist(), numbers, strict=True)]
+
+    @property
+    def nodes(self) -> Tensor:
+        """(num_nodes,) everybody who can reach the target, rising: the players, where nodes play."""
+        if self.batch.players.kind == "nodes":
+            return self.players
+        return self.task.reach(self.game.graph, self.batch.players.targets, self.game.hops).player
 
     @property
     def kind(self) -> str:
         """What a player is called in words."""
-        return self.task.player_noun(self._is_molecule)
+        if self.batch.players.kind == "nodes":
+            return self.task.player_noun(self._is_molecule)
+        return "bond" if self._is_molecule and self.batch.players.kind == "edges" else self.game.kind.noun
 
     @property
     def _is_molecule(self) -> bool:
         labels = self.batch.names.labels
-        return (
-            not self.task.local
-            and labels is not None
-            and is_molecule(labels[player] for player in self.players.tolist())
-        )
+        return not self.task.local and labels is not None and is_molecule(labels[node] for node in self.nodes.tolist())
 
     # --- as a picture
 

@@ -30,6 +30,7 @@ from dgl_lara.explanation import Explanations
 from dgl_lara.game.budget import Budget
 from dgl_lara.game.game import Game, check_targets
 from dgl_lara.game.hops import MOST_HOPS, SAMPLE, max_hop, spread_out
+from dgl_lara.game.kinds import Choice, Nodes, as_players, from_dict, to_dict
 from dgl_lara.game.removal import bare
 from dgl_lara.game.task import Task
 from dgl_lara.game.tasks import as_task
@@ -147,6 +148,8 @@ class LARA:
         memory: Bytes that training and explaining keep to; without them, most of what is free.
         batches_on: A device that gets batches while the data stays in main memory (graphs larger than a GPU).
         store: Where embeddings are kept on disk, so that the next process need not make them again.
+        players: Who is scored: "nodes", "edges" or "features"; or with more to say, `Edges(directed=True)`,
+            `Features(of="target", baseline="mean", groups={"job": [1, 2, 3]})`.
 
     Attributes:
         explainer_: The trained g, after `fit` or `load`.
@@ -174,8 +177,10 @@ class LARA:
         memory: int | None = None,
         batches_on: torch.device | None = None,
         store: EmbeddingStore | None = None,
+        players: str | Choice = "nodes",
     ) -> None:
         self.model, self.graph = model, graph
+        self.players = as_players(players)
         self.task = as_task(task)
         self.features = as_features(graph, features)
         self.hops, self.value, self.config, self.memory = hops, value, config, memory
@@ -198,7 +203,8 @@ class LARA:
     @staticmethod
     def of_game(game: Game, config: TrainingConfig | None = None) -> LARA:
         """For a game that was made before."""
-        lara = LARA(game.f, game.graph, game.features, game.task, game.hops, game.value, config, game.budget.memory)
+        where = (game.f, game.graph, game.features, game.task, game.hops, game.value)
+        lara = LARA(*where, config, game.budget.memory, players=game.choice)
         lara.game = game
         return lara
 
@@ -214,7 +220,8 @@ class LARA:
         learned = "" if best is None else f", agreement {best:.3f} after {self.history_[-1]['step']} steps"
         inner = unwrapped(self.model)
         model = getattr(inner, "__name__", type(inner).__name__)
-        return f"LARA(explains {self.task}s of {where}; model {model}, value {self.value}; {state}{learned})"
+        who = "" if self.players == Nodes() else f" by their {self.players.name}"
+        return f"LARA(explains {self.task}s of {where}{who}; model {model}, value {self.value}; {state}{learned})"
 
     @property
     def is_trained(self) -> bool:
@@ -235,7 +242,8 @@ class LARA:
             answer = answer.to(self.features.device)
         elif self.batches_on:
             answer = predict_in_batches(f, self.graph, self.features, hops)
-        return Game(f, self.graph, self.features, self.task, hops, self.value, answer, memory=self.memory)
+        where = (f, self.graph, self.features, self.task, hops, self.value, answer)
+        return Game(*where, memory=self.memory, players=self.players)
 
     # --- learning
 
@@ -296,6 +304,7 @@ class LARA:
         asked, keeper = self.config_.shared_pairs, self.state_.keeper
         if asked is None:
             affordable = self.task.local and self.graph.num_nodes() <= self.game.nodes_a_call and not self.batches_on
+            affordable &= self.game.kind.shares
             asked = DRAWN_PAIRS if affordable and keeper is None else 0
         keeper = keeper or SampleKeeper(self.game, asked, self.config_.seed)
         if asked > keeper.seen:
@@ -358,12 +367,15 @@ class LARA:
                 return True
             return self.store is not None and self.store.embeddings(self.explainer_) is not None
 
-    def explain(self, targets: Targets, classes: Targets | None = None, corrected: bool = True) -> Explanations:
+    def explain(
+        self, targets: Targets, classes: Targets | tuple[int, int] | None = None, corrected: bool = True
+    ) -> Explanations:
         """Scores of every player of these targets.
 
         Args:
             targets: Nodes (or graphs): numbers, or a mask of booleans.
-            classes: One a target; without them, the class that the model predicts.
+            classes: One a target; without them, the class that the model predicts. A pair (a, b) asks of all targets
+                why a rather than b: what the players contribute to the difference of the two values.
             corrected: With what f said in training of coalitions of these very targets, where that is kept (no further
                 model call); False: the scores of g alone.
 
@@ -393,7 +405,8 @@ class LARA:
     def _game_near(self, targets: Tensor) -> Game:
         """Asks f about the surroundings of the targets alone; an explanation of them needs no more, words included."""
         graph = bare(self.graph)
-        return game_nearby(self._f, graph, self.features, targets, self.explainer_, self.value, self.memory)
+        where = (self._f, graph, self.features, targets, self.explainer_, self.value, self.memory)
+        return game_nearby(*where, self.players)
 
     def bulk(self, workers: int = 0) -> BulkExplainer:
         """For very many targets: keeps the best players of each."""
@@ -424,7 +437,7 @@ class LARA:
         """The trained explainer in one file, with the samples that correct its scores; `LARA.load` opens it beside the
         model and the graph. `more`: numbers to be stored beside it."""
         self.check_trained()
-        about = described(self.config_, self.value, self.errors_, self.cost_)
+        about = described(self.config_, self.value, self.errors_, self.cost_) | {"players": to_dict(self.players)}
         samples = self.samples_.to_dict() if self.samples_ else None
         save_explainer(self.explainer_, Path(path), **about, samples=samples, **more)
 
@@ -441,7 +454,8 @@ class LARA:
         """
         where = as_features(graph, features)
         explainer, stored = load_explainer(Path(path), where.device)
-        config = explainer.config
+        config, players = explainer.config, stored.get("players")
+        more |= {"players": "nodes" if players is None else from_dict(players)}
         lara = LARA(model, graph, where, config.task, config.hops, stored.get("value", "logit"), **more)
         return lara.with_explainer(explainer, stored)
 
@@ -481,7 +495,19 @@ class LARA:
         check_targets(chosen, count, self.task)
         return chosen
 
-    def _as_classes(self, classes: Targets, count: int) -> Tensor:
+    def _as_classes(self, classes: Targets | tuple[int, int], count: int) -> Tensor:
+        """(count,), or (count, 2) where a class is set against another."""
+        if isinstance(classes, tuple) and len(classes) == 2:
+            if count == 2:
+                raise InputError(
+                    f"classes={classes} can mean one class for each of the two targets, or one rather than the other; "
+                    f"write {list(classes)} for the first, {[list(classes)] * 2} for the second."
+                )
+            return torch.stack([self._as_classes([one] * count, count) for one in classes], dim=1)
+        if isinstance(classes, list) and classes and all(isinstance(one, list | tuple) for one in classes):
+            if any(len(one) != 2 for one in classes):
+                raise InputError("classes must name one, or two to set against each other, for each target.")
+            return torch.stack([self._as_classes([one[side] for one in classes], count) for side in (0, 1)], dim=1)
         try:
             given = torch.as_tensor(classes, device=self.features.device).flatten()
         except (ValueError, TypeError, RuntimeError, OverflowError) as error:

@@ -25,13 +25,15 @@ import torch
 
 from dgl_lara import __version__, choices, datasets
 from dgl_lara.attribution.shared_samples import SharedSamples
-from dgl_lara.choices import PRESETS, VALUES
+from dgl_lara.choices import PLAYERS, PRESETS, VALUES
 from dgl_lara.datasets import Options
 from dgl_lara.datasets.dataset import Dataset
 from dgl_lara.errors import InputError, LaraError
 from dgl_lara.explainer.network import ExplainerConfig, load_explainer, save_explainer
+from dgl_lara.game import kinds
 from dgl_lara.game.game import Game
 from dgl_lara.game.hops import MOST_HOPS
+from dgl_lara.game.kinds import Choice, Nodes
 from dgl_lara.inference.error_bars import ErrorModel
 from dgl_lara.inference.store import EmbeddingStore
 from dgl_lara.lara import LARA, described
@@ -49,7 +51,7 @@ from dgl_lara.utils.schema import fitting, flag, maybe, number, rows_of, table, 
 RUNS = Path(choices.RUNS)
 CONFIG = {
     "dataset": text, "options": table, "hops": whole(0, MOST_HOPS), "value": word(*VALUES), "training": table,
-    "preset": word(*PRESETS), "model": maybe(table), "data": maybe(text),
+    "preset": word(*PRESETS), "model": maybe(table), "data": maybe(text), "players": rows_of({"kind": word(*PLAYERS)}),
 }  # fmt: skip
 OPTIONS = {
     "source": word(*datasets.SOURCES), "seed": whole(0, 2**32 - 1), "undirected": flag, "nodes": maybe(whole(1)),
@@ -76,16 +78,17 @@ class RunConfig:
     preset: str
     model: OwnModel | None = None  # None: one of the models that ship with dgl-lara
     data: str | None = None  # the content of the data set, to notice a change; None: a run of 0.1.0
+    players: tuple[Choice, ...] = (Nodes(),)  # who is scored: an explainer each, the first in the folder itself
 
     def to_dict(self) -> dict:
-        content = asdict(self)
+        content = {**asdict(self), "players": [kinds.to_dict(choice) for choice in self.players]}
         content["options"]["data_dir"] = str(self.options.data_dir.resolve()) if self.options.data_dir else None
         return content
 
     @staticmethod
     def from_dict(content: dict) -> RunConfig:
         """LaraError, TypeError or ValueError where it is not one."""
-        fitting(content, CONFIG, "it", optional=("model", "data"))
+        fitting(content, CONFIG, "it", optional=("model", "data", "players"))
         fitting(content["options"], OPTIONS, "options")
         if content.get("model") is not None:
             fitting(content["model"], MODEL, "model")
@@ -93,7 +96,9 @@ class RunConfig:
         options["data_dir"] = Path(options["data_dir"]) if options["data_dir"] else None
         training, model = TrainingConfig(**content["training"]), content.get("model")
         own = OwnModel(**model) if model else None
-        return RunConfig(**{**content, "options": Options(**options), "training": training, "model": own})
+        players = tuple(map(kinds.from_dict, content.get("players", []))) or (Nodes(),)
+        rebuilt = {"options": Options(**options), "training": training, "model": own, "players": players}
+        return RunConfig(**{**content, **rebuilt})
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,6 +113,18 @@ class Run:
     @property
     def model(self) -> Model:
         return self.lara.model
+
+    @property
+    def parts(self) -> list[Run]:
+        """Itself, and the explainers of other kinds of players that the folder holds, each in a folder of its own."""
+        return [self, *(self.part(choice) for choice in self.config.players if choice != self.lara.players)]
+
+    def part(self, choice: Choice) -> Run:
+        """The same run for another kind of players."""
+        of = self.lara
+        where = (of.model, of.graph, of.features, of.task, self.config.hops, of.value, of.config, of.memory)
+        lara = LARA(*where, of.batches_on, players=choice)
+        return make_run(self.folder / choice.name, self.config, self.dataset, lara)
 
     @property
     def game(self) -> Game:
@@ -156,6 +173,7 @@ class Run:
         training = self.config.training
         told = {"task": self.dataset.task, "hops": self.config.hops, "dim": training.dim, "hidden": training.hidden}
         told |= {"embedding": training.embedding, "encoder": training.encoder}
+        told |= {"players": self.lara.players.name}
         told |= {"layers": self.config.hops if training.layers is None else training.layers}
         told |= {"gate": training.gate} if self.lara.task.local else {}
         learned = {**asdict(shape), "value": stored.get("value", self.config.value)}
@@ -195,7 +213,7 @@ class Run:
         path = self.folder / "samples.pt"
         if not path.exists():
             return None
-        sizes = self.dataset.graph.num_nodes(), self.dataset.num_targets
+        sizes = self.game.num_players, self.dataset.num_targets
         try:
             return SharedSamples.from_dict(load_tensors(path, mmap=True), path, None if self.has_other_data else sizes)
         except LaraError as damage:
@@ -259,9 +277,11 @@ def open_run(
     memory: int | None = None,
     offload: bool = False,
     trust: bool | str = False,
+    players: str | None = None,
 ) -> Run:
     """`offload`: the data stays in main memory, only batches go to the device. `trust`: whether the code of a model of
-    the user's own may be run, as the folder names it (True) or as it is named here ("my_module:build_model")."""
+    the user's own may be run, as the folder names it (True) or as it is named here ("my_module:build_model").
+    `players`: which of the explainers that the folder holds; without it, the first."""
     if not (folder / "config.json").is_file():
         raise InputError(f"'{folder}' is not a run folder (it has no config.json).")
     try:
@@ -288,8 +308,15 @@ def open_run(
         config.training,
         memory,
         device if offload else None,
+        players=config.players[0],
     )
     run = make_run(folder, config, dataset, lara)
+    if players is not None and players != config.players[0].name:
+        found = [choice for choice in config.players if choice.name == players]
+        if not found:
+            held = " and ".join(choice.name for choice in config.players)
+            raise InputError(f"{folder} was trained to score {held}, not {players}; train with --players {players}.")
+        run = run.part(found[0])
     if run.has_other_data:
         say(f"note: the data set {config.dataset} is not as it was when {folder} was trained.")
     return run

@@ -8,8 +8,8 @@ import pytest
 import torch
 from games import gcn_game, random_graph, star_game
 
-from dgl_lara.baselines.common import edges as edges_module
-from dgl_lara.baselines.common.edges import EdgeScores, instances, node_scores
+from dgl_lara.baselines.common import edge_masks as edges_module
+from dgl_lara.baselines.common.edge_masks import EdgeScores, instances, node_scores
 from dgl_lara.baselines.common.method import Circumstances
 from dgl_lara.baselines.common.occlusion import EdgeOcclusion
 from dgl_lara.baselines.gnn_explainer import GNNExplainer

@@ -9,8 +9,9 @@ import torch
 from games import PooledGCN, gcn_game, random_graph
 
 from dgl_lara.explainer.encoder import EncoderGraph
+from dgl_lara.explainer.form import Pairs
 from dgl_lara.explainer.inputs import explainer_inputs, fit_normalisation
-from dgl_lara.explainer.network import Explainer, ExplainerConfig, pair_scores
+from dgl_lara.explainer.network import Explainer, ExplainerConfig
 from dgl_lara.game.budget import CHUNK_BYTES
 from dgl_lara.game.game import Game
 from dgl_lara.game.players import find
@@ -177,7 +178,7 @@ def test_pair_scores_are_differentiable():
     p, t = torch.randn(40, 15, requires_grad=True), torch.randn(2, 15, requires_grad=True)
     players = GAME.players(torch.tensor([3, 17]))
     g = new()
-    pair_scores(g, p, t, players, g.gate_weights(GAME.graph, players)).sum().backward()
+    g.form.scores(g, Pairs(GAME, players, p, t)).sum().backward()
     assert p.grad.abs().sum() > 0 and t.grad.abs().sum() > 0
 
 

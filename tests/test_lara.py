@@ -27,7 +27,7 @@ def test_five_lines():
     assert len(explanations) == 2
     frame = explanations.to_frame()
     assert set(frame.target) == {3, 5}
-    assert frame.columns.tolist() == ["target", "player", "hop", "score", "rank", "explained_class"]
+    assert frame.columns.tolist() == ["target", "player", "hop", "score", "rank", "explained_class", "kind"]
     assert frame.score.std() > 0
 
 

@@ -15,8 +15,8 @@ from dgl_lara import LARA
 from dgl_lara.attribution.exact import exact
 from dgl_lara.attribution.mi_value import mi_value
 from dgl_lara.errors import InputError, LaraError
+from dgl_lara.explainer.form import Pairs
 from dgl_lara.explainer.inputs import encoder_graph, explainer_inputs
-from dgl_lara.explainer.network import pair_scores
 from dgl_lara.game.game import Game
 from dgl_lara.training.attribution_table import AttributionTable
 from dgl_lara.training.coalitions import evaluate_coalitions
@@ -163,7 +163,7 @@ def test_table_objectives_teach_the_right_thing(objective):
         expected = (inside * values[:, players.row]).sum(0) / inside.sum(0)
     assert expected.std() > 0.03
     assert (table.phi - expected).square().mean() < 0.03 * expected.var()
-    scores = pair_scores(g, embedded.p, embedded.t, players, g.gate_weights(game.graph, players))
+    scores = g.form.scores(g, Pairs(game, players, embedded.p, embedded.t))
     torch.testing.assert_close(loss, ((scores - table.phi) / g.unit).square().mean())
 
 
@@ -420,7 +420,7 @@ def test_walks_and_pairs_agree_on_a_graph_with_its_own_self_loops():
     seen = encoder_graph(game, "rich")
     targets = torch.tensor([5, 1, 30])
     step = step_on_the_whole_graph(game, new_explainer(game, SMALL, seen.inputs, targets), targets, 4, seen)
-    torch.testing.assert_close(step._on_the_whole_graph(), step._by_pairs())
+    torch.testing.assert_close(step._along_the_edges(), step._by_pairs())
 
 
 def test_ctrl_c_in_the_middle_of_a_step_waits_for_its_end(monkeypatch):

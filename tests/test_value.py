@@ -145,7 +145,7 @@ def test_other_values_of_graphs():
     game = Game(PooledGCN(), batch, features, "graph", value="probability")
     players = game.players(torch.tensor([2, 0]))
     keep = torch.rand(6, 16, generator=torch.Generator().manual_seed(3)) < 0.5
-    expected = game.logits_under(batch, features, keep).softmax(2)[:, [2, 0], game.explained_class[[2, 0]]]
+    expected = game.logits_under(game.everything, features, keep).softmax(2)[:, [2, 0], game.explained_class[[2, 0]]]
     torch.testing.assert_close(game.coalitions(players, keep[:, players.player]), expected)
 
 

@@ -104,7 +104,7 @@ def sample(
 
 def sample_shared(game: Game, players: Players, pairs: int, generator: torch.Generator) -> Samples:
     """The same from masks over the whole graph: 2 * pairs passes of f serve every target at once."""
-    columns = game.kind.count(game.graph, game.features)
+    columns = game.num_players
     game.budget.check(BYTES_A_DRAW * pairs * columns, f"{pairs:,} coalitions of the whole graph")
     keep = random_coalitions(pairs, columns, generator, game.features.device)
     classes = game.explained_class[players.targets]
@@ -170,6 +170,8 @@ def _corrected_means(sigma: Tensor, d: Tensor, own: Tensor) -> tuple[Tensor, Ten
 
 def _unpenalised(sigma: Tensor, d: Tensor) -> tuple[Tensor, Tensor]:
     """By the normal equations, in double precision; where two players were never told apart, by singular values."""
+    if not sigma.shape[1]:
+        return d[:0], d[:0]
     signs, wanted = sigma.double(), d.double()
     factor, failed = torch.linalg.cholesky_ex(signs.T @ signs)
     if int(failed) or float(factor.diagonal().min()) < 1e-3 * len(d) ** 0.5:
@@ -194,6 +196,8 @@ def fit(sigma: Tensor, d: Tensor, own: Tensor | None = None) -> tuple[Tensor, Te
     price of drawing phi towards 0. There the column marked in `own` (bool) is first taken out of everything, so that it
     is not drawn anywhere.
     """
+    if not sigma.shape[1]:
+        return d[:0], d[:0]
     if own is not None and len(sigma) < ENOUGH * sigma.shape[1] and bool(own.any()):
         return _fit_beside(sigma, d, own)
     return _ridge(sigma, d, len(d))

@@ -59,7 +59,7 @@ class SharedSamples:
         """(num_targets,) bool: they speak of this target and class, and f says of it now what it said then (not so
         where its surroundings have changed since)."""
         asked, wanted = targets.cpu(), classes.cpu()
-        if len(self.full) != game.num_targets or len(self.inside) != game.kind.count(game.graph, game.features):
+        if len(self.full) != game.num_targets or len(self.inside) != game.num_players:
             return torch.zeros(len(asked), dtype=torch.bool)
         now = game.full[targets, classes].cpu()
         same = (now - self.full[asked]).abs() <= CLOSE * self.unit
@@ -87,10 +87,10 @@ class SampleKeeper:
 
     def __init__(self, game: Game, most: int, seed: int) -> None:
         self.game, self.seed, self.seen = game, seed, 0
-        columns = game.kind.count(game.graph, game.features)
+        columns = game.num_players
         a_pair = columns / 8 + 2 * game.num_targets
         self.most = min(most, int(game.budget.memory / SHARE_OF_MEMORY / a_pair))
-        self.unit = float((game.full - game.null).square().mean().sqrt().clamp(min=1e-6))
+        self.unit = game.unit
         self.rows: list[np.ndarray] = []  # of each kept pair: who is in S, eight players a byte
         self.d: list[Tensor] = []
 
@@ -118,7 +118,7 @@ class SampleKeeper:
         """None where nothing was kept."""
         if not self.rows:
             return None
-        columns = self.game.kind.count(self.game.graph, self.game.features)
+        columns = self.game.num_players
         game, packed = self.game, np.stack(self.rows)
         inside = np.empty((columns, -(-len(self.rows) // 8)), np.uint8)
         for first in range(0, packed.shape[1], 4096):  # bits are turned round in pieces: as bytes they may not fit
@@ -134,7 +134,7 @@ class SampleKeeper:
 
     def load_state_dict(self, content: dict[str, Any]) -> None:
         """LaraError where it is damaged, or of another graph."""
-        columns = self.game.kind.count(self.game.graph, self.game.features)
+        columns = self.game.num_players
         parts = {
             "seen": whole(), "rows": maybe(tensor(torch.uint8, None, -(-columns // 8))),
             "d": maybe(tensor(torch.half, None, self.game.num_targets)),
@@ -152,7 +152,7 @@ class SampleKeeper:
 def draw_more(keeper: SampleKeeper, pairs: int) -> None:
     """Two fresh passes of f over everything for each pair."""
     game, drawn = keeper.game, generator(keeper.seed * 1_000_003 + 700_000_000)
-    columns = game.kind.count(game.graph, game.features)
+    columns = game.num_players
     step = max(1, min(pairs, game.nodes_a_call // game.graph.num_nodes()))
     for start in Progress(range(0, pairs, step), "asking f about shared coalitions", unit="pass"):
         keep = random_coalitions(min(step, pairs - start), columns, drawn, game.features.device)

@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from dgl_lara.baselines.common.edges import EdgeMethod, Instances, entropy
+from dgl_lara.baselines.common.edge_masks import EdgeMethod, Instances, entropy
 from dgl_lara.baselines.common.method import Circumstances
 from dgl_lara.game.game import Game
 from dgl_lara.model.evaluating import evaluating

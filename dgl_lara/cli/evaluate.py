@@ -15,6 +15,7 @@ from dgl_lara.cli.options import (
     Named,
     choose_device,
     device_option,
+    players_option,
     seed_option,
     stored_name,
     trust_options,
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 @click.option("--json", "json_file", type=Named(dir_okay=False, allow_dash=True, path_type=Path),
               help="Write the figures here too; '-': to standard output, and all else to standard error.")  # fmt: skip
 @seed_option
+@players_option
 @device_option
 @trust_options
 def evaluate_command(
@@ -50,6 +52,7 @@ def evaluate_command(
     reference_pairs: int,
     json_file: Path | None,
     seed: int,
+    players: str | None,
     device: str,
     trust: bool | str,
 ) -> None:
@@ -63,11 +66,13 @@ def evaluate_command(
 
     if folder and name:
         raise click.UsageError("give --run or --dataset, not both.")
-    run = open_run(folder or newest_run(name and stored_name(name)), choose_device(device), trust=trust)
+    where = folder or newest_run(name and stored_name(name))
+    run = open_run(where, choose_device(device), trust=trust, players=players)
     dataset, lara = run.dataset, run.trained()
     chosen = some_targets(dataset.split(split), targets, seed)
     subject = Subject(lara, Case(lara.game, chosen, dataset.motif, reference_pairs, seed), pairs)
     what = f"{dataset.name} ({dataset.source}), {len(chosen)} {split} {dataset.task}s, value: {lara.game.value}"
+    what += "" if lara.players.name == "nodes" else f", players: {lara.players.name}"
     to_stdout = json_file == Path("-")
     tell = partial(echo, err=to_stdout)
     tell(f"{what}; run {run.folder}")

@@ -20,6 +20,7 @@ from dgl_lara.cli.options import (
     Rate,
     choose_device,
     device_option,
+    players_option,
     trust_options,
 )
 from dgl_lara.cli.printing import echo
@@ -41,6 +42,7 @@ AT_LEAST = 0.9  # confidence below which an explanation is in doubt
 @click.option("--graph", "some_graphs", type=Count(0), multiple=True, help="The same for this graph.")
 @click.option("--picture", type=FILE, help="With --node or --graph: a .png, .svg, .pdf or interactive .html file.")
 @click.option("--class", "asked_class", type=Count(0), help="With --node or --graph: explain this class.")
+@click.option("--rather-than", type=Count(0), help="With --class: why that class rather than this one.")
 @click.option("--all", "everything", is_flag=True, help="Explain every node (or graph).")
 @click.option("--split", type=click.Choice(["train", "val", "test"]), help="Explain this split.")
 @click.option("--nodes", "nodes_file", type=FILE, help="Explain the numbers in this file, one a line.")
@@ -62,6 +64,7 @@ AT_LEAST = 0.9  # confidence below which an explanation is in doubt
               help="Sampler processes, where the graph is too large for one pass.")  # fmt: skip
 @click.option("--offload", is_flag=True,
               help="Data stays in main memory, batches go to the device: for graphs larger than a GPU.")  # fmt: skip
+@players_option
 @device_option
 @trust_options
 def explain_command(
@@ -70,6 +73,7 @@ def explain_command(
     some_graphs: tuple[int, ...],
     picture: Path | None,
     asked_class: int | None,
+    rather_than: int | None,
     everything: bool,
     split: str | None,
     nodes_file: Path | None,
@@ -82,6 +86,7 @@ def explain_command(
     memory: int | None,
     workers: int,
     offload: bool,
+    players: str | None,
     device: str,
     trust: bool | str,
 ) -> None:
@@ -94,6 +99,8 @@ def explain_command(
         raise click.UsageError("name the file to write with --out.")
     if not few and (picture or asked_class is not None):
         raise click.UsageError("--picture and --class go with --node or --graph.")
+    if rather_than is not None and asked_class is None:
+        raise click.UsageError("--rather-than goes with --class: why one class rather than the other.")
     if at_least is not None and refine != "auto":
         raise click.UsageError("--at-least goes with --refine auto.")
     if few:
@@ -103,17 +110,19 @@ def explain_command(
     from dgl_lara.utils.memory import reuse_freed_memory
     from dgl_lara.utils.progress import detail, say
 
-    run = open_run(folder or newest_run(), choose_device(device), memory, offload, trust=trust)
+    where = folder or newest_run()
+    run = open_run(where, choose_device(device), memory, offload, trust=trust, players=players)
     (detail if folder else say)(f"run {run.folder}" + ("" if folder else " (the newest; --run names another)"))
     reuse_freed_memory(run.dataset.graph.num_nodes())
     wanted = Wanted(refine if isinstance(refine, int) else None, (at_least or AT_LEAST) if refine == "auto" else None,
                     verify, not amortised)  # fmt: skip
     if few:
-        asked = _asked_for(run, {"node": some_nodes, "graph": some_graphs}, asked_class)
+        classes = [one for one in (asked_class, rather_than) if one is not None]
+        asked = _asked_for(run, {"node": some_nodes, "graph": some_graphs}, classes)
         for place, target in enumerate(asked):
             if place:
                 echo()
-            explanation = _explain_one(run, target, asked_class, wanted, top or 10)
+            explanation = _explain_one(run, target, classes, wanted, top or 10)
             if not place:
                 echo(NOT_ADDITIVE.format(explanation.game.value))
             files = [_file_of(path, target, len(asked)) for path in (picture, out) if path]
@@ -146,7 +155,7 @@ def _check_endings(picture: Path | None, out: Path | None) -> None:
         raise click.UsageError(f"--out of one explanation must end in {', '.join(TABLES)} (got '{out.name}').")
 
 
-def _asked_for(run: Run, given: dict[str, tuple[int, ...]], asked_class: int | None) -> tuple[int, ...]:
+def _asked_for(run: Run, given: dict[str, tuple[int, ...]], classes: list[int]) -> tuple[int, ...]:
     """The numbers given for the kind of target that this run explains, each once, if it has them."""
     lara, dataset = run.trained(), run.dataset
     task, targets = lara.task, tuple(dict.fromkeys(given[lara.task.name]))
@@ -156,8 +165,9 @@ def _asked_for(run: Run, given: dict[str, tuple[int, ...]], asked_class: int | N
         if target >= dataset.num_targets:
             raise click.UsageError(f"--{task} must be in 0..{dataset.num_targets - 1} (got {target}).")
     known = lara.explainer_.config.num_classes
-    if asked_class is not None and asked_class >= known:
-        raise click.UsageError(f"--class must be in 0..{known - 1} (got {asked_class}).")
+    for option, asked in zip(("--class", "--rather-than"), classes, strict=False):
+        if asked >= known:
+            raise click.UsageError(f"{option} must be in 0..{known - 1} (got {asked}).")
     return targets
 
 
@@ -166,10 +176,11 @@ def _file_of(path: Path, target: int, of: int) -> Path:
     return path if of == 1 else path.with_name(f"{path.stem}-{target}{path.suffix}")
 
 
-def _explain_one(run: Run, target: int, asked_class: int | None, wanted: Wanted, top: int | str) -> Explanation:
+def _explain_one(run: Run, target: int, classes: list[int], wanted: Wanted, top: int | str) -> Explanation:
     """Print one explanation."""
     lara, dataset = run.trained(), run.dataset
-    found = lara.explain([target], None if asked_class is None else [asked_class], wanted.corrected)
+    asked = None if not classes else (tuple(classes) if len(classes) == 2 else classes)
+    found = lara.explain([target], asked, wanted.corrected)
     if wanted.at_least:
         settled = lara.settle(found, wanted.at_least)
         found = settled.explanations
@@ -199,7 +210,7 @@ def _table(explanation: Explanation, most: int) -> str:
     from dgl_lara.utils.tables import text_table
 
     names = dict(zip(explanation.players.tolist(), explanation.player_names(), strict=True))
-    local = explanation.task.local
+    local = explanation.task.local and explanation.batch.players.kind != "features"
     columns = ["hop", "score", "rank"] if local else ["score", "rank"]
     best = explanation.top(most)
     everyone = explanation.top(len(explanation))
@@ -212,11 +223,12 @@ def _table(explanation: Explanation, most: int) -> str:
         said = dict(zip(explanation.players.tolist(), map(explanation.batch.names.of_class, classes), strict=True))
         rows = [[*row, said[player]] for player, row in zip(best.player, rows, strict=True)]
         columns = [*columns, "class"]
-    return text_table(["node" if local else explanation.kind, *columns], rows)
+    return text_table(["node" if explanation.batch.includes_target else explanation.kind, *columns], rows)
 
 
 def _explain_many(run: Run, targets: Tensor, wanted: Wanted, top: int | str, out: Path, workers: int) -> int:
     """Stream the explanations to the file; returns how many rows it has."""
+    from dgl_lara.game.kinds import Nodes, to_dict
     from dgl_lara.inference.doubtful import MOST_SPENT
     from dgl_lara.inference.export import explain_to_file
     from dgl_lara.inference.trusted_rows import Bought, trusted_rows
@@ -229,7 +241,7 @@ def _explain_many(run: Run, targets: Tensor, wanted: Wanted, top: int | str, out
         "dataset": run.dataset.name,
         "source": run.dataset.source,
         "data": run.dataset.fingerprint,
-        "players": lara.task.players_in_words(run.config.hops),
+        "players": lara.task.players_in_words(run.config.hops) if lara.players == Nodes() else to_dict(lara.players),
         "value": lara.game.value,
         "gate": lara.explainer_.config.gate,
         "seed": seed,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from dgl_lara.choices import PLAYERS
 from dgl_lara.datasets import DATASETS, SOURCES, Options, check_name, is_file_name
 from dgl_lara.errors import LaraError
 from dgl_lara.targets import recipe_for
@@ -102,6 +103,12 @@ class CountOrWord(click.ParamType):
             known = " or ".join(f"'{word}'" for word in self.words)
             self.fail(f"must be {known} or a whole number from 1 on (got '{str(value)[:40]}').", param, ctx)
         return int(value)
+
+
+def players_option(command: Callable) -> Callable:
+    """Which of the explainers that a run holds."""
+    words = "Who is scored, where the run holds several kinds. Default: its first."
+    return click.option("--players", type=click.Choice(PLAYERS), help=words)(command)
 
 
 def dataset_options(command: Callable, required: bool = True) -> Callable:

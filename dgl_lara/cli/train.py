@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dgl_lara.choices import EMBEDDINGS, INPUTS, PRESETS, TRAIN_ON, VALUES
+from dgl_lara.choices import BASELINES, EMBEDDINGS, FEATURES_OF, INPUTS, PLAYERS, PRESETS, TRAIN_ON, VALUES
 from dgl_lara.cli.options import (
     FILE,
     FOLDER,
@@ -29,11 +29,13 @@ from dgl_lara.cli.options import (
 )
 from dgl_lara.cli.printing import echo
 from dgl_lara.datasets import Options, is_file_name
+from dgl_lara.errors import InputError
 from dgl_lara.explainer.gates import GATES
 from dgl_lara.training.objectives import OBJECTIVES
 
 if TYPE_CHECKING:
     from dgl_lara.datasets.dataset import Dataset
+    from dgl_lara.game.kinds import Choice
     from dgl_lara.lara import LARA
     from dgl_lara.model.own_model import OwnModel
     from dgl_lara.training.config import TrainingConfig
@@ -76,6 +78,14 @@ def training_options(command: Callable) -> Callable:
 @click.option("--hops", type=CountOrWord("auto", "measure"), default="auto", show_default=True,
               help="K, how far the model looks: what it declares, Eq. 13 on sampled nodes, or a number.")  # fmt: skip
 @click.option("--value", type=click.Choice(VALUES), default="logit", show_default=True, help="The number explained.")
+@click.option("--players", "who", type=click.Choice(PLAYERS), multiple=True, default=("nodes",), show_default="nodes",
+              help="Who is scored; given several times, the run holds an explainer for each.")  # fmt: skip
+@click.option("--directed-edges", is_flag=True, help="With --players edges: each direction is a player of its own.")
+@click.option("--features-of", type=click.Choice(FEATURES_OF), default="field", show_default=True,
+              help="With --players features: removed all around the target, or in it alone.")  # fmt: skip
+@click.option("--baseline", type=click.Choice(BASELINES), default="zero", show_default=True,
+              help="What takes the place of a removed feature; rows: values of rows of the data.")  # fmt: skip
+@click.option("--feature-groups", type=FILE, help='Columns that play together, a JSON file: {"job": [1, 2, 3]}.')
 @training_options
 @click.option("--out", type=FOLDER, help="Run folder. Default: runs/<dataset>-<time>.")
 @click.option("--resume", type=FOLDER, help="Continue this run; all settings come from it.")
@@ -92,6 +102,11 @@ def train(
     weights_file: Path | None,
     hops: int | str,
     value: str,
+    who: tuple[str, ...],
+    directed_edges: bool,
+    features_of: str,
+    baseline: str,
+    feature_groups: Path | None,
     preset: str,
     out: Path | None,
     resume: Path | None,
@@ -128,22 +143,57 @@ def train(
         else:
             explained = Explained(*target_for(dataset, target_file, seed))
             echo(_whose_model(explained, target_file, is_file_name(str(name))))
-        lara, how = lara_for(explained.model, dataset, hops, value, memory)
+        players = chosen_players(who, directed_edges, features_of, baseline, feature_groups)
+        lara, how = lara_for(explained.model, dataset, hops, value, memory, players[0])
         lara.config = settings(lara, dataset, preset, changes, seed)
-        about = RunConfig(stored_name(str(name)), options, lara.game.hops, value, lara.config, preset, explained.own)
+        about = RunConfig(
+            stored_name(str(name)), options, lara.game.hops, value, lara.config, preset, explained.own, players=players
+        )
         run = create_run(out, about, dataset, lara, explained.details)
         echo(f"K = {lara.game.hops} ({how})")
     echo(f"{run.dataset.name} ({run.dataset.source}); run folder {run.folder}")
-    try:
-        state = run.train().state_
-    except KeyboardInterrupt:
-        echo(f"Interrupted; nothing is lost. Go on with: dgl-lara train --resume {run.folder}", err=True)
-        sys.exit(130)
+    several = len(run.config.players) > 1
+    for part in run.parts:
+        if several:
+            echo(f"\n{part.lara.players.name}")
+        try:
+            _tell_of(part.train())
+        except KeyboardInterrupt:
+            echo(f"Interrupted; nothing is lost. Go on with: dgl-lara train --resume {run.folder}", err=True)
+            sys.exit(130)
+    echo(f"next: dgl-lara eval --run {run.folder} --metric fidelity")
+
+
+def _tell_of(lara: LARA) -> None:
+    """What came of the training."""
+    state = lara.state_
     echo(f"validation agreement ({state.judged_by}): {state.best:.3f} after {state.step} steps")
-    lara = run.lara
     kept = f"{lara.samples_.pairs:,} pairs of coalitions kept, to correct scores" if lara.samples_ else "no pairs kept"
     echo(f"{kept}; f was given {lara.cost_:,.0f} nodes for each of the {lara.game.num_targets:,} {lara.task}s")
-    echo(f"next: dgl-lara eval --run {run.folder} --metric fidelity")
+
+
+def chosen_players(
+    who: tuple[str, ...], directed: bool, of: str, baseline: str, groups: Path | None
+) -> tuple[Choice, ...]:
+    """The kinds of players asked for, in that order, each once."""
+    import json
+
+    from dgl_lara.game.kinds import Edges, Features, Nodes
+
+    if directed and "edges" not in who:
+        raise click.UsageError("--directed-edges goes with --players edges.")
+    if (of, baseline, groups) != ("field", "zero", None) and "features" not in who:
+        raise click.UsageError("--features-of, --baseline and --feature-groups go with --players features.")
+    named = None
+    if groups is not None:
+        try:
+            named = json.loads(groups.read_text())
+        except (OSError, ValueError, RecursionError) as error:
+            raise InputError(f'{groups} must be a JSON file like {{"job": [1, 2, 3]}} ({error}).') from error
+    made: dict[str, Choice] = {"nodes": Nodes(), "edges": Edges(directed)}
+    if "features" in who:
+        made["features"] = Features(of, baseline, named)
+    return tuple(made[name] for name in dict.fromkeys(who))
 
 
 @dataclass(frozen=True)
@@ -174,13 +224,16 @@ def own_model(name: str, weights: Path | None, dataset: Dataset) -> Explained:
     return Explained(model, own=own)
 
 
-def lara_for(model: Any, dataset: Dataset, hops: int | str, value: str, memory: int | None) -> tuple[LARA, str]:
+def lara_for(
+    model: Any, dataset: Dataset, hops: int | str, value: str, memory: int | None, players: Choice
+) -> tuple[LARA, str]:
     """The method on this data, and how its K came about."""
     from dgl_lara.lara import LARA
 
     if hops == "auto" and not hasattr(model, "num_hops"):
         hops = "measure"
-    lara = LARA(model, dataset.graph, dataset.features, dataset.task, hops, value, memory=memory)
+    where = (model, dataset.graph, dataset.features, dataset.task, hops, value)
+    lara = LARA(*where, memory=memory, players=players)
     how = {"auto": "declared by the model", "measure": "measured, Eq. 13"}.get(str(hops), "given")
     if hops == "measure" and not lara.task.local:
         how = "the explainer's depth; every node of a graph is a player"

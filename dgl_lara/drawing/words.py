@@ -41,6 +41,7 @@ class Facts:
     score: Sequence[float]
     own: float  # score of the target itself; 0 for a graph
     without: Callable[[Sequence[int]], float]  # the value when the players at these places are removed
+    rather_than: str | None = None  # the class that the explained one is set against
 
     def hardly_differs(self, after: float) -> bool:
         return abs(self.output - after) <= HARDLY * max(abs(self.output), abs(self.output - self.null))
@@ -85,12 +86,18 @@ def tell(facts: Facts) -> Telling:
 def _head(facts: Facts) -> str:
     """Who is what; for a class that f does not predict, which class is asked about."""
     subject = f"{facts.task.capitalize()} {facts.target}"
+    if facts.rather_than is not None:
+        this, that = facts.explained_class, facts.rather_than
+        verb = "is" if this == facts.predicted_class else f"is class {facts.predicted_class}; of the two, it would be"
+        return f"{subject} {verb} class {this} rather than class {that}"
     if facts.explained_class == facts.predicted_class:
         return f"{subject} is class {facts.explained_class}"
     return f"{subject} is class {facts.predicted_class}, and it would be class {facts.explained_class}"
 
 
 def _alone(facts: Facts) -> Telling:
+    if facts.kind != "neighbour":
+        return Telling(f"{_head(facts)}: it has no {facts.kind}s that could matter.")
     values = f"{facts.value} {number(facts.output)}, against {number(facts.null)} for a node without features"
     reach = f"within {_count(facts.hops, 'hop')}"
     return Telling(f"{_head(facts)} by its own features alone: it has no neighbours {reach} ({values}).")
@@ -125,8 +132,10 @@ def _opposed(facts: Facts, opponents: list[int]) -> Telling:
 
 def _not_borne_out(facts: Facts, claim: str, named: list[int], removal: str) -> Telling:
     """f contradicts the scores: no ranking is praised."""
-    other = facts.explained_class != facts.predicted_class
-    scores = f"and its scores for class {facts.explained_class}" if other else "but its scores"
+    other, asked = facts.explained_class != facts.predicted_class, facts.explained_class
+    if facts.rather_than is not None:
+        other, asked = True, f"{asked} rather than class {facts.rather_than}"
+    scores = f"and its scores for class {asked}" if other else "but its scores"
     head = f"{facts.task.capitalize()} {facts.target} is class {facts.predicted_class}"
     return Telling(f"{head}, {scores} are not borne out: they {claim}, yet {removal}.", named)
 
@@ -200,7 +209,9 @@ def _which(facts: Facts, removed: list[int], which: str) -> str:
 
 
 def _asked(facts: Facts) -> str:
-    return "" if facts.explained_class == facts.predicted_class else f"class-{facts.explained_class} "
+    if facts.rather_than is not None or facts.explained_class == facts.predicted_class:
+        return ""
+    return f"class-{facts.explained_class} "
 
 
 def _removal(facts: Facts, what: str, after: float, only: str = "") -> str:

@@ -99,7 +99,7 @@ def _seconds_a_player(subject: Subject, counts: Tensor) -> float:
 def _seconds_a_pass(subject: Subject) -> float:
     """For one mask over the whole graph."""
     game, device = subject.case.game, subject.case.targets.device
-    keep = random_coalitions(1, game.kind.count(game.graph, game.features), generator(0), device)
+    keep = random_coalitions(1, game.num_players, generator(0), device)
     start = clock(device)
     game.shared(keep)
     return clock(device) - start

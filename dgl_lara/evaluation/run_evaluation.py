@@ -91,11 +91,13 @@ def _speed(subject: Subject) -> pd.DataFrame:
     targets = torch.cat([asked, everyone[~torch.isin(everyone, asked)]])
 
     def from_scratch(some: Tensor) -> Explanations:
-        bare = Game(game.f, game.graph, game.features, game.task, game.hops, game.value, memory=game.budget.memory)
+        where = (game.f, game.graph, game.features, game.task, game.hops, game.value)
+        bare = Game(*where, memory=game.budget.memory, players=game.choice)
         return explain(explainer, bare, embed_all(explainer, bare, inputs), some)
 
     def nearby(some: Tensor) -> Explanations:
-        near = game_nearby(game.f, game.graph, game.features, some, explainer, game.value, game.budget.memory)
+        where = (game.f, game.graph, game.features, some, explainer, game.value, game.budget.memory)
+        near = game_nearby(*where, game.choice)
         return explain_nearby(explainer, near, inputs, some)
 
     tables = {"lara, from scratch": speed(from_scratch, targets)}

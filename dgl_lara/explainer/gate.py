@@ -37,7 +37,12 @@ class Gate:
         """p and t from what the heads say; factors of w that belong to one end alone go here."""
         return p, t
 
-    def signed_sums(self, graph: EncoderGraph, signs: Tensor, p: Tensor, terms: int, targets: Tensor) -> Tensor | None:
-        """(num_targets, num_masks, terms * dim): sum_j sigma_j w_d(i, j) p_j^(d) on the whole graph, without a list of
-        pairs; None where this gate has no such way. signs: (num_nodes, num_masks)."""
-        return None
+    carries: ClassVar[bool] = False  # it has `arrivals` and `carry`: sums over walks without a list of pairs
+
+    def arrivals(self, graph: EncoderGraph, held: Tensor, terms: int, places: Tensor) -> Tensor:
+        """(places, num_masks, terms * dim): sum_v w_d(i, v) held_v^(d). held: (num_nodes, num_masks, terms * dim)."""
+        raise NotImplementedError
+
+    def carry(self, graph: EncoderGraph, x: Tensor, steps: int, places: Tensor) -> Tensor:
+        """(places, steps + 1, columns): sum_v w_d(i, v) x_v, the same x for every d."""
+        raise NotImplementedError

@@ -13,18 +13,17 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import dgl
 import torch
-from dgl import ops
 from torch import Tensor, nn
 
-from dgl_lara.choices import EMBEDDINGS, ENCODERS
+from dgl_lara.choices import EMBEDDINGS, ENCODERS, PLAYERS
 from dgl_lara.errors import InputError, LaraError
 from dgl_lara.explainer.encoder import Encoder, EncoderGraph
+from dgl_lara.explainer.form import Form
+from dgl_lara.explainer.forms import FORMS
 from dgl_lara.explainer.gate import Gate
 from dgl_lara.explainer.gates import GATES
 from dgl_lara.game.hops import MOST_HOPS
-from dgl_lara.game.players import Players
 from dgl_lara.game.task import Task
 from dgl_lara.game.tasks import TASKS, as_task
 from dgl_lara.model.weights import load_exactly
@@ -34,7 +33,8 @@ from dgl_lara.utils.schema import between, fitting, flag, maybe, misfit, table, 
 FIELDS = {
     "task": word(*TASKS), "in_dim": whole(1, 2**31), "num_classes": whole(1, 2**31), "hops": whole(0, MOST_HOPS),
     "layers": whole(0, 64), "hidden": whole(1, 16_384), "dim": whole(1, 4096), "gate": word(*GATES.names),
-    "embedding": word(*EMBEDDINGS), "encoder": word(*ENCODERS), "all_classes": flag,
+    "embedding": word(*EMBEDDINGS), "encoder": word(*ENCODERS), "all_classes": flag, "players": word(*PLAYERS),
+    "columns": whole(0, 2**31), "alone": flag,
 }  # fmt: skip
 
 
@@ -53,6 +53,9 @@ class ExplainerConfig:
     embedding: str = "dual"
     encoder: str = "residual"  # plain: the paper's stack of GraphConv and ReLU
     all_classes: bool = True
+    players: str = "nodes"  # which kind of players it scores
+    columns: int = 0  # of the features, where they play
+    alone: bool = False  # features play in the target alone
 
     def __post_init__(self) -> None:
         wrong = misfit(vars(self), FIELDS)
@@ -64,14 +67,22 @@ class ExplainerConfig:
         """Of the encoder and the heads, but for biases."""
         states = self.hidden * (self.layers + 1 if self.encoder == "residual" else 1)
         deep = not TASKS[self.task].local and self.encoder == "residual"
-        head = (states + self.width) * self.hidden if deep else states * self.width
-        heads = head * (2 if self.embedding == "dual" else 1) + self.all_classes * self.num_classes * self.width
+        source = FORMS[self.players].source_width(self)
+        widths = [source, self.width] if self.embedding == "dual" else [self.width]
+        heads = sum((states + width) * self.hidden if deep else states * width for width in widths if width)
+        heads += self.all_classes * self.num_classes * self.width
+        heads += self.columns * self.width
         return self.hidden * (self.in_dim + self.layers * self.hidden) + heads
+
+    @property
+    def reach(self) -> int:
+        """How many hops from the target the nodes stand at which players contribute."""
+        return FORMS[self.players].reach(self)
 
     @property
     def terms(self) -> int:
         """How many <p, t> a score sums."""
-        return GATES[self.gate].terms(self.hops)
+        return GATES[self.gate].terms(self.reach)
 
     @property
     def width(self) -> int:
@@ -92,34 +103,47 @@ class Explainer(nn.Module):
         self.config = config
         self.task: Task = as_task(config.task)
         self.gate: Gate = GATES[config.gate]
+        self.form: Form = FORMS[config.players]
         self.encoder = Encoder(config.in_dim, config.hidden, config.layers, config.encoder == "residual")
-        self.source_head = self._head()
-        self.target_head = self._head() if config.embedding == "dual" else self.source_head
+        said = self.form.source_width(config)
+        if config.embedding == "single" and said != config.width:
+            raise InputError(f"one embedding for p and t is for nodes as players, not for {config.players}.")
+        self.source_head = self._head(said) if said else None
+        shared = self.source_head if config.embedding == "single" else None
+        self.target_head = self._head(config.width) if shared is None else shared
         classes = config.num_classes if config.all_classes else 0
         self.class_weight = nn.Parameter(0.5 + 0.5 * torch.randn(classes, config.width)) if classes else None
+        self.form_weights = self.form.weights(config)
         # inputs are centred, scaled and clipped: unseen nodes cannot blow up; scores come in units of `unit`
         self.register_buffer("centre", torch.zeros(config.in_dim))
         self.register_buffer("spread", torch.ones(config.in_dim))
         self.register_buffer("clip", torch.tensor(torch.inf))
         self.register_buffer("unit", torch.ones(()))
 
-    def _head(self) -> nn.Module:
+    def _head(self, width: int) -> nn.Module:
         """Linear; where no gate can tell players apart because they have no distances, with one hidden layer."""
         config, states = self.config, self.encoder.out_dim
         if self.task.local or config.encoder == "plain":
-            return nn.Linear(states, config.width)
-        return nn.Sequential(nn.Linear(states, config.hidden), nn.ReLU(), nn.Linear(config.hidden, config.width))
+            return nn.Linear(states, width)
+        return nn.Sequential(nn.Linear(states, config.hidden), nn.ReLU(), nn.Linear(config.hidden, width))
 
     def forward(self, graph: EncoderGraph) -> tuple[Tensor, Tensor]:
-        """p of every node and t of every target (node, or graph: Eq. 7), rows of terms * dim."""
+        """p (`Form.sources`) and t of every target (node, or graph: Eq. 7), rows of terms * dim."""
         h = self.encoder(graph, self.normalised(graph.inputs))
-        p, t = self.embeddings(self.source_head(h), self.target_head(h), graph.scale)
+        said = h[:, :0] if self.source_head is None else self.source_head(h)
+        p, t = self.embeddings(said, self.target_head(h), graph.scale)
         return p, self.task.pool(graph.sizes, t)
 
     def embeddings(self, source: Tensor, target: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
         """p and t from what the heads say."""
-        source, target = self.gate.scaled(source, target, scale)
-        return source, target * self.unit.to(target.device)  # layer-wise passes have the rest in main memory
+        _, target = self.gate.scaled(target, target, scale)
+        # layer-wise passes have the rest in main memory
+        return self.form.sources(self, source, scale), target * self.unit.to(target.device)
+
+    def source_shape(self, num_nodes: int) -> tuple[int, int]:
+        """Of p, for a graph of so many nodes."""
+        said = self.form.source_width(self.config)
+        return (num_nodes, said) if said else (self.config.columns, self.config.width)
 
     def normalised(self, inputs: Tensor) -> Tensor:
         if inputs.shape[1] != self.config.in_dim:
@@ -130,42 +154,18 @@ class Explainer(nn.Module):
         return (inputs - self.centre).div_(self.spread).clamp_(-self.clip, self.clip)
 
     def for_class(self, target: Tensor, classes: Tensor) -> Tensor:
-        """t (rows, width), turned towards one class a row."""
-        return target if self.class_weight is None else target * self.class_weight[classes]
+        """t (rows, width), turned towards one class a row; with two columns, towards the first and away from the
+        second: scores are linear in it, so that is the difference of the two explanations."""
+        if self.class_weight is None:
+            return target
+        weight = self.class_weight[classes]
+        return target * (weight if classes.dim() == 1 else weight[:, 0] - weight[:, 1])
 
     def all_class_weights(self) -> Tensor:
         """(num_classes or 1, width)"""
         if self.class_weight is None:
             return torch.ones(1, self.config.width, device=self.unit.device)
         return self.class_weight
-
-    def gate_weights(self, graph: dgl.DGLGraph, players: Players) -> Tensor:
-        """w (num_pairs, terms) of (target, player) pairs."""
-        return self.gate.weights(graph, players, self.config.hops)
-
-    def pair_products(self, p: Tensor, t: Tensor, gate: Tensor) -> Tensor:
-        """(num_pairs, terms * dim): w_d p_j^(d) t_i^(d), to be summed with a class's weights. p, t: one row a pair."""
-        return p * t * gate.repeat_interleave(self.config.dim, dim=1)
-
-
-def pair_scores(explainer: Explainer, p: Tensor, t: Tensor, players: Players, gate: Tensor) -> Tensor:
-    """Eq. 6, 7: phi_hat of every pair. p: one row a node; t: one row a target, already turned to its class.
-
-    The dot products are one sampled product over all pairs; gated terms are added one after the other, so that
-    memory stays at one number a pair.
-    """
-    dim = explainer.config.dim
-    pairs = dgl.create_block(
-        ("csc", (players.indptr, players.player, torch.empty(0, dtype=torch.long, device=p.device))),
-        num_src_nodes=len(p),
-        num_dst_nodes=len(t),
-    )
-    scores = torch.zeros(len(players.player), device=p.device)
-    for term in range(explainer.config.terms):
-        columns = slice(term * dim, (term + 1) * dim)
-        dots = ops.u_dot_v(pairs, p[:, columns].contiguous(), t[:, columns].contiguous()).squeeze(1)
-        scores += gate[:, term] * dots
-    return scores
 
 
 # --- on disk -------------------------------------------------------------------------------------------------------
@@ -186,6 +186,7 @@ def load_explainer(path: Path, device: torch.device) -> tuple[Explainer, dict[st
         "errors": maybe(table),
         "samples": maybe(table),
         "cost": maybe(between(0, 1e30)),
+        "players": maybe(table),
     }
     content = fitting(load_tensors(path), {**fields, **more}, path, optional=tuple(more))
     try:

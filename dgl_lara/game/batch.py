@@ -30,6 +30,7 @@ class Egos:
     hop: Tensor  # (num_local,) distance to that target; 0 throughout for a graph
     places: Tensor  # (num_targets,) the row of f's answer that is the target
     num_nodes: int  # of the whole graph
+    targets: Tensor  # (num_targets,) nodes or graphs of the whole graph
 
     @property
     def key(self) -> Tensor:

@@ -20,10 +20,11 @@ from torch import Tensor
 
 from dgl_lara.choices import VALUES
 from dgl_lara.errors import InputError
-from dgl_lara.game.batch import Batch
+from dgl_lara.game.batch import Batch, Egos
 from dgl_lara.game.budget import Budget, row_slices
+from dgl_lara.game.field import Field
 from dgl_lara.game.hops import MOST_HOPS, fewest_hops, spread_out
-from dgl_lara.game.player_kind import NODES, PlayerKind
+from dgl_lara.game.kinds import Choice, as_players
 from dgl_lara.game.players import Players
 from dgl_lara.game.removal import bare, has_all_loops, null_prediction
 from dgl_lara.game.task import Task
@@ -55,17 +56,19 @@ class Game:
         answer: Tensor | None = None,
         known: Tensor | None = None,
         memory: int | None = None,
-        players: PlayerKind = NODES,
+        players: str | Choice = "nodes",
     ) -> None:
         """`answer`: f on the untouched graph, where that was asked before; `known`: the targets whose rows of it are
-        right, if not all (see `inference/nearby.py`). `memory`: bytes that calls of f and chunks of targets keep to."""
+        right, if not all (see `inference/nearby.py`). `memory`: bytes that calls of f and chunks of targets keep to.
+        `players`: who plays, by name or with more to say (`kinds.py`)."""
         if value not in VALUES:
             raise InputError(f"value must be one of {', '.join(VALUES)} (got '{value}').")
         if not isinstance(hops, int) or not 0 <= hops <= MOST_HOPS:
             raise InputError(f"hops must be a whole number from 0 to {MOST_HOPS} (got {hops!r}).")
         self.task = as_task(task)
         self.f, self.graph, self.features, self.hops = f, bare(graph), features, hops
-        self.kind, self.known = players, known
+        self.choice, self.known = as_players(players), known
+        self.kind = self.choice.on(Field(self.task, self.graph, features, hops))
         self.budget = Budget.of(memory, features.device)
         self.calls, self.evaluations = 0 if answer is not None else 2, 0
         self.nodes_asked = 0  # of all graphs that f was given for coalitions: what it cost, whoever asked
@@ -100,7 +103,20 @@ class Game:
     @cached_property
     def work(self) -> Tensor:
         """(num_targets,) a bound on the players of each target and on what explaining it costs."""
-        return self.task.work(self.graph, self.hops)
+        return self.kind.work()
+
+    @property
+    def num_players(self) -> int:
+        """In the whole graph: the columns of a mask that all targets share."""
+        return self.kind.count
+
+    @cached_property
+    def unit(self) -> float:
+        """The size of what there is to explain: how far the players together move the values."""
+        nothing = self.null
+        if self.kind.shares and self.kind.name != "nodes":
+            nothing = self.shared(torch.zeros(1, self.num_players, dtype=torch.bool, device=self.features.device))[0]
+        return float((self.full - nothing).square().mean().sqrt().clamp(min=1e-6))
 
     # --- asking f
 
@@ -135,6 +151,10 @@ class Game:
             )
         return self.hops + 1 if found is None else found
 
+    def value_of(self, targets: Tensor, classes: Tensor) -> Tensor:
+        """(num_targets,) the explained value on the untouched graph."""
+        return of_classes(self.full[targets].unsqueeze(0), classes)[0]
+
     # --- targets and their players
 
     def check_targets(self, targets: Tensor) -> None:
@@ -142,7 +162,7 @@ class Game:
 
     def players(self, targets: Tensor) -> Players:
         """N(v): for a node its K-hop in-neighbourhood with the target itself; for a graph all its nodes."""
-        return self.kind.players(self.task, self.graph, targets, self.hops)
+        return self.kind.players(targets)
 
     def chunks(self, targets: Tensor) -> list[slice]:
         """Slices of the targets that stay within the memory, whatever the hubs (one that does not fit stands alone)."""
@@ -152,34 +172,42 @@ class Game:
 
     # --- coalitions
 
+    @cached_property
+    def everything(self) -> Batch:
+        """All targets on the whole graph."""
+        everyone = torch.arange(self.num_targets, device=self.features.device)
+        return Batch(self.graph, torch.arange(self.graph.num_nodes(), device=everyone.device), everyone, everyone)
+
     def shared(self, keep: Tensor) -> Tensor:
-        """(num_masks, num_targets, num_classes): one mask over the whole graph is a coalition for every target.
+        """(num_masks, num_targets, num_classes): one mask over all players is a coalition for every target.
 
         Uniform masks are uniform coalitions of every target's players at once. Nodes outside a target's players
         are masked too: that moves f only through boundary degrees (a test says how much).
         """
-        return to_values(self.logits_under(self.graph, self.features, keep), self.value)
+        return to_values(self.logits_of(self.everything, keep), self.value)
 
-    def logits_of(self, batch: Batch, keep: Tensor) -> Tensor:
-        """(num_masks, num_targets, num_classes): what f says of a batch's targets under each mask over the batch."""
-        stays = self.kind.stays(batch)
-        keep = keep if stays is None else keep | stays
+    def logits_of(self, batch: Batch | Egos, keep: Tensor) -> Tensor:
+        """(num_masks, num_targets, num_classes): what f says of a batch's targets under each mask over its players."""
         features = self.features if batch.graph is self.graph else self.features[batch.nodes]
-        return self.logits_under(batch.graph, features, keep)[:, batch.places]
+        logits = self.logits_under(batch, features, self.kind.on_batch(batch, keep))
+        return logits if batch is vars(self).get("everything") else logits[:, batch.places]
 
-    def logits_under(self, graph: dgl.DGLGraph, features: Tensor, keep: Tensor) -> Tensor:
-        """(num_masks, rows, num_classes): f on a (sub)graph under each mask; null where the row itself is removed."""
+    def logits_under(self, here: Batch | Egos, features: Tensor, keep: Tensor) -> Tensor:
+        """(num_masks, rows, num_classes): f on a (sub)graph under each mask over its units (see `player_kind.py`);
+        null where the row itself is removed."""
         with evaluating(self.f):
-            parts = [
-                self.task.predict(self.call, graph, self.kind.remove(graph, features, part), self.null_logits)
-                for part in self._affordable(keep, graph.num_nodes())
-            ]
+            parts = [self._answer(here, features, part) for part in self._affordable(keep, here.graph.num_nodes())]
         self.evaluations += sum(part.shape[0] * part.shape[1] for part in parts)
         return torch.cat(parts)
 
+    def _answer(self, here: Batch | Egos, features: Tensor, keep: Tensor) -> Tensor:
+        left, repeats = self.kind.remove(here, features, keep), self.kind.repeats
+        logits = self.task.predict(self.call, here.graph, left, self.null_logits)
+        return logits if repeats == 1 else logits.view(len(keep), repeats, *logits.shape[1:]).mean(1)
+
     def _affordable(self, keep: Tensor, num_nodes: int) -> Iterator[Tensor]:
         """As many masks at a time as one call of f can take copies of the graph for."""
-        yield from keep.split(max(1, self.nodes_a_call // max(num_nodes, 1)))
+        yield from keep.split(max(1, self.nodes_a_call // max(num_nodes * self.kind.repeats, 1)))
 
     def coalitions(self, players: Players, keep: Tensor, classes: Tensor | None = None) -> Tensor:
         """(num_masks, num_targets): the value of each target when only the kept players remain.
@@ -192,19 +220,24 @@ class Game:
         values = torch.empty(len(keep), len(players.targets), device=keep.device)
         bar: Progress[None] = Progress(label="asking f about coalitions", total=values.numel(), unit="evaluation")
         with bar:
-            for rows in row_slices(players.counts, self.nodes_a_call):
+            for rows in row_slices(self._sizes(players), self.nodes_a_call):
                 pairs = slice(int(indptr[rows.start]), int(indptr[rows.stop]))
                 values[:, rows] = self._some_coalitions(players.part(rows), keep[:, pairs], classes[rows], bar)
         return values
 
+    def _sizes(self, players: Players) -> Tensor:
+        """(num_targets,) about how many nodes the separate graph of each has."""
+        return players.counts if players.kind == "nodes" else self.work[players.targets]
+
     def _some_coalitions(self, players: Players, keep: Tensor, classes: Tensor, bar: Progress) -> Tensor:
         here = self.task.egos(self.graph, players.targets, self.context)
-        features, (pair, plays) = self.features[here.nodes], self.kind.columns_on(here, players)
+        features, (pair, plays) = self.features[here.nodes], self.kind.on_egos(here, players)
         values = []
         with evaluating(self.f):
             for part in self._affordable(keep, len(here.nodes)):
-                left = self.kind.remove(here.graph, features, torch.where(plays, part[:, pair], True))
-                logits = self.task.predict(self.call, here.graph, left, self.null_logits)[:, here.places]
+                stays = plays.new_ones(len(part), len(plays))
+                stays[:, plays] = part[:, pair[plays]]
+                logits = self._answer(here, features, stays)[:, here.places]
                 values.append(of_classes(to_values(logits, self.value), classes))
                 bar.advance(values[-1].numel())
         return torch.cat(values)

@@ -56,7 +56,7 @@ class GraphTask(Task):
         batch, nodes = take_graphs(graph, targets)
         row = rows_of_graphs(batch.batch_num_nodes())
         places = torch.arange(len(targets), device=targets.device)
-        return Egos(batch, nodes, row, torch.zeros_like(row), places, graph.num_nodes())
+        return Egos(batch, nodes, row, torch.zeros_like(row), places, graph.num_nodes(), targets)
 
     def predict(self, f: Model, graph: dgl.DGLGraph, left: Remainder, null: Tensor) -> Tensor:
         """Graphs that lost every node drop out of the batch, so that no readout meets an empty segment."""
@@ -96,8 +96,9 @@ class GraphTask(Task):
     def player_noun(self, molecule: bool) -> str:
         return "atom" if molecule else "node"
 
-    def player_numbers(self, players: Tensor) -> Sequence[int]:
-        return range(len(players))
+    def node_numbers(self, graph: dgl.DGLGraph, target: Tensor, nodes: Tensor) -> Sequence[int]:
+        sizes = graph.batch_num_nodes()
+        return (nodes - (sizes.cumsum(0) - sizes)[target]).tolist()  # places within their graph
 
     def players_in_words(self, hops: int) -> str:
         return "all nodes of the graph"

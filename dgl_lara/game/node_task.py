@@ -63,7 +63,8 @@ class NodeTask(Task):
     def egos(self, graph: dgl.DGLGraph, targets: Tensor, hops: int, inner: int | None = None) -> Egos:
         context = in_neighborhood(graph, targets, hops)
         own = (context.hop == 0).nonzero().flatten()  # one target a row, in order
-        return Egos(ego_graphs(graph, context, inner), context.player, context.row, context.hop, own, graph.num_nodes())
+        whole = graph.num_nodes()
+        return Egos(ego_graphs(graph, context, inner), context.player, context.row, context.hop, own, whole, targets)
 
     def predict(self, f: Model, graph: dgl.DGLGraph, left: Remainder, null: Tensor) -> Tensor:
         num_masks, num_nodes = left.kept.shape
@@ -83,6 +84,8 @@ class NodeTask(Task):
         return find(targets, nodes)[0]
 
     def is_target(self, players: Players) -> Tensor:
+        if players.kind != "nodes":
+            return torch.zeros_like(players.player, dtype=torch.bool)
         return players.player == players.targets[players.row]
 
     def in_motif(self, players: Players, motif: Tensor) -> Tensor:
@@ -92,8 +95,8 @@ class NodeTask(Task):
     def player_noun(self, molecule: bool) -> str:
         return "neighbour"
 
-    def player_numbers(self, players: Tensor) -> Sequence[int]:
-        return players.tolist()
+    def node_numbers(self, graph: dgl.DGLGraph, target: Tensor, nodes: Tensor) -> Sequence[int]:
+        return nodes.tolist()
 
     def players_in_words(self, hops: int) -> str:
         return f"its {hops}-hop in-neighbourhood, itself included"

@@ -1,75 +1,108 @@
 """What can be a player: who plays for a target, what a mask speaks of, and what removal does.
 
-Nodes are the only kind so far. Another kind (edges, columns of features) is another subclass: `Game` draws, evaluates
-and shares coalitions through these methods alone. CONTRIBUTING.md says what else a new kind needs.
+A kind is made for one graph, and `Game` draws, evaluates and shares coalitions through these methods alone. Removal
+works on *units* of a graph: its nodes, its edges, or the columns of its features. `kinds.py` lists the kinds.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from typing import ClassVar
 
-import dgl
 from torch import Tensor
 
 from dgl_lara.game.batch import Batch, Egos
+from dgl_lara.game.field import Field
 from dgl_lara.game.players import Players, find
 from dgl_lara.game.removal import Remainder, remove_nodes
-from dgl_lara.game.task import Task
 
 
 class PlayerKind(ABC):
+    """The players of one graph."""
+
+    name: ClassVar[str]
+    noun: ClassVar[str]  # one of them, in words
+    includes_target: bool = False  # a target is a player of its own
+    shares: bool = True  # one mask over all players is a coalition for every target at once
+    repeats: int = 1  # times that f is asked about one coalition
+
+    def __init__(self, field: Field) -> None:
+        self.task, self.graph, self.features, self.hops = field.task, field.graph, field.features, field.hops
+
+    @property
     @abstractmethod
-    def count(self, graph: dgl.DGLGraph, features: Tensor) -> int:
+    def count(self) -> int:
         """How many there are in the whole graph: the columns of a mask that all targets share."""
 
     @abstractmethod
-    def players(self, task: Task, graph: dgl.DGLGraph, targets: Tensor, hops: int) -> Players:
+    def players(self, targets: Tensor) -> Players:
         """Who plays for each target."""
 
+    def work(self) -> Tensor:
+        """(num_targets,) a bound on the players of a target and on what explaining it costs."""
+        return self.task.work(self.graph, self.hops)
+
+    def own(self, targets: Tensor) -> Tensor | None:
+        """(num_targets,) the player that a target itself is; None where no target is one."""
+        return None
+
+    def batch(self, targets: Tensor, context: int) -> Batch | Egos:
+        """Eq. 11: the part of the graph on which one mask is a coalition for all these targets."""
+        return self.task.batch(self.graph, targets, self.hops, context)
+
     @abstractmethod
-    def ids(self, batch: Batch) -> Tensor:
+    def ids(self, batch: Batch | Egos) -> Tensor:
         """The players, rising, that the columns of a mask over a batch stand for."""
 
     @abstractmethod
-    def own(self, task: Task, targets: Tensor) -> Tensor | None:
-        """(num_targets,) the player that a target itself is; None where no target is one."""
+    def on_batch(self, batch: Batch | Egos, keep: Tensor) -> Tensor:
+        """(num_masks, units): which units stay under masks over `ids`; what is nobody's player stays."""
 
     @abstractmethod
-    def stays(self, batch: Batch) -> Tensor | None:
-        """Which of those columns (bool) are nobody's player and stay in every coalition; None: none of them."""
+    def on_egos(self, here: Egos, players: Players) -> tuple[Tensor, Tensor]:
+        """For each unit of separate graphs: which (target, player) pair it is, and whether it is one at all."""
 
     @abstractmethod
-    def columns_on(self, here: Egos, players: Players) -> tuple[Tensor, Tensor]:
-        """For each column of a mask over `here`: which (target, player) pair it is, and whether it is one at all."""
+    def remove(self, here: Batch | Egos, features: Tensor, keep: Tensor) -> Remainder:
+        """A copy of the graph for each mask over its units, less what the mask leaves out."""
 
     @abstractmethod
-    def remove(self, graph: dgl.DGLGraph, features: Tensor, keep: Tensor) -> Remainder:
-        """A copy of the graph for each mask, less the players that the mask leaves out."""
+    def looks(self, nodes: Tensor) -> Tensor:
+        """(count, ...): what is known of each player, from what is known of each node."""
 
 
 class NodePlayers(PlayerKind):
     """Nodes that can reach the target; a removed one is gone with its features and edges."""
 
-    def count(self, graph: dgl.DGLGraph, features: Tensor) -> int:
-        return graph.num_nodes()
+    name = "nodes"
+    noun = "node"
 
-    def players(self, task: Task, graph: dgl.DGLGraph, targets: Tensor, hops: int) -> Players:
-        return task.reach(graph, targets, hops)
+    def __init__(self, field: Field) -> None:
+        super().__init__(field)
+        self.includes_target = self.task.local
 
-    def ids(self, batch: Batch) -> Tensor:
+    @property
+    def count(self) -> int:
+        return self.graph.num_nodes()
+
+    def players(self, targets: Tensor) -> Players:
+        return self.task.reach(self.graph, targets, self.hops)
+
+    def own(self, targets: Tensor) -> Tensor | None:
+        return targets if self.includes_target else None
+
+    def ids(self, batch: Batch | Egos) -> Tensor:
         return batch.nodes
 
-    def own(self, task: Task, targets: Tensor) -> Tensor | None:
-        return targets if task.local else None
+    def on_batch(self, batch: Batch | Egos, keep: Tensor) -> Tensor:
+        bystander = batch.bystander if isinstance(batch, Batch) else None
+        return keep if bystander is None else keep | bystander
 
-    def stays(self, batch: Batch) -> Tensor | None:
-        return batch.bystander
-
-    def columns_on(self, here: Egos, players: Players) -> tuple[Tensor, Tensor]:
+    def on_egos(self, here: Egos, players: Players) -> tuple[Tensor, Tensor]:
         return find(here.key, players.key)
 
-    def remove(self, graph: dgl.DGLGraph, features: Tensor, keep: Tensor) -> Remainder:
-        return remove_nodes(graph, features, keep)
+    def remove(self, here: Batch | Egos, features: Tensor, keep: Tensor) -> Remainder:
+        return remove_nodes(here.graph, features, keep)
 
-
-NODES = NodePlayers()
+    def looks(self, nodes: Tensor) -> Tensor:
+        return nodes

@@ -21,9 +21,10 @@ class Players:
 
     targets: Tensor  # (num_targets,) nodes, or graphs of a batch
     counts: Tensor  # (num_targets,) players of each
-    player: Tensor  # (num_pairs,) ids, rising for each target: nodes
+    player: Tensor  # (num_pairs,) ids, rising for each target: nodes, edges or columns of features
     hop: Tensor  # (num_pairs,) distance to the target; 0 throughout for a graph task
     num_ids: int  # how many ids there are in the whole graph
+    kind: str = "nodes"  # what the ids are: the name of a `PlayerKind`
 
     @property
     def row(self) -> Tensor:
@@ -50,7 +51,8 @@ class Players:
         """The same for some of the targets."""
         indptr = self.indptr
         pairs = slice(int(indptr[rows.start]), int(indptr[rows.stop]))
-        return Players(self.targets[rows], self.counts[rows], self.player[pairs], self.hop[pairs], self.num_ids)
+        player, hop = self.player[pairs], self.hop[pairs]
+        return replace(self, targets=self.targets[rows], counts=self.counts[rows], player=player, hop=hop)
 
     def among(self, ids: Tensor) -> Players:
         """The same with players numbered by their places in a rising list of ids."""
@@ -82,21 +84,24 @@ def nodes_of_graphs(batch: dgl.DGLGraph, chosen: Tensor) -> Players:
     sizes = batch.batch_num_nodes()
     first = (sizes.cumsum(0) - sizes)[chosen]
     counts = sizes[chosen]
-    within = torch.arange(int(counts.sum()), device=sizes.device)
-    within = within - torch.repeat_interleave(counts.cumsum(0) - counts, counts)
-    player = torch.repeat_interleave(first, counts) + within
+    pair, within = ragged(counts)
+    player = first[pair] + within
     return Players(chosen, counts, player, torch.zeros_like(player), batch.num_nodes())
 
 
 def in_edges(graph: dgl.DGLGraph, nodes: Tensor) -> tuple[Tensor, Tensor]:
     """(index into `nodes`, source node) of every edge that enters one of them."""
     indptr, sources, _ = graph.adj_tensors("csc")
-    start, degrees = indptr[nodes], indptr[nodes + 1] - indptr[nodes]
-    pair = torch.repeat_interleave(torch.arange(len(nodes), device=nodes.device), degrees)
-    within = torch.arange(len(pair), device=nodes.device) - torch.repeat_interleave(
-        degrees.cumsum(0) - degrees, degrees
-    )
-    return pair, sources[torch.repeat_interleave(start, degrees) + within]
+    start = indptr[nodes]
+    pair, within = ragged(indptr[nodes + 1] - start)
+    return pair, sources[start[pair] + within]
+
+
+def ragged(counts: Tensor) -> tuple[Tensor, Tensor]:
+    """(which list, place within it) of every entry of lists of these lengths, one after the other."""
+    pair = torch.repeat_interleave(torch.arange(len(counts), device=counts.device), counts)
+    before = counts.cumsum(0) - counts
+    return pair, torch.arange(len(pair), device=counts.device) - before[pair]
 
 
 def find(keys: Tensor, in_sorted: Tensor) -> tuple[Tensor, Tensor]:
@@ -116,4 +121,4 @@ def joined(parts: list[Players]) -> Players:
     fields = {
         name: torch.cat([getattr(part, name) for part in parts]) for name in ("targets", "counts", "player", "hop")
     }
-    return Players(num_ids=parts[0].num_ids, **fields)
+    return Players(num_ids=parts[0].num_ids, kind=parts[0].kind, **fields)

@@ -1,6 +1,7 @@
 """What it means to remove something. The only place that edits graphs.
 
 - Removing nodes leaves the induced subgraph: nodes, features and incident edges are gone, f recomputes degrees.
+- Removing edges leaves all nodes. (Columns of features: `feature_players.py`; they leave the graph as it is.)
 - A removed target, or a graph without nodes, has the *null prediction*: f on one isolated node with zero features.
 - Many coalitions are evaluated in one call of f, on a graph that holds one copy for each of them.
 """
@@ -87,6 +88,16 @@ def remove_nodes(graph: dgl.DGLGraph, features: Tensor, keep: Tensor) -> Remaind
     Features are gathered mask after mask, never for all nodes under all masks, which wide features forbid.
     """
     return Remainder(induced(copies(graph, len(keep)), keep.flatten()), features[keep.nonzero()[:, 1]], keep)
+
+
+def remove_edges(graph: dgl.DGLGraph, features: Tensor, keep: Tensor) -> Remainder:
+    """All nodes, and the kept edges (num_masks, num_edges)."""
+    many = copies(graph, len(keep))
+    src, dst = many.edges()
+    alive = keep.flatten()
+    left = dgl.graph((src[alive], dst[alive]), num_nodes=many.num_nodes())
+    everyone = torch.ones(len(keep), graph.num_nodes(), dtype=torch.bool, device=keep.device)
+    return Remainder(left, features.repeat(len(keep), 1), everyone)
 
 
 def take_graphs(batch: dgl.DGLGraph, chosen: Tensor) -> tuple[dgl.DGLGraph, Tensor]:

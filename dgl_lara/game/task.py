@@ -113,8 +113,8 @@ class Task(ABC):
         """What a player is called: neighbour, node, atom."""
 
     @abstractmethod
-    def player_numbers(self, players: Tensor) -> Sequence[int]:
-        """The numbers under which people know the players of one target."""
+    def node_numbers(self, graph: dgl.DGLGraph, target: Tensor, nodes: Tensor) -> Sequence[int]:
+        """The numbers under which people know nodes near one target."""
 
     @abstractmethod
     def players_in_words(self, hops: int) -> str:

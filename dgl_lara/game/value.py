@@ -22,5 +22,8 @@ def to_values(logits: Tensor, kind: str) -> Tensor:
 
 
 def of_classes(values: Tensor, classes: Tensor) -> Tensor:
-    """(num_masks, num_targets): of values with classes last, those of one class a target."""
+    """(num_masks, num_targets): of values with classes last, those of one class a target; with classes in two columns,
+    the first less the second: why this rather than that."""
+    if classes.dim() == 2:
+        return of_classes(values, classes[:, 0]) - of_classes(values, classes[:, 1])
     return values.gather(2, classes.expand(len(values), -1).unsqueeze(2)).squeeze(2)

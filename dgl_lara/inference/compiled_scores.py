@@ -1,7 +1,7 @@
 """The compiled walk: on the CPU, scores of all players of many targets without lists of walks in between.
 
 Outwards from one target at a time, w_d <p, t> is added for every node that is met. `top_players.py` keeps the best of
-them; here all are kept. The same numbers come from `network.pair_scores` on any device; a test holds the two together.
+them; here all are kept. The same numbers come from `forms/nodes.py` on any device; a test holds the two together.
 """
 
 from __future__ import annotations

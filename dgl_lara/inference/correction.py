@@ -20,6 +20,8 @@ def corrected(explanations: Explanations, samples: SharedSamples, errors: ErrorM
     """The same with better scores, for every target and class that the samples speak of."""
     assert explanations.game is not None
     known = samples.know(explanations.game, explanations.players.targets, explanations.explained_class)
+    if explanations.rather_than is not None:  # the samples speak of one class alone
+        known = torch.zeros_like(known)
     prior = errors.variance(explanations)
     if not bool(known.any()):
         return replace(explanations, variance=prior, corrected=known)

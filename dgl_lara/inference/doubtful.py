@@ -13,7 +13,6 @@ from dgl_lara.attribution.posterior import correct
 from dgl_lara.errors import InputError
 from dgl_lara.explanation import Explanations
 from dgl_lara.game.game import Game
-from dgl_lara.game.players import Players
 from dgl_lara.utils.randomness import generator
 
 ROUNDS = (64, 128, 256)  # pairs of coalitions that are spent on a target, one after the other
@@ -64,10 +63,14 @@ def _corrected(
     assert known is not None
     scores, variance, own = explanations.scores.clone(), known.clone(), explanations.is_target
     mine = chosen[players.row]
-    some = Players(
-        players.targets[chosen], players.counts[chosen], players.player[mine], players.hop[mine], players.num_ids
+    some = replace(
+        players,
+        targets=players.targets[chosen],
+        counts=players.counts[chosen],
+        player=players.player[mine],
+        hop=players.hop[mine],
     )
-    samples = sample(game, some, pairs, drawn, explanations.explained_class[chosen])
+    samples = sample(game, some, pairs, drawn, explanations.asked[chosen])
     places = mine.nonzero().flatten()
     for each, sigma, d in samples.each():
         place = places[each]

@@ -33,7 +33,9 @@ from dgl_lara.utils.progress import Progress, say
 
 TARGETS_A_PART = 8192
 BYTES_A_ROW = 120  # measured: what a kept player takes until it is in a file
-SCHEMA = pa.schema([(name, pa.type_for_alias(kind)) for name, kind in COLUMNS.items()])
+DICTIONARY = pa.dictionary(pa.int8(), pa.string())
+TYPES = {name: DICTIONARY if kind == "dictionary" else pa.type_for_alias(kind) for name, kind in COLUMNS.items()}
+SCHEMA = pa.schema(list(TYPES.items()))
 
 
 def explain_to_file(
@@ -151,7 +153,8 @@ def top_frame(best: TopPlayers) -> pd.DataFrame:
         score=best.score[real],
         rank=rank + 1,
         explained_class=best.explained_class[row],
-    )
+        kind=best.kind,
+    ).assign(**{name: values[real] for name, values in best.about.items()})
 
 
 def _to_parquet(parts: list[Path], out: Path, about: dict) -> int:

@@ -105,16 +105,15 @@ class HeadSums:
     """Linear heads on all layers' states, summed state by state, so that the states need not be kept."""
 
     def __init__(self, explainer: Explainer, num_nodes: int) -> None:
-        if not isinstance(explainer.source_head, nn.Linear) or not isinstance(explainer.target_head, nn.Linear):
-            raise TypeError("heads of a node task are linear.")
         self.width = explainer.config.hidden
-        self.heads = (explainer.source_head, explainer.target_head)
-        self.source = explainer.source_head.bias.detach().cpu().repeat(num_nodes, 1)
-        self.target = explainer.target_head.bias.detach().cpu().repeat(num_nodes, 1)
+        nothing = torch.empty(num_nodes, 0)  # said of a node where the source head is not asked
+        self.heads = [head for head in (explainer.source_head, explainer.target_head) if isinstance(head, nn.Linear)]
+        self.sums = [head.bias.detach().cpu().repeat(num_nodes, 1) for head in self.heads]
+        self.source, self.target = self.sums if len(self.sums) == 2 else (nothing, self.sums[0])
 
     def add(self, state: Tensor, layer: int, size: int) -> None:
         columns = slice(layer * self.width, (layer + 1) * self.width)
-        for head, total in zip(self.heads, (self.source, self.target), strict=True):
+        for head, total in zip(self.heads, self.sums, strict=True):
             weight = head.weight[:, columns]
             for part, sums in zip(state.split(size), total.split(size), strict=True):
                 sums += (part.to(weight.device) @ weight.T).cpu()

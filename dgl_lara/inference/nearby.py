@@ -10,8 +10,9 @@ from torch import Tensor
 from dgl_lara.explainer.encoder import EncoderGraph
 from dgl_lara.explainer.inputs import explainer_inputs
 from dgl_lara.explainer.network import Explainer
-from dgl_lara.explanation import Explanations
+from dgl_lara.explanation import Explanations, with_rival
 from dgl_lara.game.game import Game
+from dgl_lara.game.kinds import Choice
 from dgl_lara.game.node_task import khop_batch
 from dgl_lara.game.players import is_member
 from dgl_lara.inference.scores import classes_for, embed_all, explain
@@ -29,15 +30,15 @@ def explain_nearby(
     game.check_targets(targets)
     if not game.task.local:
         return explain(explainer, game, embed_all(explainer, game, kind), targets, classes)
-    classes = classes_for(explainer, game, targets, classes)
+    classes, against = classes_for(explainer, game, targets, classes)
     nodes = game.task.encoder_nodes(game.graph, targets, game.hops + explainer.config.layers)
     with evaluating(explainer):
         seen = EncoderGraph.around(game.graph, nodes, explainer_inputs(game, kind, nodes))
         p, t = explainer(seen)
         embedded = Embedded(seen, nodes, p, t[game.task.place_of(targets, nodes)])
         players = game.players(targets)
-        scores = local_scores(explainer, game, embedded, players, classes)
-    return Explanations(players, scores, classes, game.task, "lara", game)
+        scores = local_scores(explainer, game, embedded, players, with_rival(classes, against))
+    return Explanations(players, scores, classes, game.task, "lara", game, rather_than=against)
 
 
 def game_nearby(
@@ -48,6 +49,7 @@ def game_nearby(
     explainer: Explainer,
     value: str,
     memory: int | None = None,
+    players: str | Choice = "nodes",
 ) -> Game:
     """The game of a node task as far as these targets go: f is asked about 2K hops and the K + 1 behind them, and its
     logits elsewhere are NaN."""
@@ -58,4 +60,4 @@ def game_nearby(
     answer = near.new_full((graph.num_nodes(), near.shape[1]), torch.nan)
     known = is_member(part.nodes, needed)
     answer[part.nodes[known]] = near[known]
-    return Game(f, graph, features, task, config.hops, value, answer, needed, memory)
+    return Game(f, graph, features, task, config.hops, value, answer, needed, memory, players)

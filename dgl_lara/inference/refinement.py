@@ -39,7 +39,7 @@ def refine(game: Game, explanations: Explanations, pairs: int, seed: int = 0) ->
     needed = BYTES_A_DRAW * pairs * len(old) + 32 * pairs * (pairs + int(players.counts.max()))
     game.budget.check(needed, f"refining {len(explanations)} {game.task}s with {pairs:,} pairs")
     keep = random_coalitions(pairs, len(players.player), generator(seed), old.device)
-    d = differences(game, players, keep, explanations.explained_class)
+    d = differences(game, players, keep, explanations.asked)
     looks = _looks(game)
     new, moved = old.clone(), torch.zeros(len(explanations), device=old.device)
     for row, mine in enumerate(players.slices):
@@ -54,14 +54,14 @@ def refine(game: Game, explanations: Explanations, pairs: int, seed: int = 0) ->
 
 
 def _looks(game: Game) -> Tensor:
-    """(num_nodes, dim): what is known of each node, on one scale."""
+    """(num_players, dim): what is known of each player, on one scale."""
     inputs = explainer_inputs(game, "rich", game.known)
     looks = ((inputs - inputs.mean(0)) / inputs.std(0, unbiased=False).clamp(min=1e-3)).clamp(-CLIP, CLIP)
     if game.known is None:
-        return looks
+        return game.kind.looks(looks)
     everyone = looks.new_full((game.graph.num_nodes(), looks.shape[1]), torch.nan)  # nobody asks about the others
     everyone[game.known] = looks
-    return everyone
+    return game.kind.looks(everyone)
 
 
 def covariance(scores: Tensor, hop: Tensor, looks: Tensor) -> Tensor:

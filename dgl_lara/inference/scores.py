@@ -10,9 +10,10 @@ from torch import Tensor
 
 from dgl_lara.errors import InputError
 from dgl_lara.explainer.encoder import EncoderGraph
+from dgl_lara.explainer.form import Pairs
 from dgl_lara.explainer.inputs import encoder_graph
-from dgl_lara.explainer.network import Explainer, pair_scores
-from dgl_lara.explanation import Explanations
+from dgl_lara.explainer.network import Explainer
+from dgl_lara.explanation import Explanations, with_rival
 from dgl_lara.game.game import Game
 from dgl_lara.game.players import MANY, Players, joined
 from dgl_lara.model.evaluating import evaluating
@@ -22,9 +23,9 @@ Scorer = Callable[[Tensor, Tensor], tuple[Players, Tensor]]
 
 @dataclass(frozen=True, eq=False)
 class Embeddings:
-    """p of every node, t of every target."""
+    """p and t of everything."""
 
-    source: Tensor  # (num_nodes, terms * dim)
+    source: Tensor  # `Explainer.source_shape`: one row a node, or a column
     target: Tensor  # (num_targets, terms * dim)
 
 
@@ -43,30 +44,38 @@ def explain(
 ) -> Explanations:
     """Eq. 6, 7: scores of all players of the targets, for their explained class or the given ones."""
     game.check_targets(targets)
-    classes = classes_for(explainer, game, targets, classes)
+    classes, against = classes_for(explainer, game, targets, classes)
+    turned = with_rival(classes, against)
     scorer = make_scorer(explainer, game, embeddings.source, len(targets))
     scores, parts = [], []
     with evaluating(explainer):
         for rows in game.chunks(targets):
-            players, found = scorer(targets[rows], explainer.for_class(embeddings.target[targets[rows]], classes[rows]))
+            players, found = scorer(targets[rows], explainer.for_class(embeddings.target[targets[rows]], turned[rows]))
             scores.append(found)
             parts.append(players)
-    return Explanations(joined(parts), torch.cat(scores), classes, game.task, "lara", game)
+    return Explanations(joined(parts), torch.cat(scores), classes, game.task, "lara", game, rather_than=against)
 
 
-def classes_for(explainer: Explainer, game: Game, targets: Tensor, asked: Tensor | None) -> Tensor:
-    """(num_targets,) the classes asked for, if g can tell them; without any, the explained ones."""
-    predicted = game.explained_class[targets]
-    if asked is not None and explainer.class_weight is None and bool((asked != predicted).any()):
+def classes_for(
+    explainer: Explainer, game: Game, targets: Tensor, asked: Tensor | None
+) -> tuple[Tensor, Tensor | None]:
+    """(num_targets,) the classes asked for, if g can tell them; without any, the explained ones. And the classes that
+    they are set against, where `asked` has two columns."""
+    predicted, against = game.explained_class[targets], None
+    if asked is not None and asked.dim() == 2:
+        asked, against = asked.unbind(1)
+    other = against is not None or (asked is not None and bool((asked != predicted).any()))
+    if other and explainer.class_weight is None:
         raise InputError(
             "this explainer was trained for the predicted class only; train with all classes to ask for another."
         )
-    return predicted if asked is None else asked
+    return (predicted if asked is None else asked), against
 
 
 def can_compile(explainer: Explainer, game: Game) -> bool:
     """Whether the compiled walk can do it: on the CPU, for players at hop distances, with a gate that it knows."""
-    return game.task.local and explainer.gate.kernel is not None and game.features.device.type == "cpu"
+    known = explainer.gate.kernel is not None and explainer.config.players == "nodes"
+    return game.task.local and known and game.features.device.type == "cpu"
 
 
 def make_scorer(explainer: Explainer, game: Game, source: Tensor, num_targets: int) -> Scorer:
@@ -78,6 +87,6 @@ def make_scorer(explainer: Explainer, game: Game, source: Tensor, num_targets: i
 
     def by_pairs(targets: Tensor, t: Tensor) -> tuple[Players, Tensor]:
         players = game.players(targets)
-        return players, pair_scores(explainer, source, t, players, explainer.gate_weights(game.graph, players))
+        return players, explainer.form.scores(explainer, Pairs(game, players, source, t))
 
     return by_pairs

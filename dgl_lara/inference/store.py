@@ -63,7 +63,11 @@ class EmbeddingStore:
     def embeddings(self, explainer: Explainer) -> Embeddings | None:
         nodes, targets = self.sizes
         width = explainer.config.width
-        fields = {"source": matrix(nodes, width), "target": matrix(targets, width), "answer": matrix(targets)}
+        fields = {
+            "source": matrix(*explainer.source_shape(nodes)),
+            "target": matrix(targets, width),
+            "answer": matrix(targets),
+        }
         if self._content.get("key") != self._key(explainer) or not self._stored(fields):
             return None
         return Embeddings(self._content["source"], self._content["target"])

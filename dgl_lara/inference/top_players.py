@@ -7,7 +7,7 @@ On the CPU the compiled walk (`compiled_scores.py`) meets one player after the o
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numba
 import numpy as np
@@ -34,11 +34,13 @@ class TopPlayers:
     player: np.ndarray  # (num_targets, top) int64
     score: np.ndarray  # (num_targets, top) float32
     hop: np.ndarray  # (num_targets, top) int8
+    kind: str = "nodes"
+    about: dict[str, np.ndarray] = field(default_factory=dict)  # (num_targets, top) each: the ends of an edge
 
 
 def most_players(game: Game, targets: Tensor) -> int:
     """A bound on the players of any of these targets."""
-    return int(game.work[targets].max().clamp(max=game.graph.num_nodes()))
+    return max(1, int(game.work[targets].max().clamp(max=game.num_players)))
 
 
 class BulkExplainer:
@@ -55,7 +57,7 @@ class BulkExplainer:
         self.game.check_targets(targets)
         if top < 1:
             raise InputError(f"at least one player must be kept (got {top}).")
-        top = min(top, self.game.graph.num_nodes())
+        top = max(1, min(top, self.game.num_players))
         self.game.budget.check(
             BYTES_A_KEPT * len(targets) * top, f"the best {top:,} players of {len(targets):,} targets"
         )

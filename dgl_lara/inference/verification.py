@@ -41,5 +41,5 @@ def verify(game: Game, explanations: Explanations, draws: int = DRAWS, seed: int
 
 
 def _fidelity(game: Game, explanations: Explanations) -> tuple[Tensor, Tensor]:
-    plus, minus = fidelity_per_target(game, explanations, SPARSITIES, keep_target=game.task.local)
+    plus, minus = fidelity_per_target(game, explanations, SPARSITIES, keep_target=explanations.includes_target)
     return plus.mean(0), minus.mean(0)

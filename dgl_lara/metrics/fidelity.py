@@ -74,13 +74,13 @@ def fidelity_per_target(
 ) -> tuple[Tensor, Tensor]:
     """Eq. 1, 2: Fidelity+ and Fidelity-, (num_sparsities, num_targets) each; NaN where a kept target is alone."""
     players = explanations.players
-    include = not keep_target or not game.task.local
+    include = not keep_target or not explanations.includes_target
     important = torch.stack([explanations.important(sparsity, include) for sparsity in sparsities])
     always = explanations.is_target if keep_target else torch.zeros_like(important[0])
-    full = game.full[players.targets, explanations.explained_class]
-    without = game.coalitions(players, ~important | always, explanations.explained_class)
-    only = game.coalitions(players, important | always, explanations.explained_class)
-    nobody = (players.counts < 2) & ~torch.tensor(include, device=players.counts.device)
+    full = game.value_of(players.targets, explanations.asked)
+    without = game.coalitions(players, ~important | always, explanations.asked)
+    only = game.coalitions(players, important | always, explanations.asked)
+    nobody = players.counts < (1 if include else 2)
     plus, minus = full - without, full - only
     return plus.masked_fill(nobody, torch.nan), minus.masked_fill(nobody, torch.nan)
 
@@ -93,7 +93,7 @@ def standard_error(values: Tensor) -> float:
 def fidelity(game: Game, explanations: Explanations, sparsities: tuple[float, ...] = SPARSITIES) -> pd.DataFrame:
     """Mean and standard error over targets, a row for each definition and sparsity and one for their average."""
     rows = []
-    for definition in DEFINITIONS if game.task.local else DEFINITIONS[:1]:
+    for definition in DEFINITIONS if explanations.includes_target else DEFINITIONS[:1]:
         plus, minus = fidelity_per_target(game, explanations, sparsities, keep_target=definition == "kept")
         seen = ~plus[0].isnan()
         plus, minus = plus[:, seen].double(), minus[:, seen].double()

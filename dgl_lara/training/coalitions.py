@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from dgl_lara.attribution.monte_carlo import random_coalitions, signed
-from dgl_lara.game.batch import Batch
+from dgl_lara.game.batch import Batch, Egos
 from dgl_lara.game.game import Game
 from dgl_lara.game.players import find
 from dgl_lara.game.value import to_values
@@ -38,7 +38,7 @@ class CoalitionBatch:
         return to_values(self.inside, value) - to_values(self.outside, value)
 
 
-def evaluate_coalitions(game: Game, batch: Batch, masks: int, drawn: torch.Generator) -> CoalitionBatch:
+def evaluate_coalitions(game: Game, batch: Batch | Egos, masks: int, drawn: torch.Generator) -> CoalitionBatch:
     """Draw coalitions and ask f about them. Two passes of f teach every target of the batch."""
     ids = game.kind.ids(batch)
     keep = random_coalitions(masks, len(ids), drawn, batch.targets.device)

@@ -24,6 +24,7 @@ from torch import Tensor
 from dgl_lara.attribution.shared_samples import SampleKeeper
 from dgl_lara.errors import LaraError
 from dgl_lara.explainer.encoder import EncoderGraph
+from dgl_lara.explainer.forms import FORMS
 from dgl_lara.explainer.inputs import encoder_graph, fit_normalisation
 from dgl_lara.explainer.network import Explainer, ExplainerConfig
 from dgl_lara.game.game import Game
@@ -57,14 +58,16 @@ def new_explainer(game: Game, config: TrainingConfig, inputs: Tensor, train_node
         embedding=config.embedding,
         encoder=config.encoder,
         all_classes=config.all_classes and OBJECTIVES[config.objective].every_class,
+        **FORMS[game.kind.name].shape(game),
     )
     # weights, gradients, Adam's two moments, the average and the best so far, twice
     game.budget.check(28 * shape.num_weights, f"an explainer with {shape.num_weights:,} weights")
     with seeded(config.seed):
         explainer = Explainer(shape).to(inputs.device)
+    explainer.form.prepare(explainer, game)
     if config.inputs == "rich":
         fit_normalisation(explainer, inputs[train_nodes])
-        explainer.unit.copy_((game.full - game.null).square().mean().sqrt().clamp(min=1e-6))
+        explainer.unit.fill_(game.unit)
     return explainer
 
 
@@ -116,7 +119,7 @@ def train(
     state = TrainingState(0, explainer, copy.deepcopy(explainer).requires_grad_(False), optimiser)
     objective = OBJECTIVES[config.objective]
     state.table = objective.table(game, targets)
-    whole = config.batch_size == ALL and game.task.local
+    whole = config.batch_size == ALL and game.task.local and game.kind.shares
     most = MOST_KEPT if config.shared_pairs is None else config.shared_pairs
     state.keeper = SampleKeeper(game, most, config.seed) if whole and most else None
     if resume:

@@ -8,8 +8,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from dgl_lara.attribution.monte_carlo import signed
-from dgl_lara.explainer.network import Explainer, pair_scores
+from dgl_lara.explainer.form import Pairs
+from dgl_lara.explainer.network import Explainer
 from dgl_lara.game.game import Game
 from dgl_lara.game.players import Players, find
 from dgl_lara.training.attribution_table import AttributionTable
@@ -56,27 +56,28 @@ class Step:
 
     def predicted_differences(self) -> Tensor:
         """(num_masks, num_targets, num_classes or 1): sum_j sigma_j phi_hat(j -> i, c), by g."""
-        walked = self._on_the_whole_graph() if self._covers_everything else None
-        return self._by_pairs() if walked is None else walked
+        return self._along_the_edges() if self._can_walk else self._by_pairs()
 
     @property
-    def _covers_everything(self) -> bool:
+    def _can_walk(self) -> bool:
+        """Nodes of a mini-batch are listed as the paper does it; everybody else walks wherever the gate can."""
+        if not self.explainer.gate.carries:
+            return False
+        if self.explainer.config.players != "nodes":
+            return True
         return len(self.embedded.nodes) == len(self.coalitions.ids) == self.game.graph.num_nodes()
 
-    def _on_the_whole_graph(self) -> Tensor | None:
-        """Without pairs: <sum_j sigma_j w_d p_j^(d), t^(d)>, where the gate has a way to that sum."""
+    def _along_the_edges(self) -> Tensor:
+        """Without pairs: <sum over nodes v, players j of w_d sigma_j m_jv^(d), t^(d)>."""
         g, here = self.explainer, self.embedded
-        signs = signed(self.coalitions.keep).T
-        sums = g.gate.signed_sums(here.graph, signs, here.p, g.config.terms, self.targets)
-        if sums is None:
-            return None
+        held = g.form.held(g, self.game, here.graph, here.nodes, here.p, self.coalitions.sigma)
+        sums = g.gate.arrivals(here.graph, held, g.config.terms, find(self.targets, here.nodes)[0])
         return ((sums * here.t.unsqueeze(1)) @ g.all_class_weights().T).transpose(0, 1)
 
     def _by_pairs(self) -> Tensor:
         """From explicit (target, player) pairs."""
         players, g, here = self.players(), self.explainer, self.embedded
-        place, _ = find(players.player, here.nodes)
-        products = g.pair_products(here.p[place], here.t[players.row], g.gate_weights(self.game.graph, players))
+        products = g.form.products(g, Pairs(self.game, players, here.p, here.t, here.nodes))
         scores = products @ g.all_class_weights().T  # (num_pairs, num_classes)
         sigma = self.coalitions.sigma(players.player)  # (num_masks, num_pairs)
         total = torch.zeros(len(sigma), len(players.targets), scores.shape[1], device=scores.device)
@@ -93,7 +94,6 @@ class Step:
 def local_scores(
     explainer: Explainer, game: Game, embedded: Embedded, players: Players, classes: Tensor | None = None
 ) -> Tensor:
-    """Eq. 6, 7 for players among the embedded nodes; of their targets' explained class, unless others are given."""
+    """Eq. 6, 7 for players among what is embedded; of their targets' explained class, unless others are given."""
     t = explainer.for_class(embedded.t, game.explained_class[players.targets] if classes is None else classes)
-    gate = explainer.gate_weights(game.graph, players)
-    return pair_scores(explainer, embedded.p, t, players.among(embedded.nodes), gate)
+    return explainer.form.scores(explainer, Pairs(game, players, embedded.p, t, embedded.nodes))

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from dgl_lara.explainer.encoder import EncoderGraph
 from dgl_lara.explainer.network import Explainer
-from dgl_lara.game.batch import Batch
+from dgl_lara.game.batch import Batch, Egos
 from dgl_lara.game.game import Game
 from dgl_lara.utils.randomness import generator
 
@@ -26,7 +26,7 @@ class Embedded:
 
     graph: EncoderGraph  # what g saw
     nodes: Tensor  # (num_local,) which nodes those are, rising
-    p: Tensor  # (num_local, width)
+    p: Tensor  # one row a node, or what else the form of the scores makes of them
     t: Tensor  # (num_targets, width)
 
 
@@ -37,9 +37,9 @@ class NeighborSubgraphs:
     game: Game
     encoder_graph: EncoderGraph  # the whole graph, as g sees it
 
-    def batch(self, targets: Tensor) -> Batch:
+    def batch(self, targets: Tensor) -> Batch | Egos:
         """Eq. 11."""
-        return self.game.task.batch(self.game.graph, targets, self.game.hops, self.game.context)
+        return self.game.kind.batch(targets, self.game.context)
 
     def embed(self, explainer: Explainer, targets: Tensor) -> Embedded:
         """Eq. 12."""
@@ -62,7 +62,8 @@ class FullGraph:
 
     def embed(self, explainer: Explainer, targets: Tensor) -> Embedded:
         p, t = explainer(self.encoder_graph)
-        return Embedded(self.encoder_graph, torch.arange(len(p), device=p.device), p, t[targets])
+        everyone = torch.arange(self.game.graph.num_nodes(), device=p.device)
+        return Embedded(self.encoder_graph, everyone, p, t[targets])
 
 
 Subgraphs = NeighborSubgraphs | FullGraph

@@ -77,10 +77,11 @@ def make_judge(game: Game, seen: EncoderGraph, targets: Tensor, seed: int) -> By
     drawn = generator(seed + 77)
     chosen = targets[torch.randperm(len(targets), generator=drawn)[:TARGETS].to(targets.device)].sort().values
     small = game.graph.num_nodes() < SMALL_GRAPH
-    if game.task.local and not small and float(game.work[chosen].sum()) > AFFORDABLE:
+    share = game.task.local and game.kind.shares
+    if share and not small and float(game.work[chosen].sum()) > AFFORDABLE:
         whole = FullGraph(game, seen)
         return ByCoalitions(whole, evaluate_coalitions(game, whole.batch(chosen), COALITIONS, drawn))
     # a judge may not cost more than the training: on a dense graph fewer coalitions must do
     pairs = min(PAIRS, max(FEWEST_PAIRS, WORK // (game.graph.num_nodes() + game.graph.num_edges())))
-    draw, share = (sample_shared, pairs) if game.task.local and small else (sample, PAIRS)
-    return ByPhi(NeighborSubgraphs(game, seen), draw(game, game.players(chosen), share, drawn))
+    draw, pairs = (sample_shared, pairs) if share and small else (sample, PAIRS)
+    return ByPhi(NeighborSubgraphs(game, seen), draw(game, game.players(chosen), pairs, drawn))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from dgl_lara.baselines.common.edges import EdgeMethod, Instances
+from dgl_lara.baselines.common.edge_masks import EdgeMethod, Instances
 from dgl_lara.errors import LaraError
 from dgl_lara.model.evaluating import evaluating
 

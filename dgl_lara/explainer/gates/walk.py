@@ -15,21 +15,28 @@ from dgl_lara.game.walks import walk_weights
 
 class WalkGate(Gate):
     kernel = BY_WALK
+    carries = True
 
     def weights(self, graph: dgl.DGLGraph, players: Players, hops: int) -> Tensor:
         return walk_weights(graph, players, hops)
 
-    def signed_sums(self, graph: EncoderGraph, signs: Tensor, p: Tensor, terms: int, targets: Tensor) -> Tensor:
-        """Each distance d sends its signed sources d steps along the edges: memory grows with nodes, not with pairs."""
-        count, masks = signs.shape
-        dim = p.shape[1] // terms
-        moving = (signs.unsqueeze(2) * p.unsqueeze(1)).view(count, masks, terms, dim)
-        arrived = [moving[:, :, 0][targets]]
+    def arrivals(self, graph: EncoderGraph, held: Tensor, terms: int, places: Tensor) -> Tensor:
+        """What is held for distance d is sent d steps along the edges: memory grows with nodes, not with pairs."""
+        count, masks, width = held.shape
+        moving = held.view(count, masks, terms, width // terms)
+        arrived = [moving[:, :, 0][places]]
         for step in range(1, terms):
             flat = moving[:, :, 1:].reshape(count, -1) * graph.scale
-            moving = (ops.copy_u_sum(graph.looped, flat) * graph.scale).view(count, masks, terms - step, dim)
-            arrived.append(moving[:, :, 0][targets])
+            moving = (ops.copy_u_sum(graph.looped, flat) * graph.scale).view(count, masks, terms - step, -1)
+            arrived.append(moving[:, :, 0][places])
         return torch.cat(arrived, dim=2)
+
+    def carry(self, graph: EncoderGraph, x: Tensor, steps: int, places: Tensor) -> Tensor:
+        arrived = [x[places]]
+        for _ in range(steps):
+            x = ops.copy_u_sum(graph.looped, x * graph.scale) * graph.scale
+            arrived.append(x[places])
+        return torch.stack(arrived, dim=1)
 
 
 GATE = WalkGate()

@@ -40,7 +40,7 @@ def reference(game: Game, targets: Tensor, pairs: int, seed: int) -> Reference:
     if len(players.counts) and most <= EXACT_UP_TO:
         phi = exact(game, players)
         return Reference(players, Estimate(phi, torch.zeros_like(phi)), 1.0, "exact phi, by enumeration")
-    share = game.task.local and 2 * pairs * int(players.counts.sum()) > AFFORDABLE
+    share = game.task.local and game.kind.shares and 2 * pairs * int(players.counts.sum()) > AFFORDABLE
     draw = sample_shared if share else sample
     first, second = (draw(game, players, pairs // 2, generator(1000 + seed * 2 + half)) for half in (0, 1))
     estimate = in_halves(first, second)

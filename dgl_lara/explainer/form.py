@@ -1,0 +1,73 @@
+"""Eq. 6 for every kind of player: a score is what walks carry from nodes to the target.
+
+    phi_hat(j -> i, class c) = sum over nodes v, terms d of w_d(i, v) <m_jv^(d) * m_c^(d), t_i^(d)>
+
+Nodes v hold what players contribute there (m): a node its own p; an edge its q at the node that it enters; a column x_c
+of the features x_vc r_c at every node. The gate w carries it to the target, where t meets it. So the signed sums that
+training needs, sum_j sigma_j phi_hat_j, walk on the edges of the graph whoever plays, and no list of pairs is built.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor, nn
+
+from dgl_lara.game.game import Game
+from dgl_lara.game.players import Players
+
+if TYPE_CHECKING:
+    from dgl_lara.explainer.encoder import EncoderGraph
+    from dgl_lara.explainer.network import Explainer, ExplainerConfig
+
+Signs = Callable[[Tensor], Tensor]  # players -> sigma, (num_masks, len(players))
+
+
+@dataclass(frozen=True, eq=False)
+class Pairs:
+    """(target, player) pairs, and what g says of both."""
+
+    game: Game
+    players: Players
+    p: Tensor  # as `Form.sources` gives it
+    t: Tensor  # (num_targets, width)
+    nodes: Tensor | None = None  # whose rows of p those are, rising; None: everybody's
+
+
+class Form:
+    def shape(self, game: Game) -> dict[str, Any]:
+        """What of `ExplainerConfig` this kind decides."""
+        return {"players": game.kind.name}
+
+    def prepare(self, g: Explainer, game: Game) -> None:
+        """What can be read off the data before training."""
+
+    def reach(self, config: ExplainerConfig) -> int:
+        """How many hops from the target the nodes stand at which players contribute."""
+        return config.hops
+
+    def source_width(self, config: ExplainerConfig) -> int:
+        """Numbers that the source head says of a node; 0: it is not asked."""
+        return config.width
+
+    def weights(self, config: ExplainerConfig) -> nn.Module | None:
+        """What g has to learn for this kind besides its encoder and heads."""
+        return None
+
+    def sources(self, g: Explainer, said: Tensor, scale: Tensor) -> Tensor:
+        """p: what of the source head's answer is kept for all targets (one row a node, or a column)."""
+        return said
+
+    def held(self, g: Explainer, game: Game, seen: EncoderGraph, nodes: Tensor, p: Tensor, sigma: Signs) -> Tensor:
+        """(num_local, num_masks, width): what nodes hold, each player with its sign."""
+        raise NotImplementedError
+
+    def products(self, g: Explainer, pairs: Pairs) -> Tensor:
+        """(num_pairs, width): to be summed with a class's weights."""
+        raise NotImplementedError
+
+    def scores(self, g: Explainer, pairs: Pairs) -> Tensor:
+        """(num_pairs,) the scores, with t already turned to a class."""
+        return self.products(g, pairs).sum(1)

@@ -1,0 +1,131 @@
+"""Edges as players: which relation made the difference.
+
+Players of a node are the edges of its receptive field, those into nodes at most K - 1 hops away; of a graph all its
+edges. Both directions of a pair of nodes are one player, unless `directed`; parallel edges go together; self-loops
+connect nothing and stay. Removal takes the edge away and keeps all nodes. An edge is as far as its farther end.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import dgl
+import torch
+from torch import Tensor
+
+from dgl_lara.errors import InputError
+from dgl_lara.game.batch import Batch, Egos
+from dgl_lara.game.field import Field
+from dgl_lara.game.player_kind import PlayerKind
+from dgl_lara.game.players import Players, find, in_edges
+from dgl_lara.game.removal import Remainder, remove_edges
+
+
+class EdgePlayers(PlayerKind):
+    name = "edges"
+    noun = "edge"
+
+    def __init__(self, field: Field, directed: bool = False) -> None:
+        super().__init__(field)
+        self.directed = directed
+        if self.task.local and self.hops < 1:
+            raise InputError("with K = 0 the model looks at no edge; explain nodes or features instead.")
+
+    @cached_property
+    def _keys(self) -> Tensor:
+        """Rising numbers, one for each player."""
+        src, dst = self.graph.edges()
+        return torch.unique(self._key(src, dst)[src != dst])
+
+    def _key(self, src: Tensor, dst: Tensor) -> Tensor:
+        if not self.directed:
+            src, dst = torch.minimum(src, dst), torch.maximum(src, dst)
+        return src * self.graph.num_nodes() + dst
+
+    @property
+    def count(self) -> int:
+        return len(self._keys)
+
+    def ends(self, players: Tensor) -> tuple[Tensor, Tensor]:
+        """The two nodes of each: source and destination; of an undirected pair the lower one first."""
+        keys, nodes = self._keys[players], self.graph.num_nodes()
+        return torch.div(keys, nodes, rounding_mode="floor"), keys % nodes
+
+    def of_edges(self, src: Tensor, dst: Tensor) -> Tensor:
+        """Which player each edge of the whole graph is, by its two nodes; -1: a self-loop, nobody."""
+        if not self.count:
+            return torch.full_like(src, -1)
+        return torch.where(src == dst, -1, find(self._key(src, dst), self._keys)[0])
+
+    @cached_property
+    def slots(self) -> Tensor:
+        """`of_edges` of every incoming edge, node after node, in the order of `in_edges`."""
+        pair, sources = in_edges(self.graph, torch.arange(self.graph.num_nodes(), device=self.graph.device))
+        return self.of_edges(sources, pair)
+
+    def entering(self, nodes: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """(index into `nodes`, source node, player) of every edge into one of them that is a player."""
+        pair, sources = in_edges(self.graph, nodes)
+        player = self.of_edges(sources, nodes[pair])
+        plays = player >= 0
+        return pair[plays], sources[plays], player[plays]
+
+    def players(self, targets: Tensor) -> Players:
+        heads = self.task.reach(self.graph, targets, self.hops - 1)
+        pair, _, player = self.entering(heads.player)
+        key, place = torch.unique(heads.row[pair] * self.count + player, return_inverse=True)
+        hop = heads.hop[pair] + int(self.task.local)
+        nearest = torch.full_like(key, self.hops).scatter_reduce(0, place, hop, "amin")
+        count = max(self.count, 1)
+        counts = torch.bincount(torch.div(key, count, rounding_mode="floor"), minlength=len(targets))
+        return Players(targets, counts, key % count, nearest, self.count, self.name)
+
+    def _of_graph(self, graph: dgl.DGLGraph, nodes: Tensor) -> Tensor:
+        """The player that each edge of a part is."""
+        src, dst = graph.edges()
+        return self.of_edges(nodes[src], nodes[dst])
+
+    def ids(self, batch: Batch | Egos) -> Tensor:
+        if batch.graph is self.graph:
+            return torch.arange(self.count, device=self.graph.device)
+        found = torch.unique(self._of_graph(batch.graph, batch.nodes))
+        return found[found >= 0]
+
+    def on_batch(self, batch: Batch | Egos, keep: Tensor) -> Tensor:
+        player = self._of_graph(batch.graph, batch.nodes)
+        if batch.graph is self.graph:
+            stays = player < 0
+            place = player.clamp(min=0)
+        else:
+            place, _ = find(player, self.ids(batch))
+            stays = (player < 0) | ~self._plays(batch)[place]
+        if not keep.shape[1]:
+            return keep.new_ones(len(keep), len(player))
+        return keep[:, place] | stays
+
+    def _plays(self, batch: Batch | Egos) -> Tensor:
+        """Which of `ids` are anybody's players: those at the rim are there for the degrees of the others."""
+        ids = self.ids(batch)
+        if not self.task.local:
+            return torch.ones_like(ids, dtype=torch.bool)
+        src, dst = batch.graph.edges()
+        inner = self.task.reach(batch.graph, batch.places, self.hops - 1).player
+        near = torch.zeros(batch.graph.num_nodes(), dtype=torch.bool, device=ids.device)
+        near[inner] = True
+        plays = torch.zeros_like(ids, dtype=torch.bool)
+        entering = near[dst] & (src != dst)
+        plays[find(self.of_edges(batch.nodes[src[entering]], batch.nodes[dst[entering]]), ids)[0]] = True
+        return plays
+
+    def on_egos(self, here: Egos, players: Players) -> tuple[Tensor, Tensor]:
+        src, dst = here.graph.edges()
+        player = self.of_edges(here.nodes[src], here.nodes[dst])
+        place, there = find(here.row[dst] * max(self.count, 1) + player, players.key)
+        return place, there & (player >= 0)
+
+    def remove(self, here: Batch | Egos, features: Tensor, keep: Tensor) -> Remainder:
+        return remove_edges(here.graph, features, keep)
+
+    def looks(self, nodes: Tensor) -> Tensor:
+        one, other = (nodes[end] for end in self.ends(torch.arange(self.count, device=nodes.device)))
+        return torch.cat([one + other, (one - other).abs()], dim=1)

@@ -1,0 +1,149 @@
+"""Columns of the features as players: which of my inputs.
+
+A removed column is replaced by its baseline (zero, its mean, or the values of a few rows of the data, over which f's
+logits are averaged), in everything that reaches the target, or in the target alone. Columns may play in groups.
+Of wide features only those play that differ from the baseline somewhere in the target's reach: any other has phi = 0.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from dgl_lara.game.batch import Batch, Egos
+from dgl_lara.game.field import Field
+from dgl_lara.game.player_kind import PlayerKind
+from dgl_lara.game.players import Players, find, ragged
+from dgl_lara.game.removal import Remainder, copies
+from dgl_lara.utils.randomness import generator
+
+WIDE = 256  # columns, from which on only those that are present near the target play
+ROWS = 4  # of the data that stand in for a removed column, with baseline "rows"
+
+
+class FeaturePlayers(PlayerKind):
+    name = "features"
+    noun = "feature"
+
+    def __init__(
+        self, field: Field, of: str = "field", baseline: str = "zero", groups: tuple[tuple[int, ...], ...] | None = None
+    ) -> None:
+        super().__init__(field)
+        self.alone, self.baseline, self.groups = of == "target" and self.task.local, baseline, groups
+        self.shares = not self.alone
+        self.repeats = len(self.background)
+
+    @property
+    def width(self) -> int:
+        """Columns of the features."""
+        return self.features.shape[1]
+
+    @cached_property
+    def group(self) -> Tensor:
+        """(width,) the player that each column belongs to; -1: nobody's, it stays."""
+        if self.groups is None:
+            return torch.arange(self.width, device=self.features.device)
+        group = torch.full((self.width,), -1, device=self.features.device)
+        for number, columns in enumerate(self.groups):
+            group[list(columns)] = number
+        return group
+
+    @cached_property
+    def background(self) -> Tensor:
+        """(repeats, width): what takes the place of removed columns."""
+        if self.baseline == "zero":
+            return torch.zeros_like(self.features[:1])
+        if self.baseline == "mean":
+            return self.features.float().mean(0, keepdim=True).to(self.features)
+        drawn = torch.randperm(len(self.features), generator=generator(0))[:ROWS]
+        return self.features[drawn.to(self.features.device)]
+
+    def excess(self, nodes: Tensor | slice, columns: slice = slice(None)) -> Tensor:
+        """(nodes, columns): by how much features differ from their baseline; what a column has to contribute."""
+        return (self.features[nodes, columns] - self.background[:, columns].mean(0)).float()
+
+    def columns_of(self, players: Tensor) -> tuple[Tensor, Tensor]:
+        """(index into `players`, column) of every column that plays for one of them."""
+        if self.groups is None:
+            return torch.arange(len(players), device=players.device), players
+        order = torch.argsort(self.group, stable=True)
+        many = torch.bincount(self.group[self.group >= 0], minlength=self.count)
+        first = int((self.group < 0).sum()) + many.cumsum(0) - many
+        pair, within = ragged(many[players])
+        return pair, order[first[players][pair] + within]
+
+    @property
+    def count(self) -> int:
+        return self.width if self.groups is None else len(self.groups)
+
+    def work(self) -> Tensor:
+        return super().work().clamp(min=self.count)
+
+    def players(self, targets: Tensor) -> Players:
+        if self.width <= WIDE:
+            counts = torch.full_like(targets, self.count)
+            player = torch.arange(self.count, device=targets.device).repeat(len(targets))
+        else:
+            reach = self.task.reach(self.graph, targets, 0 if self.alone else self.hops)
+            nodes, place = torch.unique(reach.player, return_inverse=True)
+            present = self._present(nodes)
+            pair, within = ragged(present.counts[place])
+            start = present.indptr[place][pair]
+            key = torch.unique(reach.row[pair] * self.count + present.player[start + within])
+            player = key % self.count
+            counts = torch.bincount(torch.div(key, self.count, rounding_mode="floor"), minlength=len(targets))
+        return Players(targets, counts, player, torch.zeros_like(player), self.count, self.name)
+
+    def _present(self, nodes: Tensor) -> Players:
+        """The players that differ from the baseline at each node."""
+        differs = (self.features[nodes].unsqueeze(1) != self.background).any(1)
+        node, column = differs.nonzero().unbind(1)
+        player = self.group[column]
+        key = torch.unique((node * self.count + player)[player >= 0])
+        counts = torch.bincount(torch.div(key, self.count, rounding_mode="floor"), minlength=len(nodes))
+        return Players(nodes, counts, key % self.count, torch.zeros_like(key), self.count, self.name)
+
+    def batch(self, targets: Tensor, context: int) -> Batch | Egos:
+        if self.alone:  # a target's own features are its neighbours' surroundings: each has a graph of its own
+            return self.task.egos(self.graph, targets, context)
+        return super().batch(targets, context)
+
+    def ids(self, batch: Batch | Egos) -> Tensor:
+        return torch.arange(self.count, device=self.features.device)
+
+    def on_batch(self, batch: Batch | Egos, keep: Tensor) -> Tensor:
+        stays = torch.where(self.group < 0, True, keep[:, self.group.clamp(min=0)])
+        return stays.repeat(1, batch.num_targets) if isinstance(batch, Egos) else stays
+
+    def on_egos(self, here: Egos, players: Players) -> tuple[Tensor, Tensor]:
+        row = torch.arange(here.num_targets, device=self.group.device).unsqueeze(1)
+        place, there = find((row * self.count + self.group).flatten(), players.key)
+        return place, there & (self.group >= 0).repeat(here.num_targets)
+
+    def remove(self, here: Batch | Egos, features: Tensor, keep: Tensor) -> Remainder:
+        """With separate graphs a mask speaks of (graph, column), otherwise of columns."""
+        masks, nodes = len(keep), here.graph.num_nodes()
+        if isinstance(here, Egos):
+            stays = keep.view(masks, here.num_targets, self.width)[:, here.row]  # (masks, nodes, width)
+        else:
+            stays = keep.unsqueeze(1).expand(masks, nodes, self.width)
+        if self.alone:
+            others = torch.ones(nodes, 1, dtype=torch.bool, device=keep.device)
+            others[here.places] = False
+            stays = stays | others
+        stays = stays.repeat_interleave(self.repeats, dim=0)
+        baseline = self.background.to(features).repeat(masks, 1).unsqueeze(1)  # (masks * repeats, 1, width)
+        changed = torch.where(stays, features, baseline).view(-1, self.width)
+        kept = keep.new_ones(masks * self.repeats, nodes)
+        return Remainder(copies(here.graph, len(kept)), changed, kept)
+
+    def looks(self, nodes: Tensor) -> Tensor:
+        """How large the columns are and how much they vary; of a group, on average."""
+        x = self.features.float()
+        of_column = torch.stack([x.abs().mean(0), x.std(0, unbiased=False)], dim=1).add(1e-6).log()
+        plays = self.group >= 0
+        total = of_column.new_zeros(self.count, 2).index_add(0, self.group[plays], of_column[plays])
+        many = torch.bincount(self.group[plays], minlength=self.count).clamp(min=1)
+        return total / many.unsqueeze(1)
