@@ -15,6 +15,8 @@ from dgl_lara.errors import InputError
 from dgl_lara.explainer.form import Pairs
 from dgl_lara.explainer.inputs import encoder_graph
 from dgl_lara.game.game import Game
+from dgl_lara.inference.scores import embed_all, explain
+from dgl_lara.inference.top_players import BulkExplainer
 from dgl_lara.training.coalitions import evaluate_coalitions
 from dgl_lara.training.config import TrainingConfig
 from dgl_lara.training.loop import new_explainer
@@ -297,3 +299,48 @@ def test_enumeration_is_the_signed_mean_of_everything():
 def test_mistakes_get_a_sentence(make, said):
     with pytest.raises(InputError, match=said):
         make()
+
+
+@pytest.mark.parametrize("gate", ["walk", "random-walk", "hop", "none"])
+@pytest.mark.parametrize("players", [Edges(), Edges(directed=True), Features()], ids=str)
+def test_the_best_of_many_are_those_of_all_pairs(players, gate):
+    """The compiled walk over edges and the table of columns, against the plain route."""
+    graph = dgl.add_edges(random_graph(70, 120, 3), [5], [5])  # with a self-loop, which nobody is
+    features = torch.randn(70, 4, generator=generator(1))
+    game = Game(SmallGCN(4), graph, features, hops=3, players=players)
+    inputs = encoder_graph(game, "rich")
+    g = new_explainer(game, replace(SMALL, gate=gate), inputs.inputs, torch.arange(70)).requires_grad_(False)
+    embeddings, everyone = embed_all(g, game, "rich"), torch.arange(70)
+    found = game.players(everyone)
+    t = g.for_class(embeddings.target, game.explained_class)
+    expected = g.form.scores(g, Pairs(game, found, embeddings.source, t))
+    assert expected.std() > 1e-3
+    many = explain(g, game, embeddings, everyone)
+    torch.testing.assert_close(many.scores, expected, atol=1e-5, rtol=1e-3)
+    for name in ("counts", "player", "hop"):
+        torch.testing.assert_close(getattr(many.players, name), getattr(found, name))
+    best = BulkExplainer(g, game, embeddings).top(everyone, 3)
+    assert best.kind == players.name
+    first = many.rank() < 3
+    real = best.player >= 0
+    assert real.sum() == first.sum()
+    torch.testing.assert_close(
+        torch.from_numpy(best.score[real]).sort().values, expected[first].sort().values, atol=1e-5, rtol=1e-3
+    )
+    if players.name == "edges":
+        ends = [torch.from_numpy(best.about[end][real]) for end in ("source", "destination")]
+        assert torch.equal(game.kind.of_edges(*ends), torch.from_numpy(best.player[real]))
+
+
+@pytest.mark.parametrize(
+    "players", [Edges(directed=True), Features(baseline="mean", groups={"a": [0, 2], "b": [1]})], ids=str
+)
+def test_what_is_saved_comes_back(players, tmp_path):
+    graph, features = random_graph(40, 50, 0), torch.randn(40, 3, generator=generator(1))
+    model = SmallGCN()
+    lara = LARA(model, graph, features, hops=2, config=SMALL, players=players).fit(range(40))
+    lara.save(tmp_path / "lara.pt")
+    again = LARA.load(tmp_path / "lara.pt", model, graph, features)
+    assert again.players == players
+    torch.testing.assert_close(again.explain([3, 7]).scores, lara.explain([3, 7]).scores)
+    assert again.explain([3, 7]).source == ["corrected"] * 2

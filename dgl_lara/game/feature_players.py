@@ -60,6 +60,11 @@ class FeaturePlayers(PlayerKind):
         drawn = torch.randperm(len(self.features), generator=generator(0))[:ROWS]
         return self.features[drawn.to(self.features.device)]
 
+    @property
+    def everywhere(self) -> bool:
+        """All columns play for every target."""
+        return self.width <= WIDE
+
     def excess(self, nodes: Tensor | slice, columns: slice = slice(None)) -> Tensor:
         """(nodes, columns): by how much features differ from their baseline; what a column has to contribute."""
         return (self.features[nodes, columns] - self.background[:, columns].mean(0)).float()
@@ -82,7 +87,7 @@ class FeaturePlayers(PlayerKind):
         return super().work().clamp(min=self.count)
 
     def players(self, targets: Tensor) -> Players:
-        if self.width <= WIDE:
+        if self.everywhere:
             counts = torch.full_like(targets, self.count)
             player = torch.arange(self.count, device=targets.device).repeat(len(targets))
         else:
@@ -133,8 +138,9 @@ class FeaturePlayers(PlayerKind):
             others = torch.ones(nodes, 1, dtype=torch.bool, device=keep.device)
             others[here.places] = False
             stays = stays | others
-        stays = stays.repeat_interleave(self.repeats, dim=0)
         baseline = self.background.to(features).repeat(masks, 1).unsqueeze(1)  # (masks * repeats, 1, width)
+        if self.repeats > 1:
+            stays = stays.repeat_interleave(self.repeats, dim=0)
         changed = torch.where(stays, features, baseline).view(-1, self.width)
         kept = keep.new_ones(masks * self.repeats, nodes)
         return Remainder(copies(here.graph, len(kept)), changed, kept)

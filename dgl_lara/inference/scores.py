@@ -74,14 +74,19 @@ def classes_for(
 
 def can_compile(explainer: Explainer, game: Game) -> bool:
     """Whether the compiled walk can do it: on the CPU, for players at hop distances, with a gate that it knows."""
-    known = explainer.gate.kernel is not None and explainer.config.players == "nodes"
+    known = explainer.gate.kernel is not None and explainer.config.players != "features"
     return game.task.local and known and game.features.device.type == "cpu"
 
 
 def make_scorer(explainer: Explainer, game: Game, source: Tensor, num_targets: int) -> Scorer:
     """(targets, their t) -> (players, scores); compiled where that pays."""
     if num_targets >= MANY and can_compile(explainer, game):
-        from dgl_lara.inference.compiled_scores import Walks  # a few targets shall not wait for the compiler
+        # a few targets shall not wait for the compiler
+        if game.kind.name == "edges":
+            from dgl_lara.inference.compiled_edges import EdgeWalks
+
+            return EdgeWalks(explainer, game, source).scores
+        from dgl_lara.inference.compiled_scores import Walks
 
         return Walks(explainer, game, source).scores
 

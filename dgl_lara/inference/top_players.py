@@ -7,7 +7,7 @@ On the CPU the compiled walk (`compiled_scores.py`) meets one player after the o
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numba
 import numpy as np
@@ -15,13 +15,17 @@ import torch
 from torch import Tensor
 
 from dgl_lara.errors import InputError
+from dgl_lara.explainer.forms.features import FeatureForm
 from dgl_lara.explainer.gate import BY_WALK, ONE_TERM
 from dgl_lara.explainer.network import Explainer
+from dgl_lara.game.edge_players import EdgePlayers
+from dgl_lara.game.feature_players import FeaturePlayers
 from dgl_lara.game.game import Game
 from dgl_lara.inference.compiled_scores import Walks, dot, scratch, walk
 from dgl_lara.inference.scores import Embeddings, can_compile, explain
 from dgl_lara.utils.kernels import kernel, threads
 
+TABLE_ROWS = 50_000  # targets whose scores of all columns are held at a time
 BYTES_A_KEPT = 13  # of one player: its number, score and distance
 
 
@@ -49,7 +53,11 @@ class BulkExplainer:
     def __init__(self, explainer: Explainer, game: Game, embeddings: Embeddings) -> None:
         self.explainer, self.game, self.embeddings = explainer, game, embeddings
         self.compiled = can_compile(explainer, game)
-        if self.compiled:
+        if self.compiled and game.kind.name == "edges":
+            from dgl_lara.inference.compiled_edges import EdgeWalks
+
+            self.edges = EdgeWalks(explainer, game, embeddings.source)
+        elif self.compiled:
             self.walks = Walks(explainer, game, embeddings.source)
             self.length = np.linalg.norm(self.walks.source[-1], axis=1)  # of p in the last term
 
@@ -61,11 +69,27 @@ class BulkExplainer:
         self.game.budget.check(
             BYTES_A_KEPT * len(targets) * top, f"the best {top:,} players of {len(targets):,} targets"
         )
-        classes = self.game.explained_class[targets]
+        return self._described(self._best(targets, self.game.explained_class[targets], top))
+
+    def _described(self, best: TopPlayers) -> TopPlayers:
+        """With the kind of the players; edges are known by their two nodes."""
+        kind = self.game.kind
+        if not isinstance(kind, EdgePlayers) or not kind.count:
+            return replace(best, kind=kind.name)
+        ends = kind.ends(torch.from_numpy(best.player.clip(0)).flatten().to(self.game.features.device))
+        source, destination = (end.view(best.player.shape).cpu().numpy() for end in ends)
+        return replace(best, kind=kind.name, about={"source": source, "destination": destination})
+
+    def _best(self, targets: Tensor, classes: Tensor, top: int) -> TopPlayers:
+        kind = self.game.kind
+        if isinstance(kind, FeaturePlayers) and kind.everywhere:
+            return self._top_columns(targets, classes, top)
         if not self.compiled:
             return self._top_by_pairs(targets, classes, top)
         with torch.no_grad():
             t = self.explainer.for_class(self.embeddings.target[targets], classes)
+        if isinstance(kind, EdgePlayers):
+            return self.edges.top(targets, t, classes, top)
         shape = (len(targets), top)
         player, score, hop = np.full(shape, -1, np.int64), np.zeros(shape, np.float32), np.zeros(shape, np.int8)
         walks = self.walks
@@ -75,6 +99,21 @@ class BulkExplainer:
                 walks.gate, walks.hops, workers, player, score, hop,
             )  # fmt: skip
         return TopPlayers(targets.numpy(), classes.numpy(), player, score, hop)
+
+    def _top_columns(self, targets: Tensor, classes: Tensor, top: int) -> TopPlayers:
+        """Every column plays for every target: a table in the place of a list."""
+        form = self.explainer.form
+        assert isinstance(form, FeatureForm)
+        found = []
+        with torch.no_grad():
+            for rows in torch.arange(len(targets)).split(TABLE_ROWS):
+                some = targets[rows.to(targets.device)]
+                t = self.explainer.for_class(self.embeddings.target[some], classes[rows.to(targets.device)])
+                table = form.table(self.explainer, self.game, self.embeddings.source, t, some)
+                found.append(table.sort(dim=1, descending=True, stable=True))
+        score = torch.cat([one.values[:, :top] for one in found]).cpu().numpy()
+        player = torch.cat([one.indices[:, :top] for one in found]).cpu().numpy()
+        return TopPlayers(targets.cpu().numpy(), classes.cpu().numpy(), player, score, np.zeros(player.shape, np.int8))
 
     def _top_by_pairs(self, targets: Tensor, classes: Tensor, top: int) -> TopPlayers:
         shape = (len(targets), top)
@@ -122,7 +161,7 @@ def _keep_best(  # type: ignore[no-untyped-def]
         if gate == BY_WALK and hops > 0:
             total[node] += weight[node] * scale[node] * dot(p[term, node], t[term])
         weight[node] = 0
-        kept = _insert(total[node], node, distance[node], kept, player, score, hop)
+        kept = insert(total[node], node, distance[node], kept, player, score, hop)
         distance[node] = -1
     reach = np.sqrt(dot(t[term], t[term])) * np.float32(1.0001)
     for place in range(reached):
@@ -133,11 +172,11 @@ def _keep_best(  # type: ignore[no-untyped-def]
         weight[node] = 0
         carried = carried * scale[node] if gate == BY_WALK else np.float32(1)
         if kept < top or carried * length[node] * reach >= score[top - 1]:
-            kept = _insert(carried * dot(p[term, node], t[term]), node, hops, kept, player, score, hop)
+            kept = insert(carried * dot(p[term, node], t[term]), node, hops, kept, player, score, hop)
 
 
 @kernel()
-def _insert(value, node, distance, kept, player, score, hop):  # type: ignore[no-untyped-def]
+def insert(value, node, distance, kept, player, score, hop):  # type: ignore[no-untyped-def]
     """Into a short sorted list; of equal scores the lower node comes first. Returns the length of the list."""
     top = len(player)
     if kept == top and (value < score[top - 1] or (value == score[top - 1] and node > player[top - 1])):

@@ -2,7 +2,8 @@
 
     phi_hat(c -> i) = sum_d (sum_v w_d(i, v) x_vc) <r_c^(d), t_i^(d)>
 
-r is learned, one row a column, so that g speaks of any graph with these columns; a group has the sum of its columns.
+r has one row a column, so that g speaks of any graph with these columns: made from what f says when the column is added
+to typical single nodes, and learned besides. A group has the sum of its columns.
 Exact for linear GNNs. Where a column is removed in the target alone, the target alone holds it.
 """
 
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import dgl
 import torch
 from torch import Tensor, nn
 
@@ -18,24 +20,34 @@ from dgl_lara.explainer.form import Form, Pairs, Signs
 from dgl_lara.game.feature_players import FeaturePlayers
 from dgl_lara.game.game import Game
 from dgl_lara.game.players import Players, find
+from dgl_lara.game.removal import has_all_loops
 from dgl_lara.game.walks import walk_scale
+from dgl_lara.model.evaluating import evaluating
 
 if TYPE_CHECKING:
     from dgl_lara.explainer.network import Explainer, ExplainerConfig
 
 COLUMNS_AT_ONCE = 512
+CONTEXTS = 8  # typical nodes to which a column is added, to hear what f makes of it
 MANY = 16  # one target in so many nodes or more: the whole graph is walked over, and nobody listed
 
 
 class Columns(nn.Module):
-    """r: one row a column."""
+    """r: one row a column, made of what f says of the column by itself, and learned besides."""
 
     spread: Tensor
+    responses: Tensor
 
-    def __init__(self, columns: int, width: int) -> None:
+    def __init__(self, columns: int, classes: int, hidden: int, width: int) -> None:
         super().__init__()
-        self.r = nn.Parameter(torch.randn(columns, width) / width**0.5)
+        self.linear = nn.Linear((1 + CONTEXTS) * classes, width)
+        self.bent = nn.Sequential(nn.Linear((1 + CONTEXTS) * classes, hidden), nn.ReLU(), nn.Linear(hidden, width))
+        self.own = nn.Parameter(torch.zeros(columns, width))
         self.register_buffer("spread", torch.ones(columns))  # of each column, so that r is learned on one scale
+        self.register_buffer("responses", torch.zeros(columns, (1 + CONTEXTS) * classes))
+
+    def forward(self) -> Tensor:
+        return (self.linear(self.responses) + self.bent(self.responses) + self.own) / self.spread.unsqueeze(1)
 
 
 class FeatureForm(Form):
@@ -49,6 +61,8 @@ class FeatureForm(Form):
             part = slice(int(columns[0]), int(columns[-1]) + 1)
             size = game.kind.excess(slice(None), part).square().mean(0).sqrt()
             g.form_weights.spread[part] = size.clamp(min=1e-6)
+        found = responses(game, g.form_weights.spread)
+        g.form_weights.responses.copy_(found / found.square().mean(0).sqrt().clamp(min=1e-9))
 
     def reach(self, config: ExplainerConfig) -> int:
         return 0 if config.alone else config.hops
@@ -57,11 +71,11 @@ class FeatureForm(Form):
         return 0
 
     def weights(self, config: ExplainerConfig) -> nn.Module:
-        return Columns(config.columns, config.width)
+        return Columns(config.columns, config.num_classes, config.hidden, config.width)
 
     def sources(self, g: Explainer, said: Tensor, scale: Tensor) -> Tensor:
         assert isinstance(g.form_weights, Columns)
-        return g.form_weights.r / g.form_weights.spread.unsqueeze(1)
+        return g.form_weights()
 
     def held(self, g: Explainer, game: Game, seen: EncoderGraph, nodes: Tensor, p: Tensor, sigma: Signs) -> Tensor:
         kind = game.kind
@@ -99,6 +113,37 @@ class FeatureForm(Form):
                 score += arrived[:, term] * (t[:, part] @ p[columns, part].T)
             table.index_add_(1, group.clamp(min=0), score * (group >= 0))
         return table
+
+
+def contexts(game: Game) -> Tensor:
+    """(1 + some, columns): nothing, and the average node of each of the most common classes."""
+    classes, counts = torch.unique(game.logits.argmax(1), return_counts=True)
+    common = classes[counts.argsort(descending=True)[:CONTEXTS]]
+    of_node = game.task.per_node(game.graph, game.logits.argmax(1))
+    rows = [game.features[of_node == one].float().mean(0) for one in common]
+    rows += [rows[0]] * (CONTEXTS - len(rows))
+    return torch.stack([torch.zeros_like(rows[0]), *rows])
+
+
+def responses(game: Game, size: Tensor) -> Tensor:
+    """(columns, contexts * classes): how f's logits of a single node move when a column is added to a typical one, as
+    large as the column is. One call of f for each context, where all columns fit into it."""
+    kind = game.kind
+    assert isinstance(kind, FeaturePlayers)
+    loops, parts, around = has_all_loops(game.graph), [], contexts(game)
+    for columns in torch.arange(kind.width, device=size.device).split(max(1, game.nodes_a_call // 2)):
+        place = torch.arange(len(columns), device=size.device)
+        own = torch.arange(2 * len(columns), device=size.device) if loops else place[:0]
+        singles = game.task.mark_singles(dgl.graph((own, own), num_nodes=2 * len(columns)))
+        found = []
+        for context in around:
+            x = context.repeat(2 * len(columns), 1)
+            x[place, columns] += size[columns]
+            with evaluating(game.f):
+                said = game.call(singles, x.to(game.features)).float()
+            found.append(said[: len(columns)] - said[len(columns) :])
+        parts.append(torch.cat(found, dim=1))
+    return torch.cat(parts)
 
 
 class Arrivals:
