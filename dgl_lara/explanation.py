@@ -218,8 +218,13 @@ class Explanations:
         return [SOURCES[int(known)] for known in self.corrected]
 
     def in_motif(self, motif: Tensor) -> Tensor:
-        """(num_pairs,) bool: the player is in the target's own motif (graph task: in any motif of the graph)."""
-        return self.task.in_motif(self.players, motif)
+        """(num_pairs,) bool: the player is in the target's own motif (graph task: in any motif of the graph); an edge
+        with both its ends."""
+        if self.players.kind == "nodes":
+            return self.task.in_motif(self.players, motif)
+        assert self.game is not None and isinstance(self.game.kind, EdgePlayers)
+        one, other = (replace(self.players, player=end) for end in self.game.kind.ends(self.players.player))
+        return self.task.in_motif(one, motif) & self.task.in_motif(other, motif)
 
     def important(self, sparsity: float, include_target: bool = True) -> Tensor:
         """Which players count as important.

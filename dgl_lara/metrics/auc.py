@@ -24,6 +24,8 @@ class GroundTruthAUC(Metric):
     columns = {"AUC": 1, "AUC |score|": 1}
 
     def missing(self, case: Case) -> str | None:
+        if case.game.kind.name == "features":
+            return "no ground truth says which features matter."
         return "this data set has no ground truth." if case.motif is None else None
 
     def table(self, case: Case, explanations: Explanations) -> pd.DataFrame:
@@ -46,7 +48,7 @@ def roc_auc(truth: np.ndarray, scores: np.ndarray) -> float:
 def truth_of_pairs(explanations: Explanations, motif: Tensor) -> tuple[Tensor, Tensor]:
     """(num_pairs,) bool: the player is in the target's own motif (graph task: in any motif of the graph); and
     (num_targets,) bool: the target has a motif."""
-    truth = explanations.in_motif(motif)  # a node of a motif is its own player
+    truth = explanations.in_motif(motif)
     has = torch.zeros(len(explanations), dtype=torch.bool, device=truth.device)
     has[explanations.players.row[truth]] = True
     return truth, has

@@ -1,0 +1,97 @@
+"""`--players`: a run that holds explainers of several kinds, and every command that asks one of them."""
+
+import json
+
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+
+from dgl_lara.cli import main
+
+QUICK = ["--hidden", "16", "--dim", "5", "--masks", "2", "--epochs", "6"]
+KINDS = ["--players", "nodes", "--players", "edges", "--players", "features"]
+
+
+def run(*arguments):
+    return CliRunner().invoke(main, [str(argument) for argument in arguments])
+
+
+@pytest.fixture(scope="module")
+def several(quick_runs, session_cache, tmp_path_factory):
+    """A run of BA-Shapes with nodes, edges and features."""
+    folder = tmp_path_factory.mktemp("several") / "run"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DGL_LARA_CACHE", str(session_cache))
+        target = quick_runs["ba-shapes"] / "target.pt"
+        result = run("train", "--dataset", "ba-shapes", "--target", target, *QUICK, *KINDS, "--out", folder)
+    assert result.exit_code == 0, result.output
+    assert result.output.count("validation agreement") == 3
+    return folder
+
+
+def test_each_kind_has_its_files_and_the_config_says_so(several):
+    assert [choice["kind"] for choice in json.loads((several / "config.json").read_text())["players"]] == KINDS[1::2]
+    for part in (several, several / "edges", several / "features"):
+        assert {"explainer.pt", "checkpoint.pt", "metrics.csv", "samples.pt"} <= {path.name for path in part.iterdir()}
+
+
+@pytest.mark.parametrize("kind, noun", [("nodes", "neighbour"), ("edges", "edge"), ("features", "feature")])
+def test_one_node_by_each_kind(several, kind, noun):
+    result = run("explain", "--run", several, "--node", 512, "--players", kind)
+    assert result.exit_code == 0, result.output
+    assert noun in result.output and "Node 512 is class" in result.output
+
+
+def test_the_table_of_edges_names_their_ends(several, tmp_path):
+    for kind, columns in (("edges", ["source", "destination"]), ("features", [])):
+        out = tmp_path / f"{kind}.parquet"
+        result = run("explain", "--run", several, "--split", "test", "--players", kind, "--top", 3, "--out", out)
+        assert result.exit_code == 0, result.output
+        frame = pd.read_parquet(out)
+        assert set(frame.kind) == {kind} and set(columns) <= set(frame.columns)
+        assert frame.groupby("target").size().max() == 3
+        plain = run(
+            "explain", "--run", several, "--split", "test", "--players", kind, "--top", 3, "--amortised", "--out", out
+        )
+        assert plain.exit_code == 0 and set(columns) <= set(pd.read_parquet(out).columns), plain.output
+
+
+def test_evaluating_edges(several):
+    more = ["--targets", 6, "--pairs", 20, "--reference-pairs", 100]
+    for metric in ("fidelity", "agreement", "auc", "throughput"):
+        result = run("eval", "--run", several, "--players", "edges", "--metric", metric, *more)
+        assert result.exit_code == 0, result.output
+        assert "players: edges" in result.output
+        assert (several / "edges").is_dir() and "Traceback" not in result.output
+
+
+def test_rather_than(several):
+    result = run("explain", "--run", several, "--node", 512, "--class", 2, "--rather-than", 1)
+    assert result.exit_code == 0 and "rather than class 1" in result.output, result.output
+
+
+@pytest.mark.parametrize(
+    "words, said",
+    [
+        (["--directed-edges"], "--players edges"),
+        (["--features-of", "target"], "--players features"),
+        (["--players", "features", "--feature-groups", "missing.json"], "missing.json"),
+        (["--players", "links"], "'links' is not one of"),
+    ],
+)
+def test_mistakes_in_training(quick_runs, tmp_path, words, said):
+    target = quick_runs["ba-shapes"] / "target.pt"
+    result = run("train", "--dataset", "ba-shapes", "--target", target, *QUICK, *words, "--out", tmp_path / "run")
+    assert result.exit_code == 2 and said in result.output, result.output
+
+
+def test_a_kind_that_the_run_does_not_hold(quick_runs):
+    result = CliRunner().invoke(
+        main, ["explain", "--run", str(quick_runs["ba-shapes"]), "--node", "5", "--players", "edges"]
+    )
+    assert "not edges; train with --players edges" in result.output
+
+
+def test_rather_than_needs_a_class(quick_runs):
+    result = run("explain", "--run", quick_runs["ba-shapes"], "--node", 5, "--rather-than", 1)
+    assert result.exit_code == 2 and "--class" in result.output
