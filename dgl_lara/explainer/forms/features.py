@@ -19,6 +19,7 @@ from dgl_lara.explainer.encoder import EncoderGraph
 from dgl_lara.explainer.form import Form, Pairs, Signs
 from dgl_lara.game.feature_players import FeaturePlayers
 from dgl_lara.game.game import Game
+from dgl_lara.game.hops import spread_out
 from dgl_lara.game.players import Players, find
 from dgl_lara.game.removal import has_all_loops
 from dgl_lara.game.walks import walk_scale
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from dgl_lara.explainer.network import Explainer, ExplainerConfig
 
 COLUMNS_AT_ONCE = 512
+SOME = 32  # targets whose players are counted
 CONTEXTS = 8  # typical nodes to which a column is added, to hear what f makes of it
 MANY = 16  # one target in so many nodes or more: the whole graph is walked over, and nobody listed
 
@@ -43,11 +45,11 @@ class Columns(nn.Module):
         self.linear = nn.Linear((1 + CONTEXTS) * classes, width)
         self.bent = nn.Sequential(nn.Linear((1 + CONTEXTS) * classes, hidden), nn.ReLU(), nn.Linear(hidden, width))
         self.own = nn.Parameter(torch.zeros(columns, width))
-        self.register_buffer("spread", torch.ones(columns))  # of each column, so that r is learned on one scale
+        self.register_buffer("spread", torch.ones(columns))  # how large each column is, so that r is on one scale
         self.register_buffer("responses", torch.zeros(columns, (1 + CONTEXTS) * classes))
 
     def forward(self) -> Tensor:
-        return (self.linear(self.responses) + self.bent(self.responses) + self.own) / self.spread.unsqueeze(1)
+        return (self.linear(self.responses) + self.bent(self.responses) + 0.1 * self.own) / self.spread.unsqueeze(1)
 
 
 class FeatureForm(Form):
@@ -59,10 +61,14 @@ class FeatureForm(Form):
         assert isinstance(g.form_weights, Columns) and isinstance(game.kind, FeaturePlayers)
         for columns in torch.arange(game.kind.width).split(COLUMNS_AT_ONCE):
             part = slice(int(columns[0]), int(columns[-1]) + 1)
-            size = game.kind.excess(slice(None), part).square().mean(0).sqrt()
-            g.form_weights.spread[part] = size.clamp(min=1e-6)
+            square = game.kind.excess(slice(None), part).square()
+            present = (square > 0).sum(0).clamp(min=1)  # a rare column is as large as it is where it is there
+            g.form_weights.spread[part] = (square.sum(0) / present).sqrt().clamp(min=1e-6)
         found = responses(game, g.form_weights.spread)
         g.form_weights.responses.copy_(found / found.square().mean(0).sqrt().clamp(min=1e-9))
+        some = spread_out(game.num_targets, SOME, found.device)
+        # so many scores share what there is to explain; r begins small enough for all of them together
+        g.form_weights.spread *= game.players(some).counts.float().mean().clamp(min=1).sqrt()
 
     def reach(self, config: ExplainerConfig) -> int:
         return 0 if config.alone else config.hops
