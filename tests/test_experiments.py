@@ -193,10 +193,11 @@ def test_scaling(tmp_path):
     assert (tmp_path / "scaling-dim.png").stat().st_size > 0
 
 
-def test_bulk_speed(tmp_path):
+def test_bulk_speed(tmp_path, monkeypatch):
     folder, out = tmp_path / "run", tmp_path / "bulk_speed.md"
     words = ["train", "--dataset", NODES, "--hidden", "8", "--dim", "4", "--epochs", "2", "--out", str(folder)]
     assert CliRunner().invoke(cli, words).exit_code == 0
+    monkeypatch.setattr(script("bulk_speed"), "PAPER_TARGETS", 32)
     run("bulk_speed", "--undirected", folder, "--repeats", 1, "--singles", 3, "--copied", 1, "--out", out)
     found = rows_of(out.read_text())
     figures = {row[1]: row[2] for row in found if row[0] == "undirected" and len(row) == 3}
