@@ -215,6 +215,15 @@ def test_faults(tmp_path):
     assert (tmp_path / "faults.md").stat().st_size > 200
 
 
+def test_first_second():
+    figures = dict(rows_of(run("first_second", "--nodes", 200, "--edges", 1500, "--steps", 3))[1:])
+    assert figures["nodes, directed edges"].startswith("200, ")
+    times = [float(figures[name]) for name in figures if name.endswith("(s)")]
+    assert len(times) == 6 and all(0 <= seconds < 60 for seconds in times)
+    shares = [int(text.removesuffix("%")) for text in figures.values() if text.endswith("%")]
+    assert len(shares) == 2 and all(0 < share < 100 for share in shares)
+
+
 def test_neighbours(tmp_path):
     out = tmp_path / "neighbours.csv"
     words = ["--seeds", 1, "--targets", 6, "--reference-pairs", 120, "--steps", 20, "--out", out]
