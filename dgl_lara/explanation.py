@@ -262,8 +262,10 @@ class Explanations:
         return {} if self.game is None else about_players(self.game, self.names, self.players.player)
 
     def save(self, path: Path | str) -> None:
-        """As .csv."""
+        """As .csv; other kinds of file are made of single explanations, and by `dgl-lara explain`."""
         path = Path(path)
+        if path.suffix != ".csv":
+            raise InputError(f"the file must end in .csv (got '{path.name}').")
         with written_whole(path) as temporary:
             self.to_frame().to_csv(temporary, index=False)
 

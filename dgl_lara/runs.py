@@ -86,12 +86,12 @@ class RunConfig:
         return content
 
     @staticmethod
-    def from_dict(content: dict) -> RunConfig:
-        """LaraError, TypeError or ValueError where it is not one."""
-        fitting(content, CONFIG, "it", optional=("model", "data", "players"))
-        fitting(content["options"], OPTIONS, "options")
+    def from_dict(content: dict, where: object) -> RunConfig:
+        """LaraError that names the place, TypeError or ValueError where it is not one."""
+        fitting(content, CONFIG, where, optional=("model", "data", "players"))
+        fitting(content["options"], OPTIONS, f"{where}, options,")
         if content.get("model") is not None:
-            fitting(content["model"], MODEL, "model")
+            fitting(content["model"], MODEL, f"{where}, model,")
         options = dict(content["options"])
         options["data_dir"] = Path(options["data_dir"]) if options["data_dir"] else None
         training, model = TrainingConfig(**content["training"]), content.get("model")
@@ -284,10 +284,11 @@ def open_run(
     `players`: which of the explainers that the folder holds; without it, the first."""
     if not (folder / "config.json").is_file():
         raise InputError(f"'{folder}' is not a run folder (it has no config.json).")
+    path = folder / "config.json"
     try:
-        config = RunConfig.from_dict(json.loads((folder / "config.json").read_text()))
-    except (ValueError, TypeError, RecursionError, LaraError) as error:
-        raise LaraError(f"{folder / 'config.json'} cannot be understood ({error}).") from error
+        config = RunConfig.from_dict(json.loads(path.read_text()), path)
+    except (ValueError, TypeError, RecursionError) as error:
+        raise LaraError(f"{path} cannot be understood ({error}).") from error
     own = _trusted(folder, config, trust)
     where = torch.device("cpu") if offload else device
     with working(f"reading {config.dataset}"):

@@ -32,6 +32,7 @@ def short(monkeypatch):
     )
     monkeypatch.setattr("dgl_lara.evaluation.comparison.REFERENCE_PAIRS", 200)
     monkeypatch.setattr("dgl_lara.training.validation.PAIRS", 32)
+    monkeypatch.setattr(timing, "SECONDS_A_ROUND", 0.1)
     monkeypatch.setattr("dgl_lara.training.validation.TARGETS", 8)
 
 

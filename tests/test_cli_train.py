@@ -8,12 +8,16 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 import torch
 from click.testing import CliRunner
+from games import random_graph
 
 from dgl_lara.cli import main
+from dgl_lara.evaluation import timing
+from dgl_lara.training import validation
 
 QUICK = ["--hidden", "16", "--dim", "5", "--masks", "2"]
 
@@ -42,7 +46,9 @@ def here(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_train_then_eval_of_the_newest_run(target, here):
+def test_train_then_eval_of_the_newest_run(target, here, monkeypatch):
+    monkeypatch.setattr(timing, "ROUNDS", 1)
+    monkeypatch.setattr(timing, "SECONDS_A_ROUND", 0.0)
     result = run("train", "--dataset", "ba-shapes", "--target", target, "--epochs", 40, *QUICK)
     assert result.exit_code == 0, result.output
     (folder,) = (here / "runs").iterdir()
@@ -58,7 +64,7 @@ def test_train_then_eval_of_the_newest_run(target, here):
     assert history.step.tolist()[-1] == 40 and history.agreement.iloc[-1] > 0.3
 
     result = run(
-        "eval", "--metric", "all", "--targets", 20, "--pairs", 30, "--reference-pairs", 200, "--json", "all.json"
+        "eval", "--metric", "all", "--targets", 20, "--pairs", 10, "--reference-pairs", 100, "--json", "all.json"
     )
     assert result.exit_code == 0, result.output
     for word in (
@@ -67,7 +73,7 @@ def test_train_then_eval_of_the_newest_run(target, here):
         "auc",
         "throughput",
         "random",
-        "sampled 30",
+        "sampled 10",
         "lara",
         "20 test nodes",
         "in training, shared by all 700 nodes), none after it",
@@ -77,7 +83,7 @@ def test_train_then_eval_of_the_newest_run(target, here):
     assert "latency" in result.output and "Traceback" not in result.output
     figures = json.loads((here / "all.json").read_text())
     table = pd.DataFrame(figures["fidelity"])
-    assert set(table.method) == {"random", "sampled 30", "lara", "lara, amortised"}
+    assert set(table.method) == {"random", "sampled 10", "lara", "lara, amortised"}
     assert set(table.sparsity) == {"0.3", "0.4", "0.5", "0.6", "0.7", "average"}
     assert set(table.definition) == {"paper", "kept"}
     average = table[table.sparsity == "average"].set_index(["definition", "method"]).delta
@@ -99,21 +105,25 @@ def test_graph_task_and_paper_preset(here):
     assert "10 test graphs" in result.output and "kept  " not in result.output
 
 
-def test_interrupted_by_ctrl_c_then_resumed_equals_unbroken(target, here):
-    """A real process, a real signal."""
-    command = [sys.executable, "-m", "dgl_lara", "train", "--dataset", "ba-shapes", "--target", str(target), *QUICK]
-    unbroken = run("train", "--dataset", "ba-shapes", "--target", target, "--epochs", 400, *QUICK, "--out", "a")
+def test_interrupted_by_ctrl_c_then_resumed_equals_unbroken(here):
+    """A real process, a real signal; many steps on a small graph."""
+    src, dst = random_graph(60, 80, 0).edges()
+    features = torch.randn(60, 3, generator=torch.Generator().manual_seed(0))
+    np.savez("graph.npz", src=src, dst=dst, x=features, y=np.arange(60) % 2)
+    assert run("target", "--dataset", "graph.npz", "--epochs", 2, "--out", "f.pt").exit_code == 0
+    words = ["train", "--dataset", "graph.npz", "--target", "f.pt", "--epochs", "120", *QUICK, "--out"]
+    unbroken = run(*words, "a")
     assert unbroken.exit_code == 0, unbroken.output
-    process = subprocess.Popen([*command, "--epochs", "400", "--out", "b"], stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen([sys.executable, "-m", "dgl_lara", *words, "b"], stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 60
     while not Path("b/checkpoint.pt").exists() and time.monotonic() < deadline:
-        time.sleep(0.05)
+        time.sleep(0.01)
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "dgl-lara train --resume b" in said and "Traceback" not in said
     step = torch.load("b/checkpoint.pt", weights_only=True)["step"]
-    assert 0 < step < 400
+    assert 0 < step < 120
     resumed = run("train", "--resume", "b")
     assert resumed.exit_code == 0, resumed.output
     first, second = (torch.load(f"{run}/explainer.pt", weights_only=True)["weights"] for run in ("a", "b"))
@@ -163,7 +173,9 @@ def test_existing_run_and_damaged_files(target, here):
     assert broken.exit_code == 1 and "cannot be understood" in broken.output
 
 
-def test_little_memory_means_mini_batches(target, here):
+def test_little_memory_means_mini_batches(target, here, monkeypatch):
+    monkeypatch.setattr(validation, "PAIRS", 8)
+    monkeypatch.setattr(validation, "TARGETS", 8)
     words = ["train", "--dataset", "ba-shapes", "--target", target, "--epochs", 1, *QUICK, "--out", "s"]
     result = run(*words, "--memory", "1MB", "--targets", 60)
     assert result.exit_code == 0, result.output

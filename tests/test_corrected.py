@@ -155,6 +155,26 @@ def test_an_interrupted_training_keeps_the_same_pairs():
     assert torch.equal(resumed.inside, unbroken.inside) and torch.equal(resumed.d, unbroken.d)
 
 
+def test_a_full_reservoir_stays_of_its_size_where_there_is_more_memory_now():
+    """Places beyond its end would never be filled evenly: early pairs are gone."""
+    game = gcn_game(nodes=9, edges=9, seed=2)
+    little, plenty, unbroken = (SampleKeeper(game, most, 0) for most in (10, 1_000, 10))
+
+    def show(keeper, count):
+        drawn = generator(keeper.seen)
+        for keep in random_coalitions(count, 9, drawn, "cpu").split(1):
+            keeper.add(keep, game.shared(keep), game.shared(~keep))
+
+    show(little, 25)
+    plenty.load_state_dict(little.state_dict())
+    show(plenty, 15)
+    show(unbroken, 25)
+    show(unbroken, 15)
+    assert plenty.samples().pairs == 10 and plenty.seen == 40
+    assert torch.equal(plenty.samples().inside, unbroken.samples().inside)
+    assert torch.equal(plenty.samples().d, unbroken.samples().d)
+
+
 # --- the objective
 
 

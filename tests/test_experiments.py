@@ -193,10 +193,11 @@ def test_scaling(tmp_path):
     assert (tmp_path / "scaling-dim.png").stat().st_size > 0
 
 
-def test_bulk_speed(tmp_path):
+def test_bulk_speed(tmp_path, monkeypatch):
     folder, out = tmp_path / "run", tmp_path / "bulk_speed.md"
     words = ["train", "--dataset", NODES, "--hidden", "8", "--dim", "4", "--epochs", "2", "--out", str(folder)]
     assert CliRunner().invoke(cli, words).exit_code == 0
+    monkeypatch.setattr(script("bulk_speed"), "PAPER_TARGETS", 32)
     run("bulk_speed", "--undirected", folder, "--repeats", 1, "--singles", 3, "--copied", 1, "--out", out)
     found = rows_of(out.read_text())
     figures = {row[1]: row[2] for row in found if row[0] == "undirected" and len(row) == 3}
@@ -212,6 +213,15 @@ def test_bulk_speed(tmp_path):
 def test_faults(tmp_path):
     run("faults", "--kills", 3, "--soak", 2000, "--calls", 40, "--out", tmp_path / "faults.md")
     assert (tmp_path / "faults.md").stat().st_size > 200
+
+
+def test_first_second():
+    figures = dict(rows_of(run("first_second", "--nodes", 200, "--edges", 1500, "--steps", 3))[1:])
+    assert figures["nodes, directed edges"].startswith("200, ")
+    times = [float(figures[name]) for name in figures if name.endswith("(s)")]
+    assert len(times) == 6 and all(0 <= seconds < 60 for seconds in times)
+    shares = [int(text.removesuffix("%")) for text in figures.values() if text.endswith("%")]
+    assert len(shares) == 2 and all(0 < share < 100 for share in shares)
 
 
 def test_neighbours(tmp_path):

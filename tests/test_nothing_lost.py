@@ -141,6 +141,35 @@ def test_a_damaged_part_is_made_anew(tmp_path, monkeypatch, capsys, damage):
     assert out.read_text() == (tmp_path / "unbroken.csv").read_text()
 
 
+# --- files of a run that were changed ---------------------------------------------------------------------------------
+
+
+def test_changed_files_of_a_run_are_refused_or_made_anew(here):
+    words = ["explain", "--run", "r", "--all", "--top", 3, "--out"]
+    assert run(*words, "right.csv").exit_code == 0
+    stored = torch.load("r/embeddings.pt", weights_only=True)
+    for name in ("answer", "source", "target"):  # the kernels would read beyond the end of a shorter one
+        torch.save({**stored, name: stored[name][:-5].clone()}, "r/embeddings.pt")
+        result = run(*words, "again.csv")
+        assert result.exit_code == 0 and "It is computed anew" in result.output
+        assert Path("again.csv").read_text() == Path("right.csv").read_text()
+
+    good = Path("r/config.json").read_text()
+    for hops, sentence in ((50, "by config.json hops is 50, by explainer.pt 3"), ("3", "hops must be a whole number")):
+        Path("r/config.json").write_text(json.dumps({**json.loads(good), "hops": hops}))
+        result = run(*words, "again.csv")
+        assert result.exit_code == 1 and sentence in result.output
+        assert result.output.count("cannot be understood") == isinstance(hops, str)
+    Path("r/config.json").write_text(good)
+
+    weights = next(iter(torch.load("r/explainer.pt", weights_only=True)["weights"].values())).numpy().tobytes()
+    content = bytearray(Path("r/explainer.pt").read_bytes())
+    content[content.index(weights)] ^= 1  # another number that no shape or type tells
+    Path("r/explainer.pt").write_bytes(content)
+    result = run(*words, "again.csv")
+    assert result.exit_code == 1 and "was changed since it was written" in result.output
+
+
 # --- killed between two files -----------------------------------------------------------------------------------------
 
 

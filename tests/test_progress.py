@@ -22,7 +22,7 @@ from dgl_lara.utils.progress import Progress, detail, duration, phase, say, set_
 
 @pytest.fixture
 def impatient(monkeypatch):
-    """Two seconds become a fraction; long enough that a busy machine is not taken for long work."""
+    """A second becomes a fraction; long enough that a busy machine is not taken for long work."""
     monkeypatch.setattr(progress, "PATIENCE", 0.3)
     monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", 0.15)
 

@@ -3,9 +3,10 @@
 import json
 import subprocess
 import sys
-from pathlib import Path
 
+import numpy as np
 import pytest
+from games import random_graph
 
 from dgl_lara.baselines import BASELINES
 from dgl_lara.errors import InputError
@@ -98,14 +99,17 @@ def dgl_lara(tmp_path):
     return call
 
 
-def test_one_file_is_enough(own_folders, quick_runs, dgl_lara, tmp_path):
-    target, run = Path(quick_runs["ba-shapes"]) / "target.pt", tmp_path / "run"
+def test_one_file_is_enough(own_folders, dgl_lara, tmp_path):
+    graph, target, run = tmp_path / "graph.npz", tmp_path / "f.pt", tmp_path / "run"
+    src, dst = random_graph(60, 80, 0).edges()
+    np.savez(graph, src=src, dst=dst, x=np.eye(60, 3), y=np.arange(60) % 2)
     quick = ["--hidden", 8, "--dim", 2, "--masks", 1, "--epochs", 2, "--out", run]
     compared = ["--methods", "random,far-first", "--metric", "positive-share,fidelity", "--targets", 3, "--seeds", 1]
-    helped, listed, _, _, shown, table = dgl_lara(
+    helped, listed, _, _, _, shown, table = dgl_lara(
         ["train", "--help"],
         ["benchmark", "--help"],
-        ["train", "--dataset", "ba-shapes", "--target", target, *quick, "--gate", "near-only", "--objective",
+        ["target", "--dataset", graph, "--epochs", 2, "--out", target],
+        ["train", "--dataset", graph, "--target", target, *quick, "--gate", "near-only", "--objective",
          "absolute-error"],
         ["explain", "--run", run, "--all", "--out", tmp_path / "e.csv"],
         ["eval", "--run", run, "--metric", "positive-share", "--targets", 5, "--pairs", 10],

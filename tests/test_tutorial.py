@@ -17,7 +17,7 @@ TEXT = (Path(__file__).parents[1] / "docs" / "your_own_model.md").read_text()
 BLOCKS = re.findall(r"```python\n(.+?)```", TEXT, re.DOTALL)
 FILES = re.findall(r'```python title="(.+?)"\n(.+?)```', TEXT, re.DOTALL)
 COMMANDS = re.findall(r"^\$ dgl-lara (.+)$", TEXT, re.MULTILINE)
-QUICK = TrainingConfig(masks=1, steps=12, hidden=16, dim=5)
+QUICK = TrainingConfig(masks=1, steps=4, hidden=16, dim=5)
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def test_blocks_then_the_commands_that_train(cora, tmp_path, monkeypatch, capsys
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("dgl_lara.lara.default", lambda task, count: QUICK)
     monkeypatch.setattr("dgl_lara.training.validation.TARGETS", 16)
-    monkeypatch.setattr("dgl_lara.training.validation.PAIRS", 32)
+    monkeypatch.setattr("dgl_lara.training.validation.PAIRS", 8)
     names = {"range": range}
     for block in BLOCKS:
         exec(block.replace("range(60)", "range(15)").replace("pairs=64", "pairs=8"), names)

@@ -37,7 +37,7 @@ from dgl_lara.training.state import TrainingState
 from dgl_lara.training.subgraphs import FullGraph, NeighborSubgraphs, Subgraphs, target_batches
 from dgl_lara.training.validation import make_judge
 from dgl_lara.utils.interrupts import held_back_interrupts
-from dgl_lara.utils.progress import Progress, phase
+from dgl_lara.utils.progress import Progress, phase, working
 from dgl_lara.utils.randomness import generator, seeded, some_targets
 
 CHECKS = 20  # times that g is judged
@@ -115,7 +115,8 @@ def train(
     targets = some_targets(targets, config.targets or len(targets), config.seed)
     seen = encoder_graph(game, config.inputs) if seen is None else seen
     explainer = new_explainer(game, config, seen.inputs, game.task.nodes_of(game.graph, targets))
-    optimiser = torch.optim.Adam(explainer.parameters(), lr=config.lr)
+    with working("setting up the optimiser"):  # the first one of a process loads much of torch
+        optimiser = torch.optim.Adam(explainer.parameters(), lr=config.lr)
     state = TrainingState(0, explainer, copy.deepcopy(explainer).requires_grad_(False), optimiser)
     objective = OBJECTIVES[config.objective]
     state.table = objective.table(game, targets)

@@ -1,4 +1,4 @@
-"""Whoever waits for more than two seconds is told what for, how far it is and how long it will take.
+"""Whoever waits for more than a second is told what for, how far it is and how long it will take.
 
 By a bar on a terminal, by a line now and then elsewhere; on stderr, so that stdout stays clean for tables and files.
 """
@@ -16,7 +16,7 @@ from typing import Any, Generic, TypeVar
 from tqdm import tqdm
 
 T = TypeVar("T")
-PATIENCE = 2.0  # seconds of silence that nobody minds
+PATIENCE = 1.0  # seconds of silence that nobody minds
 SECONDS_BETWEEN_LINES = 15.0
 QUIET, USUAL, VERBOSE = -1, 0, 1
 
