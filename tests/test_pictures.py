@@ -1,9 +1,9 @@
 """Still pictures: who is drawn, where, and that the file is the same twice."""
 
 import re
-from itertools import combinations
 import xml.etree.ElementTree as ET
 from dataclasses import replace
+from itertools import combinations
 
 import networkx as nx
 import numpy as np
@@ -247,7 +247,7 @@ def test_names_of_ones_own_are_neither_cut_off_nor_over_each_other(players):
     scene = scene_of([1] * players, [(0, row) for row in range(1, players)], [0] + [1] * (players - 1), labels=names)
     figure = draw(scene, "A sentence.", "red", "logit")
     page = figure.bbox
-    colours = figure.axes[1].get_tightbbox()
+    colours = figure.axes[1].get_window_extent()
     boxes = [text.get_window_extent() for text in figure.axes[0].texts]
     assert len(boxes) == players
     assert all(box.x0 >= page.x0 and box.y0 >= page.y0 and box.y1 <= page.y1 for box in boxes)

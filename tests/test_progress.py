@@ -183,9 +183,10 @@ def test_the_forecast_leaves_the_first_call_of_f_out():
 
 
 def test_few_targets_less_are_not_offered(monkeypatch, capsys):
+    subject = subject_of(pairs=0)
     for seconds, offered in ((61, False), (600, True)):
         monkeypatch.setattr(forecasts, "forecast", lambda *a, all=seconds: forecasts.Forecast({"fidelity": all}, 70))
-        forecasts.announce(None, ["fidelity"])
+        forecasts.announce(subject, ["fidelity"])
         said = capsys.readouterr().err
         assert "this will take about" in said and ("--targets" in said) == offered
 

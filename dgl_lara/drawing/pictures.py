@@ -170,7 +170,7 @@ class _Label:
             style = {"ha": "left" if upward else "right", "va": "center", "rotation": 90, "rotation_mode": "anchor"}
         elif self.steep:
             style = {"ha": "center", "va": "bottom" if self.way[1] > 0 else "top"}
-        axis.text(*self.start, self.text, fontsize=size, zorder=3, color=INK, **style)
+        axis.text(self.start[0], self.start[1], self.text, fontsize=size, zorder=3, color=INK, **style)
 
     @property
     def room(self) -> np.ndarray:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -14,7 +15,7 @@ from dgl_lara.evaluation.run_evaluation import AFFORDABLE, Subject
 from dgl_lara.metrics.common.reference import AFFORDABLE as AFFORDABLE_EACH
 from dgl_lara.metrics.common.reference import EXACT_UP_TO
 from dgl_lara.metrics.fidelity import DEFINITIONS, SPARSITIES
-from dgl_lara.utils.clock import clock, seconds
+from dgl_lara.utils.clock import seconds
 from dgl_lara.utils.progress import duration, say, working
 from dgl_lara.utils.randomness import generator
 
@@ -56,7 +57,9 @@ def forecast(subject: Subject, names: Sequence[str]) -> Forecast:
     pairs = sampled.pairs if 2 * sampled.pairs * total <= AFFORDABLE else 0
     parts = {}
     if pairs and {"fidelity", "agreement", "auc"} & set(names):
-        parts[sampled.label] = 2 * pairs * total * each + len(targets) * _seconds_a_fit(fit, counts, pairs, game.features)
+        parts[sampled.label] = 2 * pairs * total * each + len(targets) * _seconds_a_fit(
+            fit, counts, pairs, game.features
+        )
     if "fidelity" in names:
         definitions = len(DEFINITIONS) if game.task.local else 1
         methods = 2 + bool(pairs) + (subject.lara.samples_ is not None)  # chance, sampled, LARA, and LARA corrected
@@ -80,7 +83,9 @@ def announce(subject: Subject, names: Sequence[str]) -> None:
     parts = ", ".join(f"{name} {duration(each)}" for name, each in expected.parts.items())
     sampled = "; --pairs 0 leaves 'sampled' out" if any(name.startswith("sampled") for name in expected.parts) else ""
     sooner = duration(expected.seconds * expected.fewer / expected.targets)
-    fewer = f"; --targets {expected.fewer} would take about {sooner}" if expected.fewer < WORTH * expected.targets else ""
+    fewer = (
+        f"; --targets {expected.fewer} would take about {sooner}" if expected.fewer < WORTH * expected.targets else ""
+    )
     say(f"this will take about {duration(expected.seconds)} ({parts}){fewer}{sampled}")
 
 
@@ -91,13 +96,9 @@ def _seconds_a_player(subject: Subject, counts: Tensor) -> float:
     players = game.players(targets[places.to(targets.device)])
     count, spent = 1, 0.0
     while spent < ENOUGH and count < MOST:  # what each call costs besides must not count for much
-        keep = random_coalitions(count, len(players.player), generator(0), players.player.device)
-        start = clock(targets.device)
-        game.coalitions(players, keep)
-        if count > 1:  # the first call is a warm-up
-            spent = clock(targets.device) - start
         count *= 4
-    count //= 4
+        keep = random_coalitions(count, len(players.player), generator(0), players.player.device)
+        spent = seconds(partial(game.coalitions, players, keep), targets.device, repeats=1)
     return spent / (count * int(players.counts.sum()))
 
 
