@@ -52,13 +52,17 @@ from dgl_lara.model.on_device import OnDevice
 from dgl_lara.training.config import TrainingConfig, default, within_memory
 from dgl_lara.training.loop import train
 from dgl_lara.training.state import TrainingState
-from dgl_lara.utils.progress import working
+from dgl_lara.utils.progress import say, working
 from dgl_lara.utils.randomness import generator, some_targets
 
 DEPTH = 3  # of g, where every node of a graph is a player anyway and K is not known
 DRAWN_PAIRS = 300  # of shared coalitions, where training keeps none
 ERROR_TARGETS = 400  # validation targets from which g's errors are learned
 FEWEST_SAMPLES = 16  # of each of them
+OTHER_MODEL = (
+    "note: the model says of none of these {}s what it said in training. It is another one, or the graph has changed: "
+    "the scores may not be of this model."
+)
 FEW = 16  # targets that are explained from their surroundings, where nothing is embedded yet
 
 Targets = Tensor | Sequence[int]
@@ -399,6 +403,8 @@ class LARA:
         if self.errors_ is None:
             return replace(explanations, corrected=nobody)
         if correct and self.samples_ is not None:
+            if self.samples_.are_of_another(explanations.game or self.game, explanations.players.targets):
+                say(OTHER_MODEL.format(self.task))
             return correct_explanations(explanations, self.samples_, self.errors_)
         return replace(explanations, variance=self.errors_.variance(explanations), corrected=nobody)
 
@@ -438,8 +444,8 @@ class LARA:
         model and the graph. `more`: numbers to be stored beside it."""
         self.check_trained()
         about = described(self.config_, self.value, self.errors_, self.cost_) | {"players": to_dict(self.players)}
-        samples = self.samples_.to_dict() if self.samples_ else None
-        save_explainer(self.explainer_, Path(path), **about, samples=samples, **more)
+        samples, history = self.samples_.to_dict() if self.samples_ else None, vars(self).get("history_", [])
+        save_explainer(self.explainer_, Path(path), **about, samples=samples, history=history, **more)
 
     @staticmethod
     def load(path: Path | str, model: Model, graph: dgl.DGLGraph, features: Tensor | None = None, **more: Any) -> LARA:
@@ -466,6 +472,7 @@ class LARA:
         errors, samples = stored.get("errors"), stored.get("samples")
         hops = explainer.config.hops if self.task.local else 0
         self.errors_, self.samples_, self.cost_ = None, None, stored.get("cost")
+        self.history_ = stored.get("history", vars(self).get("history_", []))
         if errors is not None:
             self.errors_ = ErrorModel.from_dict(errors, hops, "what is stored of g's errors").to(self.features.device)
         if samples is not None:

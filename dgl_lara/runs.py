@@ -248,12 +248,10 @@ def make_run(folder: Path, config: RunConfig, dataset: Dataset, lara: LARA) -> R
 def create_run(out: Path | None, config: RunConfig, dataset: Dataset, lara: LARA, details: dict) -> Run:
     """A new folder, runs/<dataset>-<time> unless `out` names one. `details`: what is known of one of our models."""
     folder = out or _fresh(RUNS / f"{dataset.name}-{time.strftime('%Y%m%d-%H%M%S')}")
-    if (folder / "config.json").exists():
-        raise InputError(f"{folder} holds a run already; name another --out, or continue it with --resume {folder}")
+    check_free(folder)
     config = replace(config, data=dataset.fingerprint)
     with locked(folder):
-        if (folder / "config.json").exists():  # somebody else was faster
-            raise InputError(f"{folder} holds a run already; name another --out.")
+        check_free(folder)  # somebody else may have been faster
         if isinstance(lara.model, TargetModel):
             save_target(lara.model, folder / "target.pt", details)
         elif weights := weights_of(lara.model):
@@ -261,6 +259,11 @@ def create_run(out: Path | None, config: RunConfig, dataset: Dataset, lara: LARA
         _write_json(folder / "environment.json", environment())
         _write_json(folder / "config.json", config.to_dict())  # last: a folder with a config is a run
     return make_run(folder, config, dataset, lara)
+
+
+def check_free(folder: Path) -> None:
+    if (folder / "config.json").exists():
+        raise InputError(f"{folder} holds a run already; name another --out, or continue it with --resume {folder}")
 
 
 def _fresh(folder: Path) -> Path:
@@ -272,8 +275,8 @@ def _fresh(folder: Path) -> Path:
 
 
 def open_run(
-    folder: Path,
-    device: torch.device,
+    folder: Path | str,
+    device: torch.device | str = "cpu",
     memory: int | None = None,
     offload: bool = False,
     trust: bool | str = False,
@@ -282,9 +285,10 @@ def open_run(
     """`offload`: the data stays in main memory, only batches go to the device. `trust`: whether the code of a model of
     the user's own may be run, as the folder names it (True) or as it is named here ("my_module:build_model").
     `players`: which of the explainers that the folder holds; without it, the first."""
-    if not (folder / "config.json").is_file():
-        raise InputError(f"'{folder}' is not a run folder (it has no config.json).")
+    folder, device = Path(folder), torch.device(device)
     path = folder / "config.json"
+    if not path.is_file():
+        raise InputError(f"'{folder}' is not a run folder (it has no config.json); `dgl-lara runs` lists them.")
     try:
         config = RunConfig.from_dict(json.loads(path.read_text()), path)
     except (ValueError, TypeError, RecursionError) as error:

@@ -18,7 +18,7 @@ import dgl_lara
 from dgl_lara import LARA, Explanation, Explanations, explain
 from dgl_lara.attribution.exact import exact
 from dgl_lara.cli import main
-from dgl_lara.drawing.words import Facts, number, sentence, tell
+from dgl_lara.drawing.words import Facts, how_sure, number, sentence, tell
 from dgl_lara.errors import InputError
 from dgl_lara.game.game import Game
 from dgl_lara.game.tasks import NODE
@@ -301,6 +301,11 @@ def test_the_telling_says_whom_it_names():
 
 def test_numbers_do_not_hide_small_values():
     assert [number(value) for value in (4.196, -0.3, 0, 0.0042)] == ["4.20", "-0.30", "0.00", "4.2e-03"]
+
+
+def test_nobody_is_promised_the_whole_truth():
+    said = [how_sure(True, share, "neighbour", True) for share in (0.994, 0.996, 1.0)]
+    assert "explain 99% of" in said[0] and all("explain over 99% of" in words for words in said[1:])
 
 
 def test_figures_in_sentences_are_the_models():

@@ -127,6 +127,21 @@ def test_browser_both_ways_of_the_slider_begin_untouched(tmp_path):
 
 
 @browser
+def test_browser_long_names_do_not_break_classes_and_numbers(tmp_path):
+    explanations = exact_explanations(gcn_game(), [5])
+    page = explanations.named(labels=[f"a very long name {i:010}" for i in range(12)], classes=["green", "red"])[
+        0
+    ].to_html()
+    script = """
+      const lines = cell => { const all = document.createRange(); all.selectNodeContents(cell);
+                              return new Set([...all.getClientRects()].map(box => box.top)).size; };
+      return [...document.querySelectorAll("aside tbody tr")].map(row => [...row.cells].map(lines));"""
+    rows = ask(page, script, tmp_path)
+    assert len(rows) > 3 and max(row[0] for row in rows) > 1
+    assert {tuple(row[1:]) for row in rows} == {(1, 1)}
+
+
+@browser
 def test_browser_letters_of_a_small_graph_are_not_large(tmp_path):
     script = """return Math.max(...nodes.map(n => n.querySelector("text").getBoundingClientRect().height))"""
     assert 8 < ask(exact_explanations(star_game(), [0])[0].to_html(), script, tmp_path) < 22  # pixels

@@ -1,6 +1,7 @@
 """The estimator: five lines, scikit-learn manners, any callable."""
 
 import copy
+from dataclasses import replace
 
 import dgl
 import numpy as np
@@ -124,6 +125,7 @@ def test_saved_and_loaded(tmp_path):
     lara.save(tmp_path / "lara.pt")
     again = LARA.load(tmp_path / "lara.pt", model, GRAPH, FEATURES)
     assert again.config_ == QUICK and again.value == "probability" and again.task is NODE
+    assert repr(again) == repr(lara) and "agreement" in repr(lara)
     torch.testing.assert_close(again.explain(range(60)).scores, expected.scores)
     few = LARA.load(str(tmp_path / "lara.pt"), model, GRAPH, FEATURES).explain([7, 3], classes=[0, 2])
     torch.testing.assert_close(few.scores, lara.explain([7, 3], classes=[0, 2]).scores, atol=1e-5, rtol=1e-4)
@@ -133,6 +135,23 @@ def test_saved_and_loaded(tmp_path):
     (tmp_path / "other.pt").write_bytes((tmp_path / "lara.pt").read_bytes()[:500])
     with pytest.raises(LaraError, match="truncated or not a checkpoint"):
         LARA.load(tmp_path / "other.pt", model, GRAPH, FEATURES)
+
+
+def test_a_model_that_it_was_not_trained_for_is_noticed(tmp_path, capsys):
+    model = SmallGCN()
+    LARA(model, GRAPH, FEATURES, hops=2, config=replace(QUICK, shared_pairs=20)).fit(range(60)).save(
+        tmp_path / "lara.pt"
+    )
+    capsys.readouterr()
+    for asked, noticed in ((model, False), (SmallGCN(seed=5), True)):
+        lara = LARA.load(tmp_path / "lara.pt", asked, GRAPH, FEATURES)
+        assert lara.samples_ is not None
+        for targets in (range(60), [7]):
+            lara.explain(targets)
+            assert ("says of none of these nodes what it said in training" in capsys.readouterr().err) == noticed
+    LARA.load(tmp_path / "lara.pt", model, GRAPH, FEATURES).explain([7], classes=[0])
+    LARA.load(tmp_path / "lara.pt", model, dgl.add_nodes(GRAPH, 1), torch.cat([FEATURES, FEATURES[:1]])).explain([7])
+    assert "in training" not in capsys.readouterr().err  # another class, a larger graph: as it should be
 
 
 def test_a_loaded_lara_asks_f_only_about_what_is_near(tmp_path):

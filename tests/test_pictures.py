@@ -3,6 +3,7 @@
 import re
 import xml.etree.ElementTree as ET
 from dataclasses import replace
+from itertools import combinations
 
 import networkx as nx
 import numpy as np
@@ -12,7 +13,7 @@ from games import gcn_game
 from test_explanation import exact_explanations
 
 from dgl_lara.drawing.layout import crossings, forces, rings
-from dgl_lara.drawing.pictures import COLOURS
+from dgl_lara.drawing.pictures import COLOURS, draw
 from dgl_lara.drawing.scene import compose, is_molecule
 
 
@@ -238,6 +239,20 @@ def test_players_of_another_class_are_dashed(tmp_path):
 def test_a_picture_says_that_scores_do_not_add_up(tmp_path):
     exact_explanations(gcn_game(), [5])[0].save(tmp_path / "a.svg")
     assert "averages over random coalitions and do not add up to the logit" in " ".join(texts(tmp_path / "a.svg"))
+
+
+@pytest.mark.parametrize("players", [3, 9, 36])
+def test_names_of_ones_own_are_neither_cut_off_nor_over_each_other(players):
+    names = [f"PERSON No {1000 + row}" for row in range(players)]
+    scene = scene_of([1] * players, [(0, row) for row in range(1, players)], [0] + [1] * (players - 1), labels=names)
+    figure = draw(scene, "A sentence.", "red", "logit")
+    page = figure.bbox
+    colours = figure.axes[1].get_window_extent()
+    boxes = [text.get_window_extent() for text in figure.axes[0].texts]
+    assert len(boxes) == players
+    assert all(box.x0 >= page.x0 and box.y0 >= page.y0 and box.y1 <= page.y1 for box in boxes)
+    assert all(box.x1 <= colours.x0 for box in boxes)
+    assert not [pair for pair in combinations(boxes, 2) if pair[0].overlaps(pair[1])]
 
 
 def test_real_pictures_of_every_size(opened, tmp_path):

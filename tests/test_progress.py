@@ -158,6 +158,39 @@ def test_the_forecast_is_of_the_right_size():
     assert expected / 8 < spent < expected * 8
 
 
+def test_the_forecast_times_the_regressions_that_will_be_made(monkeypatch):
+    """The reference fits phi otherwise than `sampled` does, which on a dense graph takes half as long."""
+    subject = subject_of(pairs=0)
+    monkeypatch.setattr(forecasts, "EXACT_UP_TO", 2)
+    monkeypatch.setattr(forecasts, "unbiased", lambda *a: time.sleep(0.1))
+    expected = forecasts.forecast(subject, ["agreement"]).parts["reference phi"]
+    assert expected == pytest.approx(2 * 12 * 0.1, rel=0.5)
+
+
+def test_the_forecast_leaves_the_first_call_of_f_out():
+    """Which loads libraries and compiles: it would be taken for the price of every call."""
+    subject = subject_of(pairs=0)
+    warm, game = forecasts.forecast(subject, ["fidelity"]).seconds, subject.case.game
+    original, calls = game.call, []
+
+    def slow_at_first(graph, features):
+        calls.append(graph)
+        time.sleep(1.0 if len(calls) == 1 else 0)
+        return original(graph, features)
+
+    game.call = slow_at_first
+    assert forecasts.forecast(subject, ["fidelity"]).seconds < warm + 1 and len(calls) > 1
+
+
+def test_few_targets_less_are_not_offered(monkeypatch, capsys):
+    subject = subject_of(pairs=0)
+    for seconds, offered in ((61, False), (600, True)):
+        monkeypatch.setattr(forecasts, "forecast", lambda *a, all=seconds: forecasts.Forecast({"fidelity": all}, 70))
+        forecasts.announce(subject, ["fidelity"])
+        said = capsys.readouterr().err
+        assert "this will take about" in said and ("--targets" in said) == offered
+
+
 def test_options_on_the_command_line(quick_runs, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     shutil.copytree(quick_runs["ba-shapes"], "runs/mine")

@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import sys
 from pathlib import Path
 
 import pandas as pd
@@ -45,6 +46,36 @@ def test_the_list(here):
     Path("runs/two/explainer.pt").unlink()
     again = run("runs")
     assert again.exit_code == 0 and "one" in again.stdout and "not trained yet" in again.stdout
+
+
+def test_a_run_goes_by_its_name_in_the_list(here):
+    by_name, by_folder = run("explain", "--run", "one", "--node", 5), run("explain", "--run", "runs/one", "--node", 5)
+    assert by_name.exit_code == 0 and by_name.stdout == by_folder.stdout
+    Path("one").mkdir()  # a folder of that name is what is meant, whatever it holds
+    assert "'one' is not a run folder" in run("explain", "--run", "one", "--node", 5).stderr
+
+
+def test_a_taken_folder_is_refused_before_anything_is_trained(here, monkeypatch):
+    module = sys.modules["dgl_lara.cli.train"]
+    monkeypatch.setattr(module, "load_dataset", lambda *a: pytest.fail("the data was read first"))
+    found = run("train", "--dataset", "ba-shapes", "--out", "runs/one")
+    assert found.exit_code == 2 and "runs/one holds a run already" in found.stderr
+
+
+@pytest.mark.parametrize("words", [["datasets"], ["runs"], ["eval", "--run", "one", "--metric", "agreement", *QUICK]])
+def test_tables_fit_a_terminal(here, monkeypatch, words):
+    in_a_file = run(*words).stdout
+    for module in ("datasets", "run_folders", "evaluate"):
+        monkeypatch.setattr(sys.modules[f"dgl_lara.cli.{module}"], "width", lambda: 60)
+    assert max(map(len, in_a_file.splitlines())) > 80
+    lines = run(*words).stdout.splitlines()
+    assert max(len(line) for line in lines if "  " in line) <= 60
+
+
+def test_what_the_reference_is_stands_below_the_table(here):
+    lines = run("eval", "--run", "one", "--metric", "agreement", *QUICK).stdout.splitlines()
+    (header,) = [line for line in lines if line.startswith("method")]
+    assert "reference" not in header and len([line for line in lines if line.startswith("phi: ")]) == 1
 
 
 def test_an_empty_list_says_what_to_do(tmp_path, monkeypatch):

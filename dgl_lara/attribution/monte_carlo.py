@@ -136,13 +136,15 @@ def fit_each(samples: Samples) -> Estimate:
 
 
 def unbiased_each(samples: Samples) -> Estimate:
-    """phi without any leaning, to judge others by: least squares where the samples are at least twice the players,
-    else means of sigma d, which are right on average however few the samples are."""
-    fits = []
-    for pairs, sigma, d in samples.each():
-        enough = len(d) >= ENOUGH * sigma.shape[1]
-        fits.append(_unpenalised(sigma, d) if enough else _corrected_means(sigma, d, samples.own[pairs]))
+    """phi without any leaning, to judge others by."""
+    fits = [unbiased(sigma, d, samples.own[pairs]) for pairs, sigma, d in samples.each()]
     return Estimate(torch.cat([phi for phi, _ in fits]), torch.cat([error for _, error in fits]))
+
+
+def unbiased(sigma: Tensor, d: Tensor, own: Tensor) -> tuple[Tensor, Tensor]:
+    """Of one target: least squares where the samples are at least twice the players, else means of sigma d, which are
+    right on average however few the samples are."""
+    return _unpenalised(sigma, d) if len(d) >= ENOUGH * sigma.shape[1] else _corrected_means(sigma, d, own)
 
 
 def in_halves(first: Samples, second: Samples) -> Estimate:

@@ -59,11 +59,19 @@ class SharedSamples:
         """(num_targets,) bool: they speak of this target and class, and f says of it now what it said then (not so
         where its surroundings have changed since)."""
         asked, wanted = targets.cpu(), classes.cpu()
-        if len(self.full) != game.num_targets or len(self.inside) != game.num_players:
+        if not self._as_many(game):
             return torch.zeros(len(asked), dtype=torch.bool)
         now = game.full[targets, classes].cpu()
         same = (now - self.full[asked]).abs() <= CLOSE * self.unit
         return same & (wanted == self.explained_class[asked])
+
+    def _as_many(self, game: Game) -> bool:
+        return len(self.full) == game.num_targets and len(self.inside) == game.num_players
+
+    def are_of_another(self, game: Game, targets: Tensor) -> bool:
+        """The graph is as large as it was, but f says of none of these targets what it said then."""
+        classes = self.explained_class[targets.cpu()].to(targets.device) if self._as_many(game) else targets
+        return self._as_many(game) and not bool(self.know(game, targets, classes).any())
 
     def to_dict(self) -> dict[str, Any]:
         return dict(vars(self))

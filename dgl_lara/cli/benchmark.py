@@ -14,6 +14,7 @@ from dgl_lara.choices import LARA_FORMS, VALUES
 from dgl_lara.cli.options import (
     FILE,
     FOLDER,
+    RUN,
     Count,
     choose_device,
     dataset_options,
@@ -45,7 +46,7 @@ class Several(click.ParamType):
 
 @click.command()
 @partial(dataset_options, required=False)
-@click.option("--run", "folder", type=FOLDER, help="Compare on the model and data of this run instead.")
+@click.option("--run", "folder", type=RUN, help="Compare on the model and data of this run instead.")
 @click.option("--target", "target_file", type=FILE, help="Model to explain (.pt or .npz); else one is trained.")
 @click.option("--methods", type=Several("methods", METHODS), default="all", show_default=True,
               help=f"With commas between them: {', '.join(METHODS)}.")  # fmt: skip

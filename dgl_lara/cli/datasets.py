@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from dgl_lara.cli.options import Named
-from dgl_lara.cli.printing import echo
+from dgl_lara.cli.printing import echo, width
 from dgl_lara.datasets import DATASETS
 
 
@@ -16,7 +16,7 @@ from dgl_lara.datasets import DATASETS
 def datasets(data_dir: Path | None) -> None:
     """List the data sets: size, ground truth, where each comes from, whether it is present here."""
     from dgl_lara.datasets.storage import find_files
-    from dgl_lara.utils.tables import text_table
+    from dgl_lara.utils.tables import text_blocks
 
     def present(name: str) -> str:
         entry = DATASETS[name]
@@ -41,5 +41,5 @@ def datasets(data_dir: Path | None) -> None:
         [name, e.task, e.graphs, e.nodes, e.edges, e.labels, e.features, e.truth, e.origin, present(name)]
         for name, e in DATASETS.items()
     ]
-    echo(text_table(header, rows))
+    echo(text_blocks(header, rows, width()))
     echo("\nYour own graph: --dataset file.npz (src, dst, x, y and optional masks) or a DGL file.bin.")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from dgl_lara.cli.options import (
-    FOLDER,
+    RUN,
     Count,
     DatasetName,
     Named,
@@ -20,7 +20,7 @@ from dgl_lara.cli.options import (
     stored_name,
     trust_options,
 )
-from dgl_lara.cli.printing import echo
+from dgl_lara.cli.printing import echo, width
 from dgl_lara.metrics import METRICS
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 @click.command("eval")
-@click.option("--run", "folder", type=FOLDER, help="Run to evaluate. Default: the newest.")
+@click.option("--run", "folder", type=RUN, help="Run to evaluate. Default: the newest.")
 @click.option("--dataset", "name", type=DatasetName(), help="The newest run of this data set.")
 @click.option("--metric", type=click.Choice([*METRICS, "all"]), default="fidelity", show_default=True)
 @click.option("--split", type=click.Choice(["train", "val", "test"]), default="test", show_default=True)
@@ -89,7 +89,7 @@ def evaluate_command(
         written += write_results(each, results[each], run.folder, stem, what, question)
         tell(f"\n{each}")
         missing = METRICS[each].missing(subject.case)
-        tell(print_table(each, results[each]) if missing is None else missing)
+        tell(print_table(each, results[each], width()) if missing is None else missing)
     if cost := subject.cost_in_words():
         tell("\n" + cost)
     if to_stdout:

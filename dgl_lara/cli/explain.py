@@ -13,7 +13,7 @@ import click
 from dgl_lara.choices import PICTURES, TABLES
 from dgl_lara.cli.options import (
     FILE,
-    FOLDER,
+    RUN,
     Count,
     CountOrWord,
     Memory,
@@ -36,7 +36,7 @@ AT_LEAST = 0.9  # confidence below which an explanation is in doubt
 
 
 @click.command("explain")
-@click.option("--run", "folder", type=FOLDER, help="Run to explain with. Default: the newest.")
+@click.option("--run", "folder", type=RUN, help="Run to explain with. Default: the newest.")
 @click.option("--node", "some_nodes", type=Count(0), multiple=True,
               help="Explain this node: a sentence, a table, a picture. Can be given several times.")  # fmt: skip
 @click.option("--graph", "some_graphs", type=Count(0), multiple=True, help="The same for this graph.")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dgl_lara.choices import PLAYERS
+from dgl_lara.choices import PLAYERS, RUNS
 from dgl_lara.datasets import DATASETS, SOURCES, Options, check_name, is_file_name
 from dgl_lara.errors import LaraError
 from dgl_lara.targets import recipe_for
@@ -57,6 +57,18 @@ class Rate(click.FloatRange):
 
 FILE = Named(dir_okay=False, path_type=Path)
 FOLDER = Named(file_okay=False, path_type=Path)
+
+
+class RunFolder(Named):
+    """A folder, or its name in runs/ as `dgl-lara runs` lists it."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        folder = Path(super().convert(value, param, ctx))
+        listed = Path(RUNS) / folder
+        return listed if not folder.exists() and (listed / "config.json").is_file() else folder
+
+
+RUN = RunFolder(file_okay=False, path_type=Path)
 
 
 class DatasetName(click.ParamType):

@@ -6,6 +6,7 @@ A reader who has had enough (`| head -1`) ends the printing, not the work: files
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 import threading
 from collections.abc import Iterator
@@ -21,6 +22,11 @@ def echo(text: str = "", err: bool = False) -> None:
         click.echo(text, err=err)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def width() -> int:
+    """Letters that a line may have: a terminal's, and as many as it takes in a file."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else sys.maxsize
 
 
 def speak_as_usual() -> None:

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import click
 
-from dgl_lara.cli.options import FILE, FOLDER, Count, choose_device, device_option, seed_option, trust_options
+from dgl_lara.cli.options import FILE, RUN, Count, choose_device, device_option, seed_option, trust_options
 from dgl_lara.cli.printing import echo
 
 
 @click.command("report")
-@click.option("--run", "folder", type=FOLDER, help="Run to report on. Default: the newest.")
+@click.option("--run", "folder", type=RUN, help="Run to report on. Default: the newest.")
 @click.option("--out", type=FILE, help="An .html file. Default: report.html in the run folder.")
 @click.option("--split", type=click.Choice(["train", "val", "test"]), default="test", show_default=True)
 @click.option("--targets", type=Count(), default=100, show_default=True, help="Measure at most so many.")

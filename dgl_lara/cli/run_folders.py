@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from dgl_lara.cli.printing import echo
+from dgl_lara.cli.printing import echo, width
 from dgl_lara.cli.settings_file import written
 from dgl_lara.cli.train import train
 from dgl_lara.errors import InputError
@@ -20,13 +20,13 @@ def runs(context: click.Context) -> None:
         return
     from dgl_lara.choices import RUNS
     from dgl_lara.reports.run_overview import all_runs, listing
-    from dgl_lara.utils.tables import text_table
+    from dgl_lara.utils.tables import text_blocks
 
     found = all_runs()
     if not found:
         echo(f"there is no run in {RUNS}/ yet; train one with: dgl-lara train --dataset ba-shapes")
         return
-    echo(text_table(*listing(found)))
+    echo(text_blocks(*listing(found), width()))
     echo("\nthe first is the newest, which eval, explain and report take unless --run names another")
 
 

@@ -15,6 +15,7 @@ from dgl_lara.choices import BASELINES, EMBEDDINGS, FEATURES_OF, INPUTS, PLAYERS
 from dgl_lara.cli.options import (
     FILE,
     FOLDER,
+    RUN,
     Count,
     CountOrWord,
     Memory,
@@ -88,7 +89,7 @@ def training_options(command: Callable) -> Callable:
 @click.option("--feature-groups", type=FILE, help='Columns that play together, a JSON file: {"job": [1, 2, 3]}.')
 @training_options
 @click.option("--out", type=FOLDER, help="Run folder. Default: runs/<dataset>-<time>.")
-@click.option("--resume", type=FOLDER, help="Continue this run; all settings come from it.")
+@click.option("--resume", type=RUN, help="Continue this run; all settings come from it.")
 @click.option("--memory", type=Memory(), help="Working memory to keep to, like 4GB. [70 % of what is free]")
 @click.option("--trust", is_flag=True, help="With --resume: run the code of the model that the run names.")
 @seed_option
@@ -117,7 +118,7 @@ def train(
     **changes: Any,
 ) -> None:
     """Train an explainer for a model on a data set."""
-    from dgl_lara.runs import RunConfig, create_run, open_run
+    from dgl_lara.runs import RunConfig, check_free, create_run, open_run
 
     if graph_file and name:
         raise click.UsageError("give --graph or --dataset, not both.")
@@ -128,6 +129,8 @@ def train(
         raise click.UsageError("give --model or --target, not both.")
     if weights_file and own_name is None:
         raise click.UsageError("--weights goes with --model, the function that builds the model they belong to.")
+    if out:
+        check_free(out)
     if resume:
         fixed = {**changes, "target": target_file, "weights": weights_file, "out": out}
         extra = [field for field, given in fixed.items() if given is not None]
@@ -161,13 +164,14 @@ def train(
         except KeyboardInterrupt:
             echo(f"Interrupted; nothing is lost. Go on with: dgl-lara train --resume {run.folder}", err=True)
             sys.exit(130)
-    echo(f"next: dgl-lara eval --run {run.folder} --metric fidelity")
+    trusting = " --trust" if run.config.model else ""  # code of the user's own is run only where that is said
+    echo(f"next: dgl-lara eval --run {run.folder} --metric fidelity{trusting}")
 
 
 def _tell_of(lara: LARA) -> None:
     """What came of the training."""
     state = lara.state_
-    echo(f"validation agreement ({state.judged_by}): {state.best:.3f} after {state.step} steps")
+    echo(f"validation agreement ({state.judged_by}): {state.best:.3f} after {state.step} step{'s' * (state.step != 1)}")
     kept = f"{lara.samples_.pairs:,} pairs of coalitions kept, to correct scores" if lara.samples_ else "no pairs kept"
     echo(f"{kept}; f was given {lara.cost_:,.0f} nodes for each of the {lara.game.num_targets:,} {lara.task}s")
 

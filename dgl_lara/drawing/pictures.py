@@ -6,6 +6,7 @@ import html
 import io
 import re
 import textwrap
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,8 @@ UNIT = 0.62  # inches
 TRUTH = "#009E73"
 INK = "#1a1a1a"
 INSIDE = 6  # letters that fit into a node
+LETTER = 0.6 * 6 / 72 / UNIT  # of a label beside a node: its width, in edges
+STEEP = 0.4  # sine from the vertical below which a label stands above or below its node
 DASHES = (2.2, 1.6)
 HALO = 0.09  # from the target to the ring around it
 COLOURS = LinearSegmentedColormap.from_list("against-for", [AGAINST, "#92c5de", NOTHING, "#f4a582", FOR])
@@ -36,7 +39,8 @@ COLOURS = LinearSegmentedColormap.from_list("against-for", [AGAINST, "#92c5de", 
 
 def draw(scene: Scene, words: str, explained_class: str, value: str) -> Figure:
     """The figure; everything is measured in inches, so that nodes and letters keep their size."""
-    low, high = (corner + margin for corner, margin in zip(scene.bounds, (-0.05, 0.05), strict=True))
+    beside = _labels_beside(scene)
+    low, high = (corner + margin for corner, margin in zip(_corners(scene, beside), (-0.05, 0.05), strict=True))
     unit = float(min(UNIT, 8.5 / (high[0] - low[0]), 7.5 / (high[1] - low[1])))  # of one edge
     inner = np.maximum(unit * (high - low), (4.2, 1.8))
     title = textwrap.wrap(words, int((inner[0] + 1) * 13))
@@ -54,6 +58,8 @@ def draw(scene: Scene, words: str, explained_class: str, value: str) -> Figure:
     _draw_rings(axis, scene)
     _draw_edges(axis, scene, unit)
     _draw_nodes(axis, scene, norm, unit)
+    for label in beside:
+        label.write(axis, 6 * unit / UNIT)
     tall = min(inner[1] * 0.85, 3.2)
     side = figure.add_axes(
         ((inner[0] + 0.25) / width, (below + (inner[1] - tall) / 2) / height, 0.12 / width, tall / height)
@@ -131,26 +137,70 @@ def _draw_nodes(axis: Axes, scene: Scene, norm: Normalize, unit: float) -> None:
         axis.add_patch(Circle((x, y), radii[row], facecolor=COLOURS(norm(scene.score[row])), zorder=2, **rim))
         if target:
             axis.add_patch(Circle((x, y), radii[row] + HALO, fill=False, edgecolor=INK, linewidth=1.8, zorder=2))
-        _write_mark(axis, scene, row, radii[row], unit)
+        if _fits_inside(scene.marks[row]):
+            _write_inside(axis, scene, row, radii[row], unit)
 
 
-def _write_mark(axis: Axes, scene: Scene, row: int, radius: float, unit: float) -> None:
-    """Inside the node where it fits, otherwise beside it, away from the target."""
+def _fits_inside(mark: str) -> bool:
+    return len(mark) <= INSIDE
+
+
+def _write_inside(axis: Axes, scene: Scene, row: int, radius: float, unit: float) -> None:
     mark, (x, y) = scene.marks[row], scene.position[row]
-    if len(mark) <= INSIDE:
-        fitting = 2 * radius * unit * 72 * 0.9 / (0.6 * len(mark))
-        dark = abs(scene.score[row]) > 0.7 * scene.largest
-        style: dict[str, Any] = {"ha": "center", "va": "center_baseline", "color": "white" if dark else INK}
-        axis.text(x, y, mark, fontsize=min(7.5 * unit / UNIT, fitting), zorder=3, **style)
-        return
-    outward = np.array([x, y]) / (np.hypot(x, y) or 1) if scene.hop is not None else np.zeros(2)
-    if abs(outward[0]) < 0.4:
-        outward = np.array([0.0, 1.0 if outward[1] > 0 else -1.0])
-    end = (x, y) + outward * (radius + 0.06 + HALO * (row == scene.target))
-    side: dict[str, Any] = {"ha": "center", "va": "bottom" if outward[1] > 0 else "top"}
-    if outward[0]:
-        side = {"ha": "left" if outward[0] > 0 else "right", "va": "center"}
-    axis.text(end[0], end[1], _short(mark), fontsize=6 * unit / UNIT, zorder=3, color=INK, **side)
+    fitting = 2 * radius * unit * 72 * 0.9 / (0.6 * len(mark))
+    dark = abs(scene.score[row]) > 0.7 * scene.largest
+    style: dict[str, Any] = {"ha": "center", "va": "center_baseline", "color": "white" if dark else INK}
+    axis.text(x, y, mark, fontsize=min(7.5 * unit / UNIT, fitting), zorder=3, **style)
+
+
+@dataclass(frozen=True)
+class _Label:
+    """A mark too long for its node stands beside it, away from the target; on end where it would cover the next one."""
+
+    text: str
+    start: np.ndarray  # (2,)
+    way: np.ndarray  # (2,) the direction away from the target
+    steep: bool  # above or below its node
+    on_end: bool
+
+    def write(self, axis: Axes, size: float) -> None:
+        style: dict[str, Any] = {"ha": "left" if self.way[0] > 0 else "right", "va": "center"}
+        if self.on_end:
+            upward = self.way[1] > 0
+            style = {"ha": "left" if upward else "right", "va": "center", "rotation": 90, "rotation_mode": "anchor"}
+        elif self.steep:
+            style = {"ha": "center", "va": "bottom" if self.way[1] > 0 else "top"}
+        axis.text(self.start[0], self.start[1], self.text, fontsize=size, zorder=3, color=INK, **style)
+
+    @property
+    def room(self) -> np.ndarray:
+        """(2, 2): two opposite corners of what it covers."""
+        length = LETTER * len(self.text)
+        if self.on_end:
+            return np.array([self.start - (0.1, 0), self.start + (0.1, np.sign(self.way[1]) * length)])
+        if self.steep:
+            return np.array([self.start - (length / 2, 0), self.start + (length / 2, np.sign(self.way[1]) * 0.2)])
+        return np.array([self.start - (0, 0.1), self.start + (np.sign(self.way[0]) * length, 0.1)])
+
+
+def _labels_beside(scene: Scene) -> list[_Label]:
+    labels, radii = [], _radii(scene)
+    for row in (row for row, mark in enumerate(scene.marks) if not _fits_inside(mark)):
+        here, text = scene.position[row], _short(scene.marks[row])
+        way = here / (np.hypot(*here) or 1) if scene.hop is not None else np.zeros(2)
+        steep = bool(abs(way[0]) < STEEP)
+        if steep:
+            way = np.array([0.0, 1.0 if way[1] > 0 else -1.0])
+        near = np.abs(np.delete(scene.position, row, axis=0) - here) < (LETTER * len(text), 0.5)
+        start = here + way * (radii[row] + 0.06 + HALO * (row == scene.target))
+        labels.append(_Label(text, start, way, steep, on_end=steep and bool(near.all(axis=1).any())))
+    return labels
+
+
+def _corners(scene: Scene, labels: list[_Label]) -> tuple[np.ndarray, np.ndarray]:
+    """Of everything that is drawn, letters included."""
+    points = np.concatenate([scene.bounds, *(label.room for label in labels)])
+    return points.min(axis=0), points.max(axis=0)
 
 
 def _short(mark: str, most: int = 14) -> str:

@@ -235,10 +235,15 @@ def _and(words: Sequence[str]) -> str:
     return " and ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
 
 
+def _share(part: float) -> str:
+    """Never 100 %: nobody expects that."""
+    return f"{part:.0%}" if part < 0.995 else "over 99%"
+
+
 def how_sure(corrected: bool, confidence: float | None, kind: str, local: bool) -> str:
     """How the scores came about, and how much of the truth they are expected to tell."""
     source = "corrected by what the model said of coalitions" if corrected else "the explainer's own, by no model call"
     if confidence is None or math.isnan(confidence):
         return f"These scores are {source}."
     whose = f"its {kind}s" if local else f"the {kind}s"
-    return f"These scores are {source}, and expected to explain {confidence:.0%} of what {whose} contribute."
+    return f"These scores are {source}, and expected to explain {_share(confidence)} of what {whose} contribute."

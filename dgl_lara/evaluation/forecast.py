@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
 
-from dgl_lara.attribution.monte_carlo import fit, random_coalitions, signed
+from dgl_lara.attribution.monte_carlo import fit, random_coalitions, signed, unbiased
 from dgl_lara.baselines.sampled import Sampled
 from dgl_lara.evaluation.run_evaluation import AFFORDABLE, Subject
 from dgl_lara.metrics.common.reference import AFFORDABLE as AFFORDABLE_EACH
 from dgl_lara.metrics.common.reference import EXACT_UP_TO
 from dgl_lara.metrics.fidelity import DEFINITIONS, SPARSITIES
-from dgl_lara.utils.clock import clock
+from dgl_lara.utils.clock import seconds
 from dgl_lara.utils.progress import duration, say, working
 from dgl_lara.utils.randomness import generator
 
 PROBED = 3  # targets that are timed
 MOST, ENOUGH = 1024, 0.2  # coalitions and seconds that are enough for it
+WORTH = 0.7  # of the targets, and so of the time: with more of them nothing is gained
 LONG = 60.0  # seconds from which on it is worth a word
+Regression = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]  # of d on sigma, beside the target's own column
 
 
 @dataclass(frozen=True)
@@ -54,7 +57,9 @@ def forecast(subject: Subject, names: Sequence[str]) -> Forecast:
     pairs = sampled.pairs if 2 * sampled.pairs * total <= AFFORDABLE else 0
     parts = {}
     if pairs and {"fidelity", "agreement", "auc"} & set(names):
-        parts[sampled.label] = 2 * pairs * total * each + len(targets) * _seconds_a_fit(counts, pairs, game.features)
+        parts[sampled.label] = 2 * pairs * total * each + len(targets) * _seconds_a_fit(
+            fit, counts, pairs, game.features
+        )
     if "fidelity" in names:
         definitions = len(DEFINITIONS) if game.task.local else 1
         methods = 2 + bool(pairs) + (subject.lara.samples_ is not None)  # chance, sampled, LARA, and LARA corrected
@@ -64,7 +69,8 @@ def forecast(subject: Subject, names: Sequence[str]) -> Forecast:
         if game.task.local and 2 * asked * total > AFFORDABLE_EACH:
             whole = _seconds_a_pass(subject)
         calls = 2 * asked * (whole or total * each)
-        parts["reference phi"] = calls + 2 * len(targets) * _seconds_a_fit(counts, asked // 2, game.features)
+        fits = 2 * len(targets) * _seconds_a_fit(unbiased, counts, asked // 2, game.features)
+        parts["reference phi"] = calls + fits
     return Forecast(parts, len(targets))
 
 
@@ -74,11 +80,13 @@ def announce(subject: Subject, names: Sequence[str]) -> None:
         expected = forecast(subject, names)
     if not expected.is_long:
         return
-    parts = ", ".join(f"{name} {duration(seconds)}" for name, seconds in expected.parts.items())
+    parts = ", ".join(f"{name} {duration(each)}" for name, each in expected.parts.items())
     sampled = "; --pairs 0 leaves 'sampled' out" if any(name.startswith("sampled") for name in expected.parts) else ""
     sooner = duration(expected.seconds * expected.fewer / expected.targets)
-    fewer = f"--targets {expected.fewer} would take about {sooner}"
-    say(f"this will take about {duration(expected.seconds)} ({parts}); {fewer}{sampled}")
+    fewer = (
+        f"; --targets {expected.fewer} would take about {sooner}" if expected.fewer < WORTH * expected.targets else ""
+    )
+    say(f"this will take about {duration(expected.seconds)} ({parts}){fewer}{sampled}")
 
 
 def _seconds_a_player(subject: Subject, counts: Tensor) -> float:
@@ -86,13 +94,11 @@ def _seconds_a_player(subject: Subject, counts: Tensor) -> float:
     game, targets = subject.case.game, subject.case.targets
     places = counts.argsort()[torch.linspace(0, len(counts) - 1, min(PROBED, len(counts))).long()]
     players = game.players(targets[places.to(targets.device)])
-    count, spent = 1, 0.0  # the first call is a warm-up
+    count, spent = 1, 0.0
     while spent < ENOUGH and count < MOST:  # what each call costs besides must not count for much
         count *= 4
         keep = random_coalitions(count, len(players.player), generator(0), players.player.device)
-        start = clock(targets.device)
-        game.coalitions(players, keep)
-        spent = clock(targets.device) - start
+        spent = seconds(partial(game.coalitions, players, keep), targets.device, repeats=1)
     return spent / (count * int(players.counts.sum()))
 
 
@@ -100,15 +106,12 @@ def _seconds_a_pass(subject: Subject) -> float:
     """For one mask over the whole graph."""
     game, device = subject.case.game, subject.case.targets.device
     keep = random_coalitions(1, game.num_players, generator(0), device)
-    start = clock(device)
-    game.shared(keep)
-    return clock(device) - start
+    return seconds(lambda: game.shared(keep), device, repeats=1)
 
 
-def _seconds_a_fit(counts: Tensor, pairs: int, like: Tensor) -> float:
-    """For the regression of one target of usual size."""
+def _seconds_a_fit(regression: Regression, counts: Tensor, pairs: int, like: Tensor) -> float:
+    """For that of one target of usual size."""
     players = int(counts.median())
     sigma = signed(random_coalitions(pairs, players, generator(0), like.device))
-    start = clock(like.device)
-    fit(sigma, sigma[:, 0].to(like.dtype))
-    return clock(like.device) - start
+    d, own = sigma[:, 0].to(like.dtype), torch.arange(players, device=like.device) == 0
+    return seconds(lambda: regression(sigma, d, own), like.device, repeats=1)

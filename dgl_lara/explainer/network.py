@@ -28,7 +28,20 @@ from dgl_lara.game.task import Task
 from dgl_lara.game.tasks import TASKS, as_task
 from dgl_lara.model.weights import load_exactly
 from dgl_lara.utils.files import load_tensors, save_tensors
-from dgl_lara.utils.schema import between, fitting, flag, maybe, misfit, table, tensors, text, whole, word
+from dgl_lara.utils.schema import (
+    between,
+    fitting,
+    flag,
+    maybe,
+    misfit,
+    number,
+    rows_of,
+    table,
+    tensors,
+    text,
+    whole,
+    word,
+)
 
 FIELDS = {
     "task": word(*TASKS), "in_dim": whole(1, 2**31), "num_classes": whole(1, 2**31), "hops": whole(0, MOST_HOPS),
@@ -187,6 +200,7 @@ def load_explainer(path: Path, device: torch.device) -> tuple[Explainer, dict[st
         "samples": maybe(table),
         "cost": maybe(between(0, 1e30)),
         "players": maybe(table),
+        "history": rows_of({"step": whole(), "epoch": whole(), "loss": number, "agreement": number}),
     }
     content = fitting(load_tensors(path), {**fields, **more}, path, optional=tuple(more))
     try:

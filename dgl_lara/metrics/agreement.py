@@ -10,7 +10,7 @@ from torch import Tensor
 from dgl_lara.attribution.r_squared import r_squared
 from dgl_lara.explanation import Explanations
 from dgl_lara.game.players import Players
-from dgl_lara.metrics.common.metric import Case, Metric
+from dgl_lara.metrics.common.metric import Case, Metric, Rows
 from dgl_lara.metrics.common.reference import Reference
 
 
@@ -23,6 +23,12 @@ class Agreement(Metric):
 
     def table(self, case: Case, explanations: Explanations) -> pd.DataFrame:
         return pd.DataFrame([{**agreement(explanations, case.phi), "reference": case.phi.how}])
+
+    def shown(self, table: pd.DataFrame) -> Rows:
+        return super().shown(table.drop(columns="reference"))
+
+    def note(self, table: pd.DataFrame) -> str:
+        return f"phi: {table['reference'].iloc[0]}"
 
     def figures(self, table: pd.DataFrame) -> dict[str, float]:
         row = table.iloc[0]

@@ -38,7 +38,9 @@ class Fidelity(Metric):
         for definition in ("paper", "kept")
         for short, (_, sign) in MEASURES.items()
     }
-    note = "average over sparsity 0.3 ... 0.7, ± standard error over targets; 'kept': the target itself stays"
+
+    def note(self, table: pd.DataFrame) -> str:
+        return "average over sparsity 0.3 ... 0.7, ± standard error over targets; 'kept': the target itself stays"
 
     def table(self, case: Case, explanations: Explanations) -> pd.DataFrame:
         return fidelity(case.game, explanations)

@@ -11,13 +11,14 @@ import pandas as pd
 from dgl_lara.metrics import METRICS
 from dgl_lara.utils.files import written_whole
 from dgl_lara.utils.progress import say
-from dgl_lara.utils.tables import text_table
+from dgl_lara.utils.tables import text_blocks
 
 
-def print_table(name: str, table: pd.DataFrame) -> str:
+def print_table(name: str, table: pd.DataFrame, width: int) -> str:
     """What a reader needs first; everything else is in the files."""
     metric = METRICS[name]
-    return text_table(*metric.shown(table)) + (f"\n{metric.note}" if metric.note else "")
+    below = metric.note(table) if len(table) else ""
+    return text_blocks(*metric.shown(table), width) + (f"\n{below}" if below else "")
 
 
 def write_results(

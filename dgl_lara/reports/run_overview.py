@@ -149,7 +149,7 @@ def listing(runs: Sequence[Overview]) -> Rows:
     for run in runs:
         delta = run.figures.get("delta, kept", run.figures.get("delta, paper"))
         state = run.agreement if run.is_trained else "not trained yet"
-        size = round(run.size / 2**20, 1)
+        size = f"{run.size / 2**20:.1f}"
         rows.append([run.folder.name, run.started, run.dataset, run.model, run.steps, state, delta, size])
     return header, rows
 

@@ -154,7 +154,8 @@ def train(
                     state.best_weights = copy.deepcopy(state.average.state_dict())
                 state.history.append({"step": state.step, "epoch": epoch + 1, "loss": loss, "agreement": agreement})
                 checkpoint(state)
-            bar.note(loss=loss, agreement=state.history[-1]["agreement"] if state.history else math.nan)
+            judged = {"agreement": state.history[-1]["agreement"]} if state.history else {}
+            bar.note(loss=loss, **judged)
             if asked:
                 checkpoint(state)
                 raise KeyboardInterrupt

@@ -57,7 +57,9 @@ class Metric:
         """What a reader needs first, of tables of several methods below each other (with a column `method`)."""
         return list(table.columns), table.to_numpy().tolist()
 
-    note: ClassVar[str] = ""  # a line below that
+    def note(self, table: pd.DataFrame) -> str:
+        """A line below that."""
+        return ""
 
     def figure(self, table: pd.DataFrame, title: str) -> Figure | None:
         """A picture of it, if it has one."""
