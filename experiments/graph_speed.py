@@ -2,8 +2,8 @@
 
     python experiments/graph_speed.py [ba-2motifs mutag] [--rounds 9] [--data-dir DIR]
 
-PGExplainer goes on from f's embeddings, which it has from its training; LARA makes what g sees and p and t anew. How long
-either has learned makes no difference to its speed, so both learn a little.
+PGExplainer goes on from f's embeddings, which it has from its training; LARA makes what g sees, p and t anew. How
+long either has learned makes no difference to its speed, so both learn a little.
 """
 
 from pathlib import Path
@@ -14,6 +14,7 @@ import torch
 from common import setting
 
 from dgl_lara.evaluation.comparison import contest, taught_a_little
+from dgl_lara.evaluation.lara_method import LaraMethod
 from dgl_lara.evaluation.timing import rate
 from dgl_lara.utils.memory import reuse_freed_memory
 
@@ -31,6 +32,7 @@ def main(names, rounds, data_dir):
         dataset, game = setting(name, data_dir)
         where = contest(dataset, game, 100, quick=True)
         rival, lara = (taught_a_little(where, method, 0) for method in ("pg-explainer", "lara-amortised"))
+        assert isinstance(lara, LaraMethod)
         everyone = torch.arange(game.num_targets)
         calls = (rival.explain, lara.explain, lara.explain_again)
         found = [[rate(call, everyone, everyone.device) for call in calls] for _ in range(rounds + 1)][1:]

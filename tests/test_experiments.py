@@ -226,6 +226,21 @@ def test_neighbours(tmp_path):
     assert frame["pairs"].max() == 40 and frame["largest gap"].notna().sum() == 2
 
 
+def test_neighbours_replaces_what_it_makes_anew(tmp_path):
+    """And leaves other data sets and seeds alone."""
+    out = tmp_path / "neighbours.csv"
+    columns = ["data", "method", "seed", "R2"]
+    store = script("neighbours").store
+    store(pd.DataFrame([["a", "phi itself", None, 0.1], ["a", "x", 0, 0.2], ["a", "x", 1, 0.3]], columns=columns), out)
+    store(pd.DataFrame([["a", "phi itself", None, 0.4], ["a", "x", 1, 0.5], ["b", "x", 1, 0.6]], columns=columns), out)
+    assert sorted(pd.read_csv(out)["R2"]) == [0.2, 0.4, 0.5, 0.6]
+
+
+def test_graph_speed():
+    said = run("graph_speed", GRAPHS, "--rounds", 1).splitlines()[-1].split(" | ")
+    assert said[0] == GRAPHS and min(float(part.replace(",", "")) for part in said[2:5]) > 1
+
+
 def test_own_models(real_data, tmp_path):
     out = tmp_path / "own_models.csv"
     words = ["--epochs", 3, "--steps", 2, "--targets", 5, "--fidelity-targets", 10, "--reference-pairs", 20]
