@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import dgl
 import torch
-import torch.nn.functional as F
 from dgl import ops
 from dgl.nn.pytorch import GraphConv
 from torch import Tensor, nn
@@ -59,12 +58,12 @@ class Encoder(nn.Module):
         self.out_dim = width * (layers + 1) if residual else width
 
     def forward(self, graph: EncoderGraph, x: Tensor) -> Tensor:
-        h = F.relu(self.first(x))
+        h = self.first(x).relu_()
         states = [h]
         for conv, norm in zip(self.convs, self.norms, strict=True):
             # LayerNorm before the convolution: behind it, wide or deep encoders failed to train on MUTAG
             received = ops.copy_u_sum(graph.looped, norm(h) * graph.scale)
-            message = F.relu((received @ conv.weight + conv.bias) * graph.scale)
+            message = (received @ conv.weight).add_(conv.bias).mul_(graph.scale).relu_()
             h = h + message if self.residual else message
             states.append(h)
         return torch.cat(states, dim=1) if self.residual else h

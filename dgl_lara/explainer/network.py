@@ -117,7 +117,7 @@ class Explainer(nn.Module):
         if isinstance(source, nn.Linear) or isinstance(target, nn.Linear) or source is target:
             return source(h), target(h)
         first = [torch.cat(both) for both in zip(source[0].parameters(), target[0].parameters(), strict=True)]
-        hidden = F.relu(F.linear(h, *first)).chunk(2, dim=1)
+        hidden = F.linear(h, *first).relu_().chunk(2, dim=1)
         return source[2](hidden[0]), target[2](hidden[1])
 
     def forward(self, graph: EncoderGraph) -> tuple[Tensor, Tensor]:
