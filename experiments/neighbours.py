@@ -26,13 +26,9 @@ from dgl_lara.attribution.monte_carlo import in_halves, sample, sample_shared
 from dgl_lara.baselines.graphsvx import GraphSVX
 from dgl_lara.baselines.random import Random
 from dgl_lara.baselines.sampled import Sampled
-from dgl_lara.datasets import Options
-from dgl_lara.datasets import load as load_dataset
 from dgl_lara.game.game import Game
 from dgl_lara.metrics.common.reference import Reference
 from dgl_lara.metrics.fidelity import fidelity
-from dgl_lara.targets import recipe_for
-from dgl_lara.targets.fitting import get_target
 from dgl_lara.training.config import MANY_TARGETS, default
 from dgl_lara.utils.memory import reuse_freed_memory
 from dgl_lara.utils.randomness import generator, some_targets
@@ -51,16 +47,10 @@ def load(name, data_dir):
 
 
 def undirected_arxiv(data_dir):
-    """Every citation both ways, and a model that learned on that."""
-    directed = load_dataset("ogbn-arxiv", Options(data_dir=data_dir))
-    dataset = replace(
-        directed,
-        graph=dgl.to_bidirected(directed.graph),
-        source=f"{directed.source}, undirected",
-        key={**directed.key, "undirected": True},
-    )
-    model = get_target(dataset, recipe_for(dataset.name, dataset.task), 0).model
-    return dataset, Game(model, dataset.graph, dataset.features, dataset.task, model.num_hops)
+    """Every citation both ways, under the model that learned on the directed graph."""
+    dataset, directed = setting("ogbn-arxiv", data_dir)
+    dataset = replace(dataset, graph=dgl.to_bidirected(dataset.graph), source=f"{dataset.source}, undirected")
+    return dataset, Game(directed.f, dataset.graph, dataset.features, dataset.task, directed.hops)
 
 
 def truth(game, targets, pairs):
@@ -125,10 +115,12 @@ def correcting(lara, count):
 @click.option("--reference-pairs", default=6000, show_default=True, help="Coalition pairs of phi.")
 @click.option("--steps", type=int, help="Of training; otherwise the usual ones.")
 @click.option("--objective", help="In the place of the usual one.")
+@click.option("--shared-pairs", type=int, help="That LARA keeps or draws; otherwise what training leaves.")
+@click.option("--rivals/--no-rivals", default=True, help="Others than LARA.")
 @click.option("--correct", "count", default=0, show_default=True, help="Time the correction of so many targets.")
 @click.option("--data-dir", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option("--out", type=click.Path(path_type=Path), default=RESULTS / "neighbours.csv", show_default=True)
-def main(names, seeds, first_seed, most, reference_pairs, steps, objective, count, data_dir, out):
+def main(names, seeds, first_seed, most, reference_pairs, steps, objective, shared_pairs, rivals, count, data_dir, out):
     reuse_freed_memory()
     rows = []
 
@@ -145,12 +137,12 @@ def main(names, seeds, first_seed, most, reference_pairs, steps, objective, coun
         ideal = replace(Random(game).explain(targets), scores=against.estimate.phi)
         note({**common, "method": "phi itself", **figures(game, ideal, against), "nodes f saw": 0.0})
         for seed in range(first_seed, first_seed + seeds):
-            for rival in (Random(game, seed), Sampled(game, seed), GraphSVX(game, seed)):
+            for rival in (Random(game, seed), Sampled(game, seed), GraphSVX(game, seed)) if rivals else ():
                 before = game.nodes_asked
                 found = rival.explain(targets)
                 cost = {"seed": seed, "nodes f saw": (game.nodes_asked - before) / len(targets)}
                 note({**common, "method": found.method, **figures(game, found, against), **cost})
-            config = replace(default(game.task, len(train)), seed=seed)
+            config = replace(default(game.task, len(train)), seed=seed, shared_pairs=shared_pairs)
             config = replace(config, steps=steps or config.steps, objective=objective or config.objective)
             before, started = game.nodes_asked, time.perf_counter()
             lara = LARA.of_game(game, config).fit(train, val)
