@@ -236,6 +236,22 @@ def test_neighbours(tmp_path):
     assert frame["pairs"].max() == 40 and frame["largest gap"].notna().sum() == 2
 
 
+def test_neighbours_replaces_what_it_makes_anew(tmp_path):
+    """And leaves other data sets and seeds alone."""
+    out = tmp_path / "neighbours.csv"
+    columns = ["data", "method", "seed", "R2"]
+    store = script("neighbours").store
+    store(pd.DataFrame([["a", "phi itself", None, 0.1], ["a", "x", 0, 0.2], ["a", "x", 1, 0.3]], columns=columns), out)
+    store(pd.DataFrame([["a", "phi itself", None, 0.4], ["a", "x", 1, 0.5], ["b", "x", 1, 0.6]], columns=columns), out)
+    assert sorted(pd.read_csv(out)["R2"]) == [0.2, 0.4, 0.5, 0.6]
+
+
+def test_graph_speed():
+    header, _, *rows = rows_of(run("graph_speed", GRAPHS, "--rounds", 1))
+    assert [row[:3:2] for row in rows] == [[GRAPHS, "clock"], [GRAPHS, "processors"]]
+    assert len(header) == 7 and min(float(cell.replace(",", "")) for row in rows for cell in row[3:6]) > 1
+
+
 def test_own_models(real_data, tmp_path):
     out = tmp_path / "own_models.csv"
     words = ["--epochs", 3, "--steps", 2, "--targets", 5, "--fidelity-targets", 10, "--reference-pairs", 20]

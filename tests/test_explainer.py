@@ -207,6 +207,22 @@ def test_rich_inputs_of_a_graph_task_repeat_the_graphs_logits():
         torch.testing.assert_close(logits[node], game.logits[graph])
 
 
+def test_f_is_asked_once_of_nodes_that_look_alike():
+    """Alone: by their features and loops."""
+    graphs = [random_graph(size, 2 * size, size) for size in (5, 7, 4)]
+    graphs[0].add_edges([3, 3], [3, 3])
+    graphs[1].add_edges([1], [1])
+    batch = dgl.batch(graphs)
+    kinds = torch.randn(2, 3, generator=torch.Generator().manual_seed(2))
+    game = Game(PooledGCN(), batch, kinds[torch.arange(16) % 2], "graph")
+    before = game.nodes_asked
+    together = explainer_inputs(game, "rich")
+    assert game.nodes_asked - before == 2 + 2  # two kinds; one of them with two loops, one with one
+    apart = torch.cat([explainer_inputs(game, "rich", torch.tensor([node])) for node in range(16)])
+    torch.testing.assert_close(together, apart)
+    assert together.unique(dim=0).shape[0] > 6 and together[:, 7:].unique(dim=0).shape[0] == 4
+
+
 def test_normalisation_centres_scales_and_leaves_constant_columns_alone():
     g = new()
     inputs = INPUTS.clone()

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import dgl
 import torch
-import torch.nn.functional as F
 from dgl.nn.pytorch import GraphConv
 from torch import Tensor, nn
 
@@ -53,16 +52,19 @@ class Encoder(nn.Module):
         self.residual = residual
         self.first = nn.Linear(in_dim, width)
         # norm="none": the scale is folded into the features, so that it can come from the whole graph
-        self.convs = nn.ModuleList(GraphConv(width, width, norm="none") for _ in range(layers))
+        # every node has a loop, so nobody needs to look for nodes without edges
+        self.convs = nn.ModuleList(
+            GraphConv(width, width, norm="none", allow_zero_in_degree=True) for _ in range(layers)
+        )
         self.norms = nn.ModuleList(nn.LayerNorm(width) if residual else nn.Identity() for _ in self.convs)
         self.out_dim = width * (layers + 1) if residual else width
 
     def forward(self, graph: EncoderGraph, x: Tensor) -> Tensor:
-        h = F.relu(self.first(x))
+        h = self.first(x).relu_()
         states = [h]
         for conv, norm in zip(self.convs, self.norms, strict=True):
             # LayerNorm before the convolution: behind it, wide or deep encoders failed to train on MUTAG
-            message = F.relu(conv(graph.looped, norm(h) * graph.scale) * graph.scale)
+            message = conv(graph.looped, norm(h) * graph.scale).mul_(graph.scale).relu_()
             h = h + message if self.residual else message
             states.append(h)
         return torch.cat(states, dim=1) if self.residual else h

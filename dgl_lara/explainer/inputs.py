@@ -15,8 +15,9 @@ from torch import Tensor
 from dgl_lara.explainer.encoder import EncoderGraph
 from dgl_lara.explainer.network import Explainer
 from dgl_lara.game.game import Game
-from dgl_lara.game.removal import edgeless
+from dgl_lara.game.removal import edgeless, loops_of
 from dgl_lara.model.evaluating import evaluating
+from dgl_lara.utils.randomness import generator
 
 CLIP = 4.0
 WIDE = 256  # columns
@@ -24,26 +25,51 @@ WIDE = 256  # columns
 
 def explainer_inputs(game: Game, kind: str, nodes: Tensor | None = None) -> Tensor:
     """(num_nodes, in_dim), before normalisation; of all nodes, or of some."""
-    if nodes is None:
-        nodes = torch.arange(game.graph.num_nodes(), device=game.features.device)
+    count = game.graph.num_nodes() if nodes is None else len(nodes)
+    if count <= game.nodes_a_call:
+        return _rows(game, kind, nodes)
+    nodes = torch.arange(count, device=game.features.device) if nodes is None else nodes
     result, done = None, 0
     for part in nodes.split(game.nodes_a_call):  # in pieces: f's own states on all nodes may not fit
         rows = _rows(game, kind, part)
         result = rows.new_empty(len(nodes), rows.shape[1]) if result is None else result
         result[done : done + len(rows)] = rows
         done += len(rows)
-    return game.features[nodes].float() if result is None else result
+    assert result is not None
+    return result
 
 
-def _rows(game: Game, kind: str, nodes: Tensor) -> Tensor:
-    features = game.features[nodes].float()
+def _rows(game: Game, kind: str, nodes: Tensor | None) -> Tensor:
+    """Of some nodes; None: of all, whose rows need not be gathered."""
+    here = slice(None) if nodes is None else nodes
+    features = game.features[here]
     if kind == "features":
-        return features
+        return features.float()
+    loops = loops_of(game.graph)[here]
+    chosen, place = _unlike(features, loops)
+    ids = chosen if nodes is None else nodes[chosen]
     with evaluating(game.f):
-        solo = game.call(game.task.mark_singles(edgeless(game.graph, nodes)), game.features[nodes])
-    degree = torch.log1p(game.graph.in_degrees()[nodes].float()).unsqueeze(1)
-    own = [signed_log(features)] if features.shape[1] <= WIDE else []
-    return torch.cat([*own, degree, game.task.per_node(game.graph, game.logits)[nodes], solo], dim=1)
+        solo = game.call(game.task.mark_singles(edgeless(game.graph, ids)), game.features[ids])
+    narrow = features.shape[1] <= WIDE
+    own = [signed_log(features[chosen].float()).index_select(0, place)] if narrow else []
+    degree = torch.log1p(game.graph.in_degrees()[here].float()).unsqueeze(1)
+    logits = game.task.per_node(game.graph, game.logits)[here]
+    return torch.cat([*own, degree, logits, solo.index_select(0, place)], dim=1)
+
+
+def _unlike(features: Tensor, loops: Tensor) -> tuple[Tensor, Tensor]:
+    """Some of the nodes, and for each node which of these it cannot be told from where it is alone. Atoms of a kind
+    have the same features, and f need not be asked about each; where hardly two nodes have, these are all nodes."""
+    everyone = torch.arange(len(features), device=features.device)
+    if features.shape[1] > WIDE:
+        return everyone, everyone
+    weights = torch.rand(features.shape[1], generator=generator(0)).to(features.device)
+    kinds, place = torch.unique(features.float() @ weights - loops, return_inverse=True)
+    if 2 * len(kinds) > len(features):
+        return everyone, everyone
+    one = torch.empty_like(kinds, dtype=torch.long).scatter_(0, place, everyone)
+    alike = all(torch.equal(part[one].index_select(0, place), part) for part in (features, loops))
+    return (one, place) if alike else (everyone, everyone)
 
 
 def encoder_graph(game: Game, kind: str) -> EncoderGraph:

@@ -54,6 +54,12 @@ def null_prediction(f: Model, features: Tensor, looped: bool = False) -> Tensor:
     return f(lonely, features.new_zeros(1, features.shape[1]))[0]
 
 
+def loops_of(graph: dgl.DGLGraph) -> Tensor:
+    """(num_nodes,) how many edges each node has to itself."""
+    src, dst = graph.edges()
+    return torch.bincount(src[src == dst], minlength=graph.num_nodes())
+
+
 def edgeless(graph: dgl.DGLGraph, nodes: Tensor) -> dgl.DGLGraph:
     """These nodes, each by itself; own loops stay."""
     src, dst = graph.edges()
