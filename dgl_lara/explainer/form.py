@@ -11,18 +11,57 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from torch import Tensor, nn
 
+from dgl_lara.explainer.encoder import EncoderGraph
+from dgl_lara.explainer.gate import Gate
 from dgl_lara.game.game import Game
 from dgl_lara.game.players import Players
 
-if TYPE_CHECKING:
-    from dgl_lara.explainer.encoder import EncoderGraph
-    from dgl_lara.explainer.network import Explainer, ExplainerConfig
-
 Signs = Callable[[Tensor], Tensor]  # players -> sigma, (num_masks, len(players))
+
+
+class Shape(Protocol):
+    """What forms need of `ExplainerConfig`, which is made with them."""
+
+    @property
+    def hops(self) -> int: ...
+
+    @property
+    def hidden(self) -> int: ...
+
+    @property
+    def dim(self) -> int: ...
+
+    @property
+    def num_classes(self) -> int: ...
+
+    @property
+    def columns(self) -> int: ...
+
+    @property
+    def alone(self) -> bool: ...
+
+    @property
+    def reach(self) -> int: ...
+
+    @property
+    def terms(self) -> int: ...
+
+    @property
+    def width(self) -> int: ...
+
+
+class G(Protocol):
+    """What forms need of the explainer."""
+
+    gate: Gate
+    form_weights: nn.Module | None
+
+    @property
+    def config(self) -> Shape: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,33 +80,33 @@ class Form:
         """What of `ExplainerConfig` this kind decides."""
         return {"players": game.kind.name}
 
-    def prepare(self, g: Explainer, game: Game) -> None:
+    def prepare(self, g: G, game: Game) -> None:
         """What can be read off the data before training."""
 
-    def reach(self, config: ExplainerConfig) -> int:
+    def reach(self, config: Shape) -> int:
         """How many hops from the target the nodes stand at which players contribute."""
         return config.hops
 
-    def source_width(self, config: ExplainerConfig) -> int:
+    def source_width(self, config: Shape) -> int:
         """Numbers that the source head says of a node; 0: it is not asked."""
         return config.width
 
-    def weights(self, config: ExplainerConfig) -> nn.Module | None:
+    def weights(self, config: Shape) -> nn.Module | None:
         """What g has to learn for this kind besides its encoder and heads."""
         return None
 
-    def sources(self, g: Explainer, said: Tensor, scale: Tensor) -> Tensor:
+    def sources(self, g: G, said: Tensor, scale: Tensor) -> Tensor:
         """p: what of the source head's answer is kept for all targets (one row a node, or a column)."""
         return said
 
-    def held(self, g: Explainer, game: Game, seen: EncoderGraph, nodes: Tensor, p: Tensor, sigma: Signs) -> Tensor:
+    def held(self, g: G, game: Game, seen: EncoderGraph, nodes: Tensor, p: Tensor, sigma: Signs) -> Tensor:
         """(num_local, num_masks, width): what nodes hold, each player with its sign."""
         raise NotImplementedError
 
-    def products(self, g: Explainer, pairs: Pairs) -> Tensor:
+    def products(self, g: G, pairs: Pairs) -> Tensor:
         """(num_pairs, width): to be summed with a class's weights."""
         raise NotImplementedError
 
-    def scores(self, g: Explainer, pairs: Pairs) -> Tensor:
+    def scores(self, g: G, pairs: Pairs) -> Tensor:
         """(num_pairs,) the scores, with t already turned to a class."""
         return self.products(g, pairs).sum(1)

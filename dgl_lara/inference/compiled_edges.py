@@ -19,8 +19,7 @@ from dgl_lara.game.edge_players import EdgePlayers
 from dgl_lara.game.game import Game
 from dgl_lara.game.players import Players, in_edges
 from dgl_lara.game.walks import walk_scale
-from dgl_lara.inference.compiled_scores import dot
-from dgl_lara.inference.top_players import TopPlayers, insert
+from dgl_lara.inference.compiled_scores import dot, insert
 from dgl_lara.utils.kernels import kernel, threads
 
 
@@ -71,13 +70,14 @@ class EdgeWalks:
         lists = [torch.from_numpy(values) for values in (counts, player, hop)]
         return Players(targets, lists[0], lists[1], lists[2], self.kind.count, self.kind.name), torch.from_numpy(score)
 
-    def top(self, targets: Tensor, t: Tensor, classes: Tensor, top: int) -> TopPlayers:
+    def top(self, targets: Tensor, t: Tensor, top: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The best players of each target, best first, their scores and distances; -1 where there are no more."""
         shape = (len(targets), top)
         player, score, hop = np.full(shape, -1, np.int64), np.zeros(shape, np.float32), np.zeros(shape, np.int8)
         empty = np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.float32)
         with threads(len(targets)) as workers:
             self._walk(targets, t, workers, player, score, hop, np.zeros(len(targets), np.int64), *empty)
-        return TopPlayers(targets.numpy(), classes.numpy(), player, score, hop)
+        return player, score, hop
 
 
 @kernel(parallel=True)

@@ -144,3 +144,17 @@ def dot(a, b):  # type: ignore[no-untyped-def]
     for place in range(len(a)):
         total += a[place] * b[place]
     return total
+
+
+@kernel()
+def insert(value, node, distance, kept, player, score, hop):  # type: ignore[no-untyped-def]
+    """Into a short sorted list; of equal scores the lower node comes first. Returns the length of the list."""
+    top = len(player)
+    if kept == top and (value < score[top - 1] or (value == score[top - 1] and node > player[top - 1])):
+        return kept
+    slot = kept if kept < top else top - 1
+    while slot > 0 and (score[slot - 1] < value or (score[slot - 1] == value and player[slot - 1] > node)):
+        score[slot], player[slot], hop[slot] = score[slot - 1], player[slot - 1], hop[slot - 1]
+        slot -= 1
+    score[slot], player[slot], hop[slot] = value, node, distance
+    return min(kept + 1, top)

@@ -21,7 +21,7 @@ from dgl_lara.explainer.network import Explainer
 from dgl_lara.game.edge_players import EdgePlayers
 from dgl_lara.game.feature_players import FeaturePlayers
 from dgl_lara.game.game import Game
-from dgl_lara.inference.compiled_scores import Walks, dot, scratch, walk
+from dgl_lara.inference.compiled_scores import Walks, dot, insert, scratch, walk
 from dgl_lara.inference.scores import Embeddings, can_compile, explain
 from dgl_lara.utils.kernels import kernel, threads
 
@@ -89,7 +89,7 @@ class BulkExplainer:
         with torch.no_grad():
             t = self.explainer.for_class(self.embeddings.target[targets], classes)
         if isinstance(kind, EdgePlayers):
-            return self.edges.top(targets, t, classes, top)
+            return TopPlayers(targets.numpy(), classes.numpy(), *self.edges.top(targets, t, top))
         shape = (len(targets), top)
         player, score, hop = np.full(shape, -1, np.int64), np.zeros(shape, np.float32), np.zeros(shape, np.int8)
         walks = self.walks
@@ -173,17 +173,3 @@ def _keep_best(  # type: ignore[no-untyped-def]
         carried = carried * scale[node] if gate == BY_WALK else np.float32(1)
         if kept < top or carried * length[node] * reach >= score[top - 1]:
             kept = insert(carried * dot(p[term, node], t[term]), node, hops, kept, player, score, hop)
-
-
-@kernel()
-def insert(value, node, distance, kept, player, score, hop):  # type: ignore[no-untyped-def]
-    """Into a short sorted list; of equal scores the lower node comes first. Returns the length of the list."""
-    top = len(player)
-    if kept == top and (value < score[top - 1] or (value == score[top - 1] and node > player[top - 1])):
-        return kept
-    slot = kept if kept < top else top - 1
-    while slot > 0 and (score[slot - 1] < value or (score[slot - 1] == value and player[slot - 1] > node)):
-        score[slot], player[slot], hop[slot] = score[slot - 1], player[slot - 1], hop[slot - 1]
-        slot -= 1
-    score[slot], player[slot], hop[slot] = value, node, distance
-    return min(kept + 1, top)

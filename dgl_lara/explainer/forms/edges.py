@@ -10,36 +10,32 @@ undirected pair has the sum of its two directions.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import torch
 from dgl import ops
 from torch import Tensor, nn
 
 from dgl_lara.explainer.encoder import EncoderGraph
-from dgl_lara.explainer.form import Form, Pairs, Signs
+from dgl_lara.explainer.form import Form, G, Pairs, Shape, Signs
 from dgl_lara.game.edge_players import EdgePlayers
 from dgl_lara.game.game import Game
 from dgl_lara.game.players import find
 from dgl_lara.game.walks import walk_scale
 
-if TYPE_CHECKING:
-    from dgl_lara.explainer.network import Explainer, ExplainerConfig
-
 AT_ONCE = 400_000  # edges of targets whose q are held at a time
 
 
 class EdgeForm(Form):
-    def reach(self, config: ExplainerConfig) -> int:
+    def reach(self, config: Shape) -> int:
         return max(config.hops - 1, 0)
 
-    def source_width(self, config: ExplainerConfig) -> int:
+    def source_width(self, config: Shape) -> int:
         return 2 * config.width + 2 * config.hidden
 
-    def weights(self, config: ExplainerConfig) -> nn.Module:
+    def weights(self, config: Shape) -> nn.Module:
         return nn.Linear(config.hidden, config.width, bias=False)
 
-    def edge_vectors(self, g: Explainer, p: Tensor, u: Tensor, v: Tensor, scale: Tensor) -> Tensor:
+    def edge_vectors(self, g: G, p: Tensor, u: Tensor, v: Tensor, scale: Tensor) -> Tensor:
         """(edges, width): q. u, v: rows of p; scale: of the nodes that are entered, (edges, 1)."""
         width, hidden = g.config.width, g.config.hidden
         from_a, to_b, from_c, to_e = p.split([width, width, hidden, hidden], dim=1)
@@ -47,7 +43,7 @@ class EdgeForm(Form):
         q = from_a[u] + to_b[v] + g.form_weights(torch.relu(from_c[u] + to_e[v]))
         return g.gate.scaled(q, q, scale)[0]
 
-    def held(self, g: Explainer, game: Game, seen: EncoderGraph, nodes: Tensor, p: Tensor, sigma: Signs) -> Tensor:
+    def held(self, g: G, game: Game, seen: EncoderGraph, nodes: Tensor, p: Tensor, sigma: Signs) -> Tensor:
         assert isinstance(game.kind, EdgePlayers)
         src, dst = seen.looped.edges()
         real = src != dst
@@ -58,19 +54,19 @@ class EdgeForm(Form):
         every = every.index_put((real.nonzero().flatten(),), signed.flatten(1)) if len(signed) else every
         return ops.copy_e_sum(seen.looped, every).view(len(nodes), -1, g.config.width)
 
-    def products(self, g: Explainer, pairs: Pairs) -> Tensor:
+    def products(self, g: G, pairs: Pairs) -> Tensor:
         result = pairs.t.new_zeros(len(pairs.players.player), g.config.width)
         for place, each in self._each(g, pairs):
             result = result.index_add(0, place, each)
         return result
 
-    def scores(self, g: Explainer, pairs: Pairs) -> Tensor:
+    def scores(self, g: G, pairs: Pairs) -> Tensor:
         result = pairs.t.new_zeros(len(pairs.players.player))
         for place, each in self._each(g, pairs):
             result.index_add_(0, place, each.sum(1))
         return result
 
-    def _each(self, g: Explainer, pairs: Pairs) -> Iterator[tuple[Tensor, Tensor]]:
+    def _each(self, g: G, pairs: Pairs) -> Iterator[tuple[Tensor, Tensor]]:
         """(which pair, w q t) of every edge that enters somebody near a target, some edges at a time."""
         game, players, nodes = pairs.game, pairs.players, pairs.nodes
         assert isinstance(game.kind, EdgePlayers)

@@ -9,14 +9,14 @@ Exact for linear GNNs. Where a column is removed in the target alone, the target
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import dgl
 import torch
 from torch import Tensor, nn
 
 from dgl_lara.explainer.encoder import EncoderGraph
-from dgl_lara.explainer.form import Form, Pairs, Signs
+from dgl_lara.explainer.form import Form, G, Pairs, Shape, Signs
 from dgl_lara.game.feature_players import FeaturePlayers
 from dgl_lara.game.game import Game
 from dgl_lara.game.hops import spread_out
@@ -24,9 +24,6 @@ from dgl_lara.game.players import Players, find
 from dgl_lara.game.removal import has_all_loops
 from dgl_lara.game.walks import walk_scale
 from dgl_lara.model.evaluating import evaluating
-
-if TYPE_CHECKING:
-    from dgl_lara.explainer.network import Explainer, ExplainerConfig
 
 COLUMNS_AT_ONCE = 512
 SOME = 32  # targets whose players are counted
@@ -57,7 +54,7 @@ class FeatureForm(Form):
         assert isinstance(game.kind, FeaturePlayers)
         return {"players": "features", "columns": game.kind.width, "alone": game.kind.alone}
 
-    def prepare(self, g: Explainer, game: Game) -> None:
+    def prepare(self, g: G, game: Game) -> None:
         assert isinstance(g.form_weights, Columns) and isinstance(game.kind, FeaturePlayers)
         for columns in torch.arange(game.kind.width).split(COLUMNS_AT_ONCE):
             part = slice(int(columns[0]), int(columns[-1]) + 1)
@@ -70,20 +67,20 @@ class FeatureForm(Form):
         # so many scores share what there is to explain; r begins small enough for all of them together
         g.form_weights.spread *= game.players(some).counts.float().mean().clamp(min=1).sqrt()
 
-    def reach(self, config: ExplainerConfig) -> int:
+    def reach(self, config: Shape) -> int:
         return 0 if config.alone else config.hops
 
-    def source_width(self, config: ExplainerConfig) -> int:
+    def source_width(self, config: Shape) -> int:
         return 0
 
-    def weights(self, config: ExplainerConfig) -> nn.Module:
+    def weights(self, config: Shape) -> nn.Module:
         return Columns(config.columns, config.num_classes, config.hidden, config.width)
 
-    def sources(self, g: Explainer, said: Tensor, scale: Tensor) -> Tensor:
+    def sources(self, g: G, said: Tensor, scale: Tensor) -> Tensor:
         assert isinstance(g.form_weights, Columns)
         return g.form_weights()
 
-    def held(self, g: Explainer, game: Game, seen: EncoderGraph, nodes: Tensor, p: Tensor, sigma: Signs) -> Tensor:
+    def held(self, g: G, game: Game, seen: EncoderGraph, nodes: Tensor, p: Tensor, sigma: Signs) -> Tensor:
         kind = game.kind
         assert isinstance(kind, FeaturePlayers)
         plays = kind.group >= 0
@@ -92,7 +89,7 @@ class FeatureForm(Form):
         held = torch.stack([x @ (p * mask.unsqueeze(1)) for mask in signs], dim=1)
         return g.gate.scaled(held, held, seen.scale.unsqueeze(1))[0]
 
-    def products(self, g: Explainer, pairs: Pairs) -> Tensor:
+    def products(self, g: G, pairs: Pairs) -> Tensor:
         players, t, kind = pairs.players, pairs.t, pairs.game.kind
         assert isinstance(kind, FeaturePlayers)
         which, column = kind.columns_of(players.player)
@@ -101,11 +98,11 @@ class FeatureForm(Form):
         each = arrived.repeat_interleave(g.config.dim, dim=1) * pairs.p[column] * t[row]
         return t.new_zeros(len(players.player), g.config.width).index_add(0, which, each)
 
-    def scores(self, g: Explainer, pairs: Pairs) -> Tensor:
+    def scores(self, g: G, pairs: Pairs) -> Tensor:
         players = pairs.players
         return self.table(g, pairs.game, pairs.p, pairs.t, players.targets)[players.row, players.player]
 
-    def table(self, g: Explainer, game: Game, p: Tensor, t: Tensor, targets: Tensor) -> Tensor:
+    def table(self, g: G, game: Game, p: Tensor, t: Tensor, targets: Tensor) -> Tensor:
         """(num_targets, count): the score of every player, also of those that are not present."""
         kind, dim = game.kind, g.config.dim
         assert isinstance(kind, FeaturePlayers)
@@ -156,7 +153,7 @@ class Arrivals:
     """sum_v w_d(i, v) x_vc of some targets: carried along the edges around them where the gate can, else summed over
     lists of pairs. Everything near the targets is found once, for all columns."""
 
-    def __init__(self, g: Explainer, game: Game, targets: Tensor) -> None:
+    def __init__(self, g: G, game: Game, targets: Tensor) -> None:
         assert isinstance(game.kind, FeaturePlayers)
         self.gate, self.kind, self.steps = g.gate, game.kind, g.config.reach
         self.nodes: Tensor | None = None

@@ -2,36 +2,31 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import dgl
 import torch
 from dgl import ops
 from torch import Tensor
 
 from dgl_lara.explainer.encoder import EncoderGraph
-from dgl_lara.explainer.form import Form, Pairs, Signs
+from dgl_lara.explainer.form import Form, G, Pairs, Signs
 from dgl_lara.game.game import Game
 from dgl_lara.game.players import find
 
-if TYPE_CHECKING:
-    from dgl_lara.explainer.network import Explainer
-
 
 class NodeForm(Form):
-    def sources(self, g: Explainer, said: Tensor, scale: Tensor) -> Tensor:
+    def sources(self, g: G, said: Tensor, scale: Tensor) -> Tensor:
         return g.gate.scaled(said, said, scale)[0]
 
-    def held(self, g: Explainer, game: Game, seen: EncoderGraph, nodes: Tensor, p: Tensor, sigma: Signs) -> Tensor:
+    def held(self, g: G, game: Game, seen: EncoderGraph, nodes: Tensor, p: Tensor, sigma: Signs) -> Tensor:
         return sigma(nodes).T.unsqueeze(2) * p.unsqueeze(1)
 
-    def products(self, g: Explainer, pairs: Pairs) -> Tensor:
+    def products(self, g: G, pairs: Pairs) -> Tensor:
         players = pairs.players
         place = players.player if pairs.nodes is None else find(players.player, pairs.nodes)[0]
         gate = g.gate.weights(pairs.game.graph, players, g.config.hops)
         return pairs.p[place] * pairs.t[players.row] * gate.repeat_interleave(g.config.dim, dim=1)
 
-    def scores(self, g: Explainer, pairs: Pairs) -> Tensor:
+    def scores(self, g: G, pairs: Pairs) -> Tensor:
         """One sampled product over all pairs; gated terms are added one after the other, so that memory stays at one
         number a pair."""
         p, t, players, dim = pairs.p, pairs.t, pairs.players, g.config.dim
