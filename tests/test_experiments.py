@@ -111,7 +111,7 @@ CHECKS = {
     "figure-1": lambda frame: len(frame) == 6 and finite(frame, PLUS, "targets/s"),
     "table-1": lambda frame: all_methods(frame) and finite(frame, "targets/s", "LARA is x times faster"),
     "table-auc": lambda frame: (
-        (frame["of"] == "edges").sum() == 12 and all_methods(frame[frame["of"] == "nodes"]) and finite(frame, "AUC")
+        (frame["of"] == "edges").sum() == 14 and all_methods(frame[frame["of"] == "nodes"]) and finite(frame, "AUC")
     ),
     "figure-2": lambda frame: frame["definition"].nunique() == 2 and finite(frame, "MI value", "phi, Eq. 5"),
     "figure-5": lambda frame: len(frame) == 5 and finite(frame, PLUS, MINUS, "R2"),
