@@ -156,8 +156,8 @@ def test_columns_in_the_file(tmp_path, ending):
     export.explain_to_file(one, torch.arange(20), 4, out, {"refined": 8}, make)
     frame = pd.read_parquet(out) if ending == ".parquet" else pd.read_csv(out)
     plain = export.rows(one, torch.arange(20), 4)
-    assert frame.columns.tolist()[:6] == plain.columns.tolist()
-    assert frame.columns.tolist()[6:] == [
+    assert frame.columns.tolist()[:7] == plain.columns.tolist()
+    assert frame.columns.tolist()[7:] == [
         "moved", "fidelity+", "fidelity-", "random fidelity+", "random fidelity-", "worse_than_random",
     ]  # fmt: skip
     assert frame.worse_than_random.dtype == bool and frame["rank"].max() == 4

@@ -65,7 +65,10 @@ class RunFolder(Named):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         folder = Path(super().convert(value, param, ctx))
         listed = Path(RUNS) / folder
-        return listed if not folder.exists() and (listed / "config.json").is_file() else folder
+        try:
+            return listed if not folder.exists() and (listed / "config.json").is_file() else folder
+        except OSError as error:  # longer than any name can be
+            self.fail(f"must name a folder ({error.strerror}).", param, ctx)
 
 
 RUN = RunFolder(file_okay=False, path_type=Path)
