@@ -100,6 +100,17 @@ class FeatureForm(Form):
             table.index_add_(1, group.clamp(min=0), score * (group >= 0))
         return table
 
+    def parts(self, g: Explainer, game: Game, p: Tensor, t: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+        """Of one target: the nodes that reach it, and (nodes, width) what each of them holds of the column's score."""
+        kind, dim = game.kind, g.config.dim
+        assert isinstance(kind, FeaturePlayers)
+        near = game.task.reach(game.graph, target, g.config.reach)
+        weights = g.gate.weights(game.graph, near, g.config.reach)  # (nodes, terms)
+        x = kind.excess(near.player)
+        x = g.gate.scaled(x, x, walk_scale(game.graph)[near.player].unsqueeze(1))[0]
+        met = (t * p).view(-1, g.config.terms, dim).sum(2)  # (width, terms)
+        return near.player, x * (weights @ met.T)
+
 
 class Arrivals:
     """sum_v w_d(i, v) x_vc of some targets: carried along the edges around them where the gate can, else summed over
