@@ -35,8 +35,8 @@ NODE_MASKS: dict[MaskType, tuple[str, MaskMaker]] = {
 class LARAExplainer(ExplainerAlgorithm):
     """LARA as an algorithm of PyTorch Geometric's `Explainer`. Masks hold signed scores, not weights in [0, 1].
 
-    A call explains the class that `Explainer` names: the predicted one of a "model", the label of a "phenomenon". Several
-    outputs, `index=torch.tensor([3, 8])`, are explained together, as their mean.
+    A call explains the class that `Explainer` names: the predicted one of a "model", the label of a "phenomenon".
+    Several outputs, `index=torch.tensor([3, 8])`, are explained together, as their mean.
 
     Args:
         hops: As for `LARA`: how far the model looks.
@@ -87,7 +87,9 @@ class LARAExplainer(ExplainerAlgorithm):
             return False
         return True
 
-    def train(self, model: Any = True, x: Any = None, edge_index: Any = None, *, index: Index = None, **more: Any) -> Any:
+    def train(
+        self, model: Any = True, x: Any = None, edge_index: Any = None, *, index: Index = None, **more: Any
+    ) -> Any:
         """Learns once, in the place of PGExplainer's loop over epochs; one `LARA` for each kind of mask.
 
         Args:
@@ -176,7 +178,9 @@ class LARAExplainer(ExplainerAlgorithm):
             classes = target.to(x.device)[chosen]
         return laras, {kind: laras[kind].explain(chosen, classes) for kind in self._makers}
 
-    def _where(self, model: nn.Module, x: Any, edge_index: Any, more: dict[str, Any]) -> tuple[Any, dgl.DGLGraph, Tensor]:
+    def _where(
+        self, model: nn.Module, x: Any, edge_index: Any, more: dict[str, Any]
+    ) -> tuple[Any, dgl.DGLGraph, Tensor]:
         """f, graph and features, for `LARA`."""
         if not isinstance(x, Tensor) or not isinstance(edge_index, Tensor) or edge_index.layout is not torch.strided:
             raise InputError(
@@ -212,7 +216,13 @@ class LARAExplainer(ExplainerAlgorithm):
 
 
 def explain_each(
-    explainer: Explainer, x: Tensor, edge_index: Tensor, *, target: Tensor | None = None, index: Index = None, **more: Any
+    explainer: Explainer,
+    x: Tensor,
+    edge_index: Tensor,
+    *,
+    target: Tensor | None = None,
+    index: Index = None,
+    **more: Any,
 ) -> Iterator[Explanation]:
     """`explainer(x, edge_index, index=i)` for every i of `index`, with one pass of the model for all of them.
 
