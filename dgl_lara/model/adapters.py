@@ -176,7 +176,7 @@ def pyg(model: Callable, task: str = "node") -> Model:
     if backward:
         raise InputError(
             f"the layer '{backward[0]}' sends messages from target to source, but what reaches a node is looked for "
-            "along edges as they point; build it with flow='source_to_target' and turn the edges round (edge_index.flip(0))."
+            "along edges as they point; build it with flow='source_to_target' and turn the edges (edge_index.flip(0))."
         )
     arguments = inspect.signature(model.forward if isinstance(model, nn.Module) else model).parameters.values()
     needed = [one for one in arguments if one.default is one.empty and one.kind is one.POSITIONAL_OR_KEYWORD]

@@ -43,8 +43,8 @@ def column_mask(lara: LARA, explanations: Explanations) -> Tensor:
 def entry_mask(lara: LARA, explanations: Explanations) -> Tensor:
     """(num_nodes, num_features): the score of each column, parted among the nodes that hold it.
 
-    As g carries it from them to the target, which is exact for linear GNNs. What a correction added is parted in
-    proportion, so that the sum over all nodes is the score of the column.
+    As g carries it from them to the target: of a linear GNN, what each entry contributes. What a correction added is
+    parted in proportion, so that the sum over all nodes is the score of the column.
     """
     g, form = lara.explainer_, lara.explainer_.form
     assert isinstance(form, FeatureForm)
