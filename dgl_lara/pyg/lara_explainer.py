@@ -1,4 +1,4 @@
-"""`LARAExplainer`: trained once, then a mask costs one pass of g and no model call of ours."""
+"""`LARAExplainer`: trained once, then a mask is a walk over what one pass of g has embedded, and no model call."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class LARAExplainer(ExplainerAlgorithm):
         return True
 
     def train(
-        self, model: Any = True, x: Any = None, edge_index: Any = None, *, index: Index = None, **more: Any
+        self, model: Any = True, x: Any = None, edge_index: Any = None, *others: Any, index: Index = None, **more: Any
     ) -> Any:
         """Learns once, in the place of PGExplainer's loop over epochs; one `LARA` for each kind of mask.
 
@@ -104,7 +104,7 @@ class LARAExplainer(ExplainerAlgorithm):
         """
         if isinstance(model, bool):
             return super().train(model)  # of every torch module: train(), eval()
-        if not isinstance(model, nn.Module):
+        if not isinstance(model, nn.Module) or others:
             raise InputError(
                 f"train takes the model first, train(model, x, edge_index): LARA learns in one call and has no epochs "
                 f"(got {type(model).__name__})."
@@ -176,6 +176,8 @@ class LARAExplainer(ExplainerAlgorithm):
                     f"{tuple(target.shape)})."
                 )
             classes = target.to(x.device)[chosen]
+        for lara in laras.values():
+            lara.embed()  # once for this graph: no explanation of it needs the model then
         return laras, {kind: laras[kind].explain(chosen, classes) for kind in self._makers}
 
     def _where(
