@@ -22,7 +22,7 @@ ROOMS = [
     {"baselines"},
     {"inference"},
     {"lara"},
-    {"runs", "evaluation"},
+    {"runs", "evaluation", "pyg"},
     {"reports"},
     {"cli"},
     {"__main__"},

@@ -22,6 +22,7 @@ from dgl_lara.utils.randomness import generator
 PROBED = 3  # targets that are timed
 MOST, ENOUGH = 1024, 0.2  # coalitions and seconds that are enough for it
 WORTH = 0.7  # of the targets, and so of the time: with more of them nothing is gained
+BY_LABELS = {"characterization-score", "unfaithfulness", "fidelity-curve"}  # they share what f says
 LONG = 60.0  # seconds from which on it is worth a word
 Regression = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]  # of d on sigma, beside the target's own column
 
@@ -56,14 +57,15 @@ def forecast(subject: Subject, names: Sequence[str]) -> Forecast:
     sampled = Sampled(game, subject.case.seed, subject.pairs)
     pairs = sampled.pairs if 2 * sampled.pairs * total <= AFFORDABLE else 0
     parts = {}
-    if pairs and {"fidelity", "agreement", "auc"} & set(names):
+    if pairs and {"fidelity", "agreement", "auc", *BY_LABELS} & set(names):
         parts[sampled.label] = 2 * pairs * total * each + len(targets) * _seconds_a_fit(
             fit, counts, pairs, game.features
         )
-    if "fidelity" in names:
-        definitions = len(DEFINITIONS) if game.task.local else 1
-        methods = 2 + bool(pairs) + (subject.lara.samples_ is not None)  # chance, sampled, LARA, and LARA corrected
-        parts["fidelity"] = 2 * definitions * len(SPARSITIES) * methods * total * each
+    definitions = len(DEFINITIONS) if game.task.local else 1
+    methods = 2 + bool(pairs) + (subject.lara.samples_ is not None)  # chance, sampled, LARA, and LARA corrected
+    for part, asking in (("fidelity", {"fidelity"}), ("labels", BY_LABELS)):
+        if asking & set(names):
+            parts[part] = 2 * definitions * len(SPARSITIES) * methods * total * each
     if "agreement" in names and counts.max() > EXACT_UP_TO:
         asked = subject.case.reference_pairs
         if game.task.local and 2 * asked * total > AFFORDABLE_EACH:

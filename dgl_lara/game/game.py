@@ -11,8 +11,8 @@ for class 1 and -z for class 0. With `value="output"` (regression) z itself is e
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
-from functools import cached_property
+from collections.abc import Callable, Iterator
+from functools import cached_property, partial
 
 import dgl
 import torch
@@ -215,21 +215,35 @@ class Game:
         `keep` has a row a coalition and a column a (target, player) pair. Whoever is not a player stays.
         """
         classes = self.explained_class[players.targets] if classes is None else classes
-        self.evaluations += len(keep) * len(players.targets)
-        indptr = players.indptr
         values = torch.empty(len(keep), len(players.targets), device=keep.device)
-        bar: Progress[None] = Progress(label="asking f about coalitions", total=values.numel(), unit="evaluation")
+        return self._ask(
+            players, keep, values, lambda logits, rows: of_classes(to_values(logits, self.value), classes[rows])
+        )
+
+    def predictions(self, players: Players, keep: Tensor) -> Tensor:
+        """(num_masks, num_targets, num_classes): the same, but f's own logits of all classes."""
+        logits = torch.empty(len(keep), len(players.targets), self.num_classes, device=keep.device)
+        return self._ask(players, keep, logits, lambda logits, rows: logits)
+
+    def _ask(self, players: Players, keep: Tensor, into: Tensor, take: Callable[[Tensor, slice], Tensor]) -> Tensor:
+        """Fills `into`, (num_masks, num_targets, ...), with what `take` takes of f's logits."""
+        total = len(keep) * len(players.targets)
+        self.evaluations += total
+        indptr = players.indptr
+        bar: Progress[None] = Progress(label="asking f about coalitions", total=total, unit="evaluation")
         with bar:
             for rows in row_slices(self._sizes(players), self.nodes_a_call):
                 pairs = slice(int(indptr[rows.start]), int(indptr[rows.stop]))
-                values[:, rows] = self._some_coalitions(players.part(rows), keep[:, pairs], classes[rows], bar)
-        return values
+                into[:, rows] = self._some_coalitions(players.part(rows), keep[:, pairs], partial(take, rows=rows), bar)
+        return into
 
     def _sizes(self, players: Players) -> Tensor:
         """(num_targets,) about how many nodes the separate graph of each has."""
         return players.counts if players.kind == "nodes" else self.work[players.targets]
 
-    def _some_coalitions(self, players: Players, keep: Tensor, classes: Tensor, bar: Progress) -> Tensor:
+    def _some_coalitions(
+        self, players: Players, keep: Tensor, take: Callable[[Tensor], Tensor], bar: Progress
+    ) -> Tensor:
         here = self.task.egos(self.graph, players.targets, self.context)
         features, (pair, plays) = self.features[here.nodes], self.kind.on_egos(here, players)
         values = []
@@ -238,8 +252,8 @@ class Game:
                 stays = plays.new_ones(len(part), len(plays))
                 stays[:, plays] = part[:, pair[plays]]
                 logits = self._answer(here, features, stays)[:, here.places]
-                values.append(of_classes(to_values(logits, self.value), classes))
-                bar.advance(values[-1].numel())
+                values.append(take(logits))
+                bar.advance(logits.shape[0] * logits.shape[1])
         return torch.cat(values)
 
 

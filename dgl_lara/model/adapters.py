@@ -172,6 +172,12 @@ def pyg(model: Callable, task: str = "node") -> Model:
             f"the layer '{cached[0]}' was built with cached=True and would not notice that nodes are removed; "
             "build the model with cached=False and load its weights into that."
         )
+    backward = [name for name, part in _modules(model) if getattr(part, "flow", None) == "target_to_source"]
+    if backward:
+        raise InputError(
+            f"the layer '{backward[0]}' sends messages from target to source, but what reaches a node is looked for "
+            "along edges as they point; build it with flow='source_to_target' and turn the edges (edge_index.flip(0))."
+        )
     arguments = inspect.signature(model.forward if isinstance(model, nn.Module) else model).parameters.values()
     needed = [one for one in arguments if one.default is one.empty and one.kind is one.POSITIONAL_OR_KEYWORD]
     return PyG(model, task=task, takes_data=len(needed) == 1)

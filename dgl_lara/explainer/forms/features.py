@@ -117,6 +117,17 @@ class FeatureForm(Form):
             table.index_add_(1, group.clamp(min=0), score * (group >= 0))
         return table
 
+    def parts(self, g: Explainer, game: Game, p: Tensor, t: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+        """Of one target: the nodes that reach it, and (nodes, width) what each of them holds of the column's score."""
+        kind, dim = game.kind, g.config.dim
+        assert isinstance(kind, FeaturePlayers)
+        near = game.task.reach(game.graph, target, g.config.reach)
+        weights = g.gate.weights(game.graph, near, g.config.reach)  # (nodes, terms)
+        x = kind.excess(near.player)
+        x = g.gate.scaled(x, x, walk_scale(game.graph)[near.player].unsqueeze(1))[0]
+        met = (t * p).view(-1, g.config.terms, dim).sum(2)  # (width, terms)
+        return near.player, x * (weights @ met.T)
+
 
 def contexts(game: Game) -> Tensor:
     """(1 + some, columns): nothing, and the average node of each of the most common classes."""

@@ -1,0 +1,42 @@
+"""Characterization score, by PyTorch Geometric's definition (GraphFramEx): the harmonic mean of fid+ and 1 - fid-."""
+
+from __future__ import annotations
+
+import pandas as pd
+from torch import Tensor
+
+from dgl_lara.metrics.common.by_labels import Heard, LabelMetric
+from dgl_lara.metrics.common.metric import Rows
+from dgl_lara.metrics.fidelity import SPARSITIES
+
+AVERAGE = "average"
+
+
+class CharacterizationScore(LabelMetric):
+    note = "average over sparsity 0.3 ... 0.7; fid+: labels that change without the important, fid-: with them alone"
+
+    def rows(self, said: Heard) -> list[dict[str, object]]:
+        plus, minus = said.fidelity
+        score = characterization_score(plus, minus)
+        rows: list[dict[str, object]] = [
+            {"sparsity": f"{sparsity:.1f}", "fid+": p, "fid-": m, "characterization": s}
+            for sparsity, p, m, s in zip(SPARSITIES, plus.tolist(), minus.tolist(), score.tolist(), strict=True)
+        ]
+        means = {"fid+": plus, "fid-": minus, "characterization": score}
+        return [*rows, {"sparsity": AVERAGE, **{name: float(values.mean()) for name, values in means.items()}}]
+
+    def shown(self, table: pd.DataFrame) -> Rows:
+        rows = [
+            [row["definition"], row["method"], *(f"{row[name]:.3f}" for name in ("fid+", "fid-", "characterization"))]
+            for _, row in table[table["sparsity"] == AVERAGE].iterrows()
+        ]
+        header = ["definition", "method", "fid+ (high)", "fid- (low)", "characterization (high)"]
+        return header, sorted(rows, key=lambda row: row[0] != "paper")
+
+
+def characterization_score(plus: Tensor, minus: Tensor, plus_weight: float = 0.5) -> Tensor:
+    """1 / (w+ / fid+ + w- / (1 - fid-)), with weights that add up to 1; 0 where fid+ is 0 or fid- is 1."""
+    return 1 / (plus_weight / plus + (1 - plus_weight) / (1 - minus))
+
+
+METRIC = CharacterizationScore()

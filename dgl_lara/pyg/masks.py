@@ -1,0 +1,59 @@
+"""Explanations as the masks of PyTorch Geometric: a number for every node, edge, column or entry of x.
+
+Of several targets a mask is the mean: phi is linear in what is explained, so it belongs to the mean of their values.
+Whoever plays for no target has 0.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from dgl_lara.explainer.forms.features import FeatureForm
+from dgl_lara.explanation import Explanations
+from dgl_lara.game.edge_players import EdgePlayers
+from dgl_lara.lara import LARA
+
+
+def of_players(explanations: Explanations) -> Tensor:
+    """(count,) the score of each player there is, on average over the targets."""
+    players, scores = explanations.players, explanations.scores
+    return scores.new_zeros(players.num_ids).index_add(0, players.player, scores) / len(explanations)
+
+
+def node_mask(lara: LARA, explanations: Explanations) -> Tensor:
+    """(num_nodes, 1)"""
+    return of_players(explanations).unsqueeze(1)
+
+
+def edge_mask(lara: LARA, explanations: Explanations) -> Tensor:
+    """(num_edges,), in the order of `edge_index`; 0 for loops, both directions of a pair alike unless `directed`."""
+    kind = lara.game.kind
+    assert isinstance(kind, EdgePlayers)
+    player = kind.of_edges(*lara.graph.edges())
+    scores = torch.cat([of_players(explanations), explanations.scores.new_zeros(1)])
+    return scores[player]  # -1, nobody, is the last
+
+
+def column_mask(lara: LARA, explanations: Explanations) -> Tensor:
+    """(1, num_features)"""
+    return of_players(explanations).unsqueeze(0)
+
+
+def entry_mask(lara: LARA, explanations: Explanations) -> Tensor:
+    """(num_nodes, num_features): the score of each column, parted among the nodes that hold it.
+
+    As g carries it from them to the target: of a linear GNN, what each entry contributes. What a correction added is
+    parted in proportion, so that the sum over all nodes is the score of the column.
+    """
+    g, form = lara.explainer_, lara.explainer_.form
+    assert isinstance(form, FeatureForm)
+    embedded, mask = lara.embed(), torch.zeros(lara.features.shape, device=lara.features.device)
+    for one in explanations:
+        t = g.for_class(embedded.target[one.batch.players.targets], one.batch.asked)
+        nodes, parts = form.parts(g, lara.game, embedded.source, t, one.batch.players.targets)
+        size = parts.abs()
+        added = of_players(one.batch) - parts.sum(0)
+        parts = parts + size * (added / size.sum(0).clamp(min=1e-30))
+        mask.index_add_(0, nodes, parts)
+    return mask / len(explanations)
