@@ -130,6 +130,7 @@ def compose(
         marks = [called[row] if place in told_nodes else marks[row] for row, place in enumerate(chosen)]
     elif len(chosen) > MARKED_UP_TO:
         strongest = {*chosen[np.argsort(-strength[chosen], kind="stable")[:MARKED]].tolist(), *told_nodes}
+        strongest |= set() if hop is None else set(np.flatnonzero(hop == 0).tolist())
         marks = [mark if place in strongest else "" for place, mark in zip(chosen, marks, strict=True)]
     if edge_player is None:
         left, edge_score = np.delete(score, chosen), None

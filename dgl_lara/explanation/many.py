@@ -11,6 +11,7 @@ from torch import Tensor
 from dgl_lara.errors import InputError
 from dgl_lara.explanation.scored import Names, Scored
 from dgl_lara.explanation.single import Explanation
+from dgl_lara.explanation.summary import Summary, summarise
 from dgl_lara.utils.files import written_whole
 
 
@@ -68,6 +69,43 @@ class Explanations(Scored):
                 if given is not None and len(given) != count:
                     raise InputError(f"{what} must name each {of}, {count} of them (got {len(given)}).")
         return replace(self, names=Names(labels, columns, motif, classes))
+
+    def only(self, mask: Tensor) -> Explanations:
+        """Those of some targets: (num_targets,) bool."""
+        players = self.players
+        pairs = mask[players.row]
+        some = replace(
+            players,
+            targets=players.targets[mask],
+            counts=players.counts[mask],
+            player=players.player[pairs],
+            hop=players.hop[pairs],
+        )
+        return replace(
+            self,
+            players=some,
+            scores=self.scores[pairs],
+            explained_class=self.explained_class[mask],
+            variance=None if self.variance is None else self.variance[pairs],
+            corrected=None if self.corrected is None else self.corrected[mask.cpu()],
+            rather_than=None if self.rather_than is None else self.rather_than[mask],
+        )
+
+    def summary(self, explained_class: int | None = None) -> Summary:
+        """What matters in general: which features, how much from which hop and from whom, and typical explanations.
+
+        Args:
+            explained_class: Only of the targets that are explained as this class.
+        """
+        if self.game is None:
+            raise InputError("these explanations do not know their game; make them with LARA.explain, or name game=.")
+        if explained_class is None:
+            return summarise(self, self.game)
+        mask = self.explained_class == explained_class
+        if not mask.any():
+            held = ", ".join(map(str, self.explained_class.unique().tolist()))
+            raise InputError(f"no target is explained as class {explained_class} (there are {held}).")
+        return summarise(self.only(mask), self.game)
 
     def save(self, path: Path | str) -> None:
         """As .csv."""
