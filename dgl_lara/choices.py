@@ -12,6 +12,7 @@ FEATURES_OF = ("field", "target")
 BASELINES = ("zero", "mean", "rows")
 PICTURES = (".png", ".svg", ".pdf", ".html")  # endings of what one explanation can be saved as
 TABLES = (".csv", ".json", ".graphml")
+SUMMARIES = (".csv", ".png", ".svg", ".pdf")  # of what a summary can be saved as
 EXPORTS = (".parquet", ".csv", ".jsonl")
 RUNS = "runs"  # the folder that new runs are put into
 # LARA's own rows in a comparison; see evaluation/lara_method.py

@@ -27,6 +27,7 @@ from dgl_lara.explainer.encoder import EncoderGraph
 from dgl_lara.explainer.inputs import encoder_graph
 from dgl_lara.explainer.network import Explainer, load_explainer, save_explainer
 from dgl_lara.explanation import Explanations
+from dgl_lara.explanation.scored import Scored
 from dgl_lara.game.budget import Budget
 from dgl_lara.game.game import Game, check_targets
 from dgl_lara.game.hops import MOST_HOPS, SAMPLE, max_hop, spread_out
@@ -433,7 +434,7 @@ class LARA:
         stretch = self.errors_.stretch if self.errors_ else 1.0
         return settle_doubtful(explanations.game or self.game, explanations, stretch, at_least, seed)
 
-    def verify(self, explanations: Explanations, draws: int = DRAWS, seed: int = 0) -> pd.DataFrame:
+    def verify(self, explanations: Scored, draws: int = DRAWS, seed: int = 0) -> pd.DataFrame:
         """Fidelity of each explanation beside that of random players, by model calls."""
         return verify(explanations.game or self.game, explanations, draws, seed)
 

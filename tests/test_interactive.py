@@ -21,7 +21,7 @@ def browser(test):
 
 def data_of(page):
     (text,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
-    return json.loads(text)
+    return json.loads(text)[0]
 
 
 def test_nothing_comes_from_elsewhere(opened):

@@ -17,6 +17,7 @@ from dgl_lara.cli.report import report
 from dgl_lara.cli.reproduce import reproduce
 from dgl_lara.cli.run_folders import runs
 from dgl_lara.cli.settings_file import CONFIG
+from dgl_lara.cli.summarise import summary
 from dgl_lara.cli.target import target
 from dgl_lara.cli.train import train
 from dgl_lara.errors import LaraError
@@ -47,7 +48,7 @@ def main() -> None:
     """Explain any graph neural network in one feed-forward pass."""
 
 
-for command in (target, train, evaluate_command, explain_command, benchmark, report, reproduce):
+for command in (target, train, evaluate_command, explain_command, summary, benchmark, report, reproduce):
     command.params += [CONFIG, *LOUDNESS]
     main.add_command(command)
 for command in (datasets, runs):

@@ -119,6 +119,8 @@ def explain_command(
     if few:
         classes = [one for one in (asked_class, rather_than) if one is not None]
         asked = _asked_for(run, {"node": some_nodes, "graph": some_graphs}, classes)
+        all_kinds = players is None and picture is not None and picture.suffix == ".html"
+        others = run.parts[1:] if all_kinds else []  # a page can be switched to them
         for place, target in enumerate(asked):
             if place:
                 echo()
@@ -126,8 +128,9 @@ def explain_command(
             if not place:
                 echo(NOT_ADDITIVE.format(explanation.game.value))
             files = [_file_of(path, target, len(asked)) for path in (picture, out) if path]
+            beside = [_scored(part, target, classes, wanted)[0] for part in others]
             for path in files:
-                explanation.save(path)
+                explanation.save(path, beside)
             if files:
                 echo("\nwritten: " + ", ".join(map(str, files)))
     elif out:
@@ -176,25 +179,34 @@ def _file_of(path: Path, target: int, of: int) -> Path:
     return path if of == 1 else path.with_name(f"{path.stem}-{target}{path.suffix}")
 
 
-def _explain_one(run: Run, target: int, classes: list[int], wanted: Wanted, top: int | str) -> Explanation:
-    """Print one explanation."""
-    lara, dataset = run.trained(), run.dataset
+def _scored(run: Run, target: int, classes: list[int], wanted: Wanted) -> tuple[Explanation, list[str]]:
+    """One explanation, and what is to be said of how it was bought."""
+    lara = run.trained()
     asked = None if not classes else (tuple(classes) if len(classes) == 2 else classes)
-    found = lara.explain([target], asked, wanted.corrected)
+    found, spent = lara.explain([target], asked, wanted.corrected), []
     if wanted.at_least:
         settled = lara.settle(found, wanted.at_least)
         found = settled.explanations
-        echo(_spent(int((settled.pairs > 0).sum()), int(settled.pairs.sum()), wanted.at_least))
+        spent.append(_spent(int((settled.pairs > 0).sum()), int(settled.pairs.sum()), wanted.at_least))
     if wanted.refine:
         refined = lara.refine(found, wanted.refine)
         found = refined.explanations
-        echo(f"refined with {wanted.refine} pairs of model calls; the scores moved by {refined.moved.item():.0%}")
-    explanation = found.named(**dataset.names)[0]
+        spent.append(
+            f"refined with {wanted.refine} pairs of model calls; the scores moved by {refined.moved.item():.0%}"
+        )
+    return found.named(**run.dataset.names)[0], spent
+
+
+def _explain_one(run: Run, target: int, classes: list[int], wanted: Wanted, top: int | str) -> Explanation:
+    """Print one explanation."""
+    explanation, spent = _scored(run, target, classes, wanted)
+    for line in spent:
+        echo(line)
     echo(explanation.in_words())
     echo(explanation.how_sure())
     echo("\n" + _table(explanation, len(explanation) if top == "all" else int(top)))
     if wanted.verify:
-        verdict = lara.verify(found).iloc[0]
+        verdict = run.trained().verify(explanation.batch).iloc[0]
         echo(
             f"\nfidelity+ {verdict['fidelity+']:.2f}, fidelity- {verdict['fidelity-']:.2f}; as many random players: "
             f"{verdict['random fidelity+']:.2f}, {verdict['random fidelity-']:.2f}"

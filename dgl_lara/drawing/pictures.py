@@ -1,4 +1,5 @@
-"""A still picture of one explanation: colour is the score, the target wears a ring, ground truth a green rim."""
+"""A still picture of one explanation: colour is the score of a node or an edge, the target wears a ring, ground truth a
+green rim."""
 
 from __future__ import annotations
 
@@ -16,12 +17,12 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.cm import ScalarMappable
 from matplotlib.collections import LineCollection
-from matplotlib.colors import LinearSegmentedColormap, Normalize
+from matplotlib.colors import LinearSegmentedColormap, Normalize, to_hex
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Circle, FancyArrowPatch
 
-from dgl_lara.drawing.scene import Scene
+from dgl_lara.drawing.scene import CROWD, Scene, centred
 from dgl_lara.drawing.words import NOT_ADDITIVE
 
 # Blue against, vermilion for: told apart with any colour vision; white is nothing.
@@ -35,6 +36,9 @@ STEEP = 0.4  # sine from the vertical below which a label stands above or below 
 DASHES = (2.2, 1.6)
 HALO = 0.09  # from the target to the ring around it
 COLOURS = LinearSegmentedColormap.from_list("against-for", [AGAINST, "#92c5de", NOTHING, "#f4a582", FOR])
+LINES = LinearSegmentedColormap.from_list("lines", [AGAINST, "#8fb4d4", "#d2d2d2", "#e0a48b", FOR])  # no white ones
+LETTER = 0.6 * 6 / 72 / UNIT  # width of one beside a node, in units of an edge
+BEND = 0.12  # of an arrow whose opposite is drawn too
 
 
 def draw(scene: Scene, words: str, explained_class: str, value: str) -> Figure:
@@ -56,7 +60,7 @@ def draw(scene: Scene, words: str, explained_class: str, value: str) -> Figure:
     axis.set_axis_off()
     norm = Normalize(-scene.largest, scene.largest, clip=True)
     _draw_rings(axis, scene)
-    _draw_edges(axis, scene, unit)
+    _draw_edges(axis, scene, norm, unit)
     _draw_nodes(axis, scene, norm, unit)
     for label in beside:
         label.write(axis, 6 * unit / UNIT)
@@ -65,8 +69,10 @@ def draw(scene: Scene, words: str, explained_class: str, value: str) -> Figure:
         ((inner[0] + 0.25) / width, (below + (inner[1] - tall) / 2) / height, 0.12 / width, tall / height)
     )
     clipped = {(True, False): "max", (False, True): "min", (False, False): "neither"}
-    over, under = bool((scene.score > scene.largest).any()), bool((scene.score < -scene.largest).any())
-    bar = figure.colorbar(ScalarMappable(norm, COLOURS), cax=side, extend=clipped.get((over, under), "both"))
+    own = np.zeros(0) if scene.score is None else scene.score
+    over, under = bool((own > scene.largest).any()), bool((own < -scene.largest).any())
+    colours = COLOURS if scene.edge_score is None else LINES
+    bar = figure.colorbar(ScalarMappable(norm, colours), cax=side, extend=clipped.get((over, under), "both"))
     bar.set_label(f"against  ←  class {explained_class} ({value})  →  for", fontsize=7.5)
     bar.ax.tick_params(labelsize=7)
     figure.text(0.12 / width, 1 - 0.12 / height, "\n".join(title), fontsize=9.5, va="top", linespacing=1.25)
@@ -89,20 +95,36 @@ def _draw_rings(axis: Axes, scene: Scene) -> None:
 
 def _radii(scene: Scene) -> np.ndarray:
     """Strong players are larger, so that a grey print still tells who matters."""
-    return 0.30 * (0.75 + 0.25 * np.sqrt(np.minimum(np.abs(scene.score) / scene.largest, 1)))
+    return 0.30 * (0.75 + 0.25 * np.sqrt(scene.strength))
 
 
-def _draw_edges(axis: Axes, scene: Scene, unit: float) -> None:
-    lines = scene.position[scene.edges]
-    width = (2.2 if scene.molecule else 1.0) * unit / UNIT
-    crowd = 1.0 if len(lines) < 60 else 0.55  # many edges step back
+def _draw_edges(axis: Axes, scene: Scene, norm: Normalize, unit: float) -> None:
+    lines, scale = scene.position[scene.edges], unit / UNIT
+    width = np.full(len(lines), (2.2 if scene.molecule else 1.0) * scale)
+    alpha = np.full(len(lines), 1.0 if len(lines) < CROWD else 0.55)  # many edges step back
     near = (scene.edges == scene.target).any(axis=1) if scene.target is not None else np.ones(len(lines), dtype=bool)
-    colours = np.where(near, "#808080", "#b8b8b8")
-    both = ~scene.one_way
+    colours = np.where(near, "#808080", "#b8b8b8").astype(object)
+    order = np.full(len(lines), 1.0)
+    alpha[scene.steps_back], width[scene.steps_back] = 0.22, 0.5 * scale
+    if scene.edge_score is not None:
+        strength = np.minimum(np.abs(scene.edge_score) / scene.largest, 1)
+        width = (0.7 + 4.0 * strength) * scale
+        alpha = np.where(_plays(scene), 1.0, 0.35)
+        colours = np.array([to_hex(LINES(norm(score))) for score in scene.edge_score], dtype=object)
+        order = 1 + 0.9 * strength  # the strongest lie on top
+    radii, both = _radii(scene), {(int(u), int(v)) for u, v in scene.edges}
+    straight = ~scene.one_way
+    rows = np.flatnonzero(straight)[np.argsort(order[straight], kind="stable")]
     axis.add_collection(
-        LineCollection(list(lines[both]), colors=list(colours[both]), linewidths=width, alpha=crowd, zorder=1)
+        LineCollection(
+            list(lines[rows]),
+            colors=list(colours[rows]),
+            linewidths=width[rows],
+            alpha=alpha[rows],
+            zorder=1,
+            capstyle="round",
+        )  # fmt: skip
     )
-    radii = _radii(scene)
     for row in np.flatnonzero(scene.one_way):
         start, end = lines[row]
         source, sink = scene.edges[row]
@@ -113,15 +135,21 @@ def _draw_edges(axis: Axes, scene: Scene, unit: float) -> None:
                 start + way * radii[source],
                 end - way * (radii[sink] + halo + 0.02),
                 arrowstyle="-|>",
-                mutation_scale=9 * unit / UNIT,
+                connectionstyle=f"arc3,rad={BEND if (int(sink), int(source)) in both else 0}",
+                mutation_scale=9 * scale,
                 color=colours[row],
-                linewidth=0.8 * width,
-                alpha=crowd,
+                linewidth=0.8 * width[row],
+                alpha=alpha[row],
                 shrinkA=0,
                 shrinkB=0,
-                zorder=1,
+                zorder=order[row],
             )  # fmt: skip
         )
+
+
+def _plays(scene: Scene) -> np.ndarray:
+    assert scene.edge_place is not None
+    return scene.edge_place >= 0
 
 
 def _draw_nodes(axis: Axes, scene: Scene, norm: Normalize, unit: float) -> None:
@@ -134,7 +162,8 @@ def _draw_nodes(axis: Axes, scene: Scene, norm: Normalize, unit: float) -> None:
         if scene.other_class is not None and scene.other_class[row]:
             rim = {**rim, "edgecolor": TRUTH if true else INK, "linestyle": (0, DASHES)}
             rim["linewidth"] = max(rim["linewidth"], 0.9)
-        axis.add_patch(Circle((x, y), radii[row], facecolor=COLOURS(norm(scene.score[row])), zorder=2, **rim))
+        filled = NOTHING if scene.score is None else COLOURS(norm(scene.score[row]))
+        axis.add_patch(Circle((x, y), radii[row], facecolor=filled, zorder=2, **rim))
         if target:
             axis.add_patch(Circle((x, y), radii[row] + HALO, fill=False, edgecolor=INK, linewidth=1.8, zorder=2))
         if _fits_inside(scene.marks[row]):
@@ -147,8 +176,10 @@ def _fits_inside(mark: str) -> bool:
 
 def _write_inside(axis: Axes, scene: Scene, row: int, radius: float, unit: float) -> None:
     mark, (x, y) = scene.marks[row], scene.position[row]
+    if not mark:
+        return
     fitting = 2 * radius * unit * 72 * 0.9 / (0.6 * len(mark))
-    dark = abs(scene.score[row]) > 0.7 * scene.largest
+    dark = scene.strength[row] > 0.7
     style: dict[str, Any] = {"ha": "center", "va": "center_baseline", "color": "white" if dark else INK}
     axis.text(x, y, mark, fontsize=min(7.5 * unit / UNIT, fitting), zorder=3, **style)
 
@@ -200,7 +231,7 @@ def _labels_beside(scene: Scene) -> list[_Label]:
 def _corners(scene: Scene, labels: list[_Label]) -> tuple[np.ndarray, np.ndarray]:
     """Of everything that is drawn, letters included."""
     points = np.concatenate([scene.bounds, *(label.room for label in labels)])
-    return points.min(axis=0), points.max(axis=0)
+    return centred(points.min(axis=0), points.max(axis=0), scene.hop is not None)
 
 
 def _short(mark: str, most: int = 14) -> str:
@@ -210,7 +241,7 @@ def _short(mark: str, most: int = 14) -> str:
 def _legend(figure: Figure, scene: Scene, explained_class: str, corner: tuple[float, float]) -> None:
     entries: list[tuple[str, dict[str, Any]]] = []
     if scene.target is not None:
-        own = f"target, its own score {scene.score[scene.target]:+.2f}"
+        own = "target" if scene.score is None else f"target, its own score {scene.score[scene.target]:+.2f}"
         entries.append((own, {"markeredgecolor": INK, "markeredgewidth": 1.8}))
     if scene.truth is not None and scene.truth.any():
         entries.append(("ground truth", {"markeredgecolor": TRUTH, "markeredgewidth": 2.2}))

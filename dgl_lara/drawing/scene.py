@@ -18,6 +18,9 @@ ELEMENTS = {
 
 ROUND = 0.55  # of the room that a node with its rim takes
 WHOLE = 150  # nodes up to which a graph is drawn whole: pieces of a molecule would not show what it is
+MARKED_UP_TO = 30  # nodes; in a larger crowd only the strongest are marked
+MARKED = 15  # of a crowd
+CROWD = 60  # edges, from which on those that link nobody to the target step back
 
 
 def is_molecule(labels: Iterable[str]) -> bool:
@@ -26,17 +29,20 @@ def is_molecule(labels: Iterable[str]) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class Scene:
-    """The drawn players. Row 0.. of every array is the same player as in `place`."""
+    """The drawn nodes and edges, of which one kind plays. Row 0.. of every array of nodes is the same node as in
+    `place`."""
 
-    place: np.ndarray  # (drawn,) among all players of the explanation
-    names: list[str]  # what a player is called in words
+    place: np.ndarray  # (drawn,) among all nodes that were given
+    names: list[str]  # what a node is called in words
     marks: list[str]  # what is written on it
-    score: np.ndarray  # (drawn,)
+    score: np.ndarray | None  # (drawn,); None where edges play
     hop: np.ndarray | None  # None for a graph
     truth: np.ndarray | None  # (drawn,) bool: in the true motif
-    other_class: np.ndarray | None  # (drawn,) bool: f predicts another class for this player than the explained one
+    other_class: np.ndarray | None  # (drawn,) bool: f predicts another class for this node than the explained one
     edges: np.ndarray  # (num_edges, 2) rows of `place`; an edge in both directions stands once
     one_way: np.ndarray  # (num_edges,) bool: the edge runs from the first to the second only
+    edge_place: np.ndarray | None  # (num_edges,) which player an edge is, -1: none; None where nodes play
+    edge_score: np.ndarray | None  # (num_edges,) 0 for those that are no player
     position: np.ndarray  # (drawn, 2)
     molecule: bool
     largest: float  # |score| of the strongest player besides the target, whose own would drown all others
@@ -49,15 +55,35 @@ class Scene:
 
     @property
     def bounds(self) -> tuple[np.ndarray, np.ndarray]:
-        """The lower left and the upper right corner of everything that is drawn."""
+        """The lower left and the upper right corner of everything that is drawn; a target stands in the middle."""
         nodes = [self.position.min(axis=0) - ROUND, self.position.max(axis=0) + ROUND]
         points = np.concatenate([nodes, *(line for line in self.hop_lines)])
-        return points.min(axis=0), points.max(axis=0)
+        return centred(points.min(axis=0), points.max(axis=0), self.hop is not None)
 
     @property
     def target(self) -> int | None:
         """Its row."""
         return None if self.hop is None else int(np.flatnonzero(self.hop == 0)[0])
+
+    @cached_property
+    def strength(self) -> np.ndarray:
+        """(drawn,) |score| of each node as a share of the largest, at most 1; nodes that do not play have none."""
+        return np.zeros(len(self.place)) if self.score is None else np.minimum(np.abs(self.score) / self.largest, 1)
+
+    @cached_property
+    def steps_back(self) -> np.ndarray:
+        """(num_edges,) bool: among many edges, one that is no node's strongest way to the target."""
+        if self.hop is None or self.score is None or len(self.edges) < CROWD:
+            return np.zeros(len(self.edges), dtype=bool)
+        inner = _ways(np.abs(self.score), self.hop, self.edges)
+        first, second = self.edges.T
+        return (inner[first] != second) & (inner[second] != first)
+
+
+def centred(low: np.ndarray, high: np.ndarray, around_target: bool) -> tuple[np.ndarray, np.ndarray]:
+    """The same corners, or those of a box about the target that holds them."""
+    reach = np.maximum(-low, high)
+    return (-reach, reach) if around_target else (low, high)
 
 
 def compose(
@@ -70,36 +96,74 @@ def compose(
     most: int,
     told: Sequence[int] = (),
     other_class: np.ndarray | None = None,
+    edge_player: np.ndarray | None = None,
 ) -> Scene:
-    """The `most` players that count most, for or against, with the nodes that link them to the target.
+    """The `most` nodes that count most, for or against, with those that link them to the target.
 
-    `told`: the places of those that a sentence calls by name; of many atoms of one kind only these are numbered.
+    Args:
+        names: Of each node.
+        labels: Likewise; what is written on them.
+        score: Of each player: of each node, or of what `edge_player` names.
+        hop: Of each node; None for a graph.
+        truth: Of each node: it is in the true motif.
+        edges: (num_edges, 2) places of nodes.
+        most: How many nodes are drawn.
+        told: Players that a sentence calls by name; of many atoms of one kind only these are numbered.
+        other_class: Of each node: f predicts another class for it.
+        edge_player: Of each edge, where edges play: which player it is, -1 for none.
     """
-    chosen = _choose(score, hop, edges, most)
-    row = np.full(len(score), -1)
+    strength, told_nodes = np.abs(score), set(told)
+    if edge_player is not None:
+        strength = _at_nodes(score, edges, edge_player, len(names))
+        told_nodes = set(edges[np.isin(edge_player, list(told))].flatten().tolist())
+    chosen = _choose(strength, hop, edges, most)
+    row = np.full(len(names), -1)
     row[chosen] = np.arange(len(chosen))
     inside = row[edges]
-    inside = inside[(inside >= 0).all(axis=1) & (inside[:, 0] != inside[:, 1])]
-    pairs, one_way = _pair_up(inside)
+    drawn = (inside >= 0).all(axis=1) & (inside[:, 0] != inside[:, 1])
+    pairs, one_way, edge_place = _pair_up(inside[drawn], None if edge_player is None else edge_player[drawn])
     molecule = hop is None and labels is not None and is_molecule(labels)
-    own = [labels[place] for place in chosen] if labels is not None else None
+    own = None if labels is None else [labels[place] for place in chosen]
+    called = [names[place] for place in chosen]
+    marks = list(called if own is None else own)
+    if molecule:
+        marks = [called[row] if place in told_nodes else marks[row] for row, place in enumerate(chosen)]
+    elif len(chosen) > MARKED_UP_TO:
+        strongest = {*chosen[np.argsort(-strength[chosen], kind="stable")[:MARKED]].tolist(), *told_nodes}
+        strongest |= set() if hop is None else set(np.flatnonzero(hop == 0).tolist())
+        marks = [mark if place in strongest else "" for place, mark in zip(chosen, marks, strict=True)]
+    if edge_player is None:
+        left, edge_score = np.delete(score, chosen), None
+    else:
+        left = np.delete(score, edge_place[edge_place >= 0])
+        edge_score = np.where(edge_place >= 0, score[edge_place], 0.0) if len(score) else np.zeros(len(pairs))
     return Scene(
         place=chosen,
-        names=[names[place] for place in chosen],
-        marks=[names[place] if labels is None or (molecule and place in told) else labels[place] for place in chosen],
-        score=score[chosen],
+        names=called,
+        marks=marks,
+        score=score[chosen] if edge_player is None else None,
         hop=None if hop is None else hop[chosen],
         truth=None if truth is None else truth[chosen],
         other_class=None if other_class is None else other_class[chosen],
         edges=pairs,
         one_way=one_way,
+        edge_place=None if edge_player is None else edge_place,
+        edge_score=edge_score,
         position=rings(hop[chosen], pairs)
         if hop is not None
         else forces(len(chosen), pairs, own if molecule else None),
         molecule=molecule,
-        largest=_largest(score, hop),
-        rest=_rest(np.delete(score, chosen), score),
+        largest=_largest(score, hop if edge_player is None else None),
+        rest=left_out(left, score),
     )
+
+
+def _at_nodes(score: np.ndarray, edges: np.ndarray, edge_player: np.ndarray, nodes: int) -> np.ndarray:
+    """(nodes,) the |score| of the strongest edge at each."""
+    plays, strength = edge_player >= 0, np.zeros(nodes)
+    for end in edges[plays].T:
+        np.maximum.at(strength, end, np.abs(score[edge_player[plays]]))
+    return strength
 
 
 def _largest(score: np.ndarray, hop: np.ndarray | None) -> float:
@@ -107,19 +171,14 @@ def _largest(score: np.ndarray, hop: np.ndarray | None) -> float:
     return float(np.abs(others).max(initial=0)) or float(np.abs(score).max(initial=0)) or 1.0
 
 
-def _choose(score: np.ndarray, hop: np.ndarray | None, edges: np.ndarray, most: int) -> np.ndarray:
-    """Rising places of at most `most` players, by |score|; each brings the strongest way to the target along."""
-    order = np.argsort(-np.abs(score), kind="stable")
+def _choose(strength: np.ndarray, hop: np.ndarray | None, edges: np.ndarray, most: int) -> np.ndarray:
+    """Rising places of at most `most` nodes, the strongest; each brings the strongest way to the target along."""
+    order = np.argsort(-strength, kind="stable")
     if hop is None:
         return np.sort(order[: max(most, WHOLE)])
-    if len(score) <= most:
-        return np.arange(len(score))
-    strength = np.abs(score)
-    inner = np.full(len(score), -1)  # the strongest neighbour one hop nearer to the target
-    both = np.concatenate([edges, edges[:, ::-1]])
-    nearer = both[hop[both[:, 1]] == hop[both[:, 0]] - 1]
-    nearer = nearer[np.argsort(strength[nearer[:, 1]], kind="stable")]
-    inner[nearer[:, 0]] = nearer[:, 1]  # the last one written is the strongest
+    if len(strength) <= most:
+        return np.arange(len(strength))
+    inner = _ways(strength, hop, edges)
     chosen = {int(np.flatnonzero(hop == 0)[0])}
     for place in order.tolist():
         way = []
@@ -131,19 +190,63 @@ def _choose(score: np.ndarray, hop: np.ndarray | None, edges: np.ndarray, most: 
     return np.array(sorted(chosen))
 
 
-def _pair_up(edges: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Each pair of linked nodes once, and whether only that direction exists."""
+def _ways(strength: np.ndarray, hop: np.ndarray, edges: np.ndarray) -> np.ndarray:
+    """Of each node the strongest neighbour one hop nearer to the target, -1 for the target."""
+    inner = np.full(len(strength), -1)
+    both = np.concatenate([edges, edges[:, ::-1]])
+    nearer = both[hop[both[:, 1]] == hop[both[:, 0]] - 1]
+    nearer = nearer[np.argsort(strength[nearer[:, 1]], kind="stable")]
+    inner[nearer[:, 0]] = nearer[:, 1]  # the last one written is the strongest
+    return inner
+
+
+def _pair_up(edges: np.ndarray, players: np.ndarray | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Each pair of linked nodes once, whether only that direction exists, and which player it is; both directions
+    stand where they are players of their own."""
     if not len(edges):
-        return np.zeros((0, 2), dtype=int), np.zeros(0, dtype=bool)
-    present = set(map(tuple, edges.tolist()))
-    pairs = sorted(edge for edge in present if edge[0] < edge[1] or edge[::-1] not in present)
-    return np.array(pairs), np.array([pair[::-1] not in present for pair in pairs])
+        return np.zeros((0, 2), dtype=int), np.zeros(0, dtype=bool), np.zeros(0, dtype=int)
+    given = [-1] * len(edges) if players is None else players.tolist()
+    found = dict(zip(map(tuple, edges.tolist()), given, strict=True))
+
+    def alone(edge: tuple[int, ...]) -> bool:
+        back = found.get(edge[::-1])
+        return back is None or back != found[edge]
+
+    pairs = sorted(edge for edge in found if edge[0] < edge[1] or alone(edge))
+    return np.array(pairs), np.array(list(map(alone, pairs))), np.array([found[pair] for pair in pairs])
 
 
-def _rest(left: np.ndarray, score: np.ndarray) -> str:
+def left_out(left: np.ndarray, score: np.ndarray) -> str:
+    """One line on the players that are not drawn; empty if all are."""
     if not len(left):
         return ""
     share = np.abs(left).sum() / max(np.abs(score).sum(), 1e-12)
     part = f"{share:.0%}" if share >= 0.01 else "under 1%"
     span = f"{left.min():+.3g} to {left.max():+.3g}"
     return f"{len(left):,} further players not drawn: scores {span}, {part} of the sum of all |scores|"
+
+
+@dataclass(frozen=True, eq=False)
+class Bars:
+    """Players that stand nowhere in a graph, the columns of the features: the strongest, best first."""
+
+    place: np.ndarray  # (drawn,) among all players of the explanation
+    names: list[str]
+    about: list[str]  # what is known of each besides: its value
+    score: np.ndarray  # (drawn,)
+    largest: float
+    rest: str  # one line on the players that are not drawn; empty if all are
+
+
+def compose_bars(names: list[str], about: list[str], score: np.ndarray, most: int) -> Bars:
+    """The `most` players that count most, for or against."""
+    chosen = np.argsort(-np.abs(score), kind="stable")[:most]
+    chosen = chosen[np.argsort(-score[chosen], kind="stable")]
+    return Bars(
+        place=chosen,
+        names=[names[place] for place in chosen],
+        about=[about[place] for place in chosen],
+        score=score[chosen],
+        largest=float(np.abs(score).max(initial=0)) or 1.0,
+        rest=left_out(np.delete(score, chosen), score),
+    )

@@ -234,7 +234,8 @@ class Game:
         with bar:
             for rows in row_slices(self._sizes(players), self.nodes_a_call):
                 pairs = slice(int(indptr[rows.start]), int(indptr[rows.stop]))
-                into[:, rows] = self._some_coalitions(players.part(rows), keep[:, pairs], partial(take, rows=rows), bar)
+                mine = partial(_taken, take, rows)
+                into[:, rows] = self._some_coalitions(players.part(rows), keep[:, pairs], mine, bar)
         return into
 
     def _sizes(self, players: Players) -> Tensor:
@@ -255,6 +256,10 @@ class Game:
                 values.append(take(logits))
                 bar.advance(logits.shape[0] * logits.shape[1])
         return torch.cat(values)
+
+
+def _taken(take: Callable[[Tensor, slice], Tensor], rows: slice, logits: Tensor) -> Tensor:
+    return take(logits, rows)
 
 
 def check_targets(targets: Tensor, count: int, task: Task) -> None:

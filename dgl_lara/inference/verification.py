@@ -8,7 +8,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from dgl_lara.explanation import Explanations
+from dgl_lara.explanation.scored import Scored
 from dgl_lara.game.game import Game
 from dgl_lara.metrics.fidelity import SPARSITIES, fidelity_per_target
 from dgl_lara.utils.randomness import generator
@@ -16,7 +16,7 @@ from dgl_lara.utils.randomness import generator
 DRAWS = 3  # random explanations that each one is compared with
 
 
-def verify(game: Game, explanations: Explanations, draws: int = DRAWS, seed: int = 0) -> pd.DataFrame:
+def verify(game: Game, explanations: Scored, draws: int = DRAWS, seed: int = 0) -> pd.DataFrame:
     """A row a target: Fidelity+ and Fidelity- (Eq. 1, 2; mean over sparsity .3 to .7; a node itself is kept), those of
     as many random players, and whether F+ - F- is no better than theirs (`worse_than_random`).
 
@@ -40,6 +40,6 @@ def verify(game: Game, explanations: Explanations, draws: int = DRAWS, seed: int
     )
 
 
-def _fidelity(game: Game, explanations: Explanations) -> tuple[Tensor, Tensor]:
+def _fidelity(game: Game, explanations: Scored) -> tuple[Tensor, Tensor]:
     plus, minus = fidelity_per_target(game, explanations, SPARSITIES, keep_target=explanations.includes_target)
     return plus.mean(0), minus.mean(0)

@@ -13,7 +13,8 @@ AVERAGE = "average"
 
 
 class CharacterizationScore(LabelMetric):
-    note = "average over sparsity 0.3 ... 0.7; fid+: labels that change without the important, fid-: with them alone"
+    def note(self, table: pd.DataFrame) -> str:
+        return "average over sparsity 0.3 ... 0.7; fid+: labels that change without the important, fid-: by them alone"
 
     def rows(self, said: Heard) -> list[dict[str, object]]:
         plus, minus = said.fidelity

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from dgl_lara.explanation import Explanations
+from dgl_lara.explanation.scored import Scored
 from dgl_lara.game.game import Game
 from dgl_lara.metrics.common.metric import Case, Metric, Rows
 
@@ -72,7 +73,7 @@ def with_error(row: pd.Series, measure: str, form: str = ".2f", error_form: str 
 
 
 def fidelity_per_target(
-    game: Game, explanations: Explanations, sparsities: tuple[float, ...] = SPARSITIES, keep_target: bool = False
+    game: Game, explanations: Scored, sparsities: tuple[float, ...] = SPARSITIES, keep_target: bool = False
 ) -> tuple[Tensor, Tensor]:
     """Eq. 1, 2: Fidelity+ and Fidelity-, (num_sparsities, num_targets) each; NaN where a kept target is alone."""
     players = explanations.players

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pandas as pd
 import torch
 from torch import Tensor
 
@@ -10,7 +11,8 @@ from dgl_lara.metrics.fidelity import SPARSITIES
 
 
 class FidelityCurve(LabelMetric):
-    note = "of fid+ / (1 - fid-) over sparsity 0.3 ... 0.7; high is good, 0.4 where nobody but the important matters"
+    def note(self, table: pd.DataFrame) -> str:
+        return "of fid+ / (1 - fid-) over sparsity 0.3 ... 0.7; high is good, 0.4 where only the important matter"
 
     def rows(self, said: Heard) -> list[dict[str, object]]:
         x = torch.tensor(SPARSITIES, dtype=torch.float64, device=said.full.device)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, cast
 
 import dgl
 import torch
@@ -134,7 +134,8 @@ class LARAExplainer(ExplainerAlgorithm):
         """One explanation for each output in `index`, from one pass."""
         laras, found = self._explained(model, x, edge_index, target, index, more)
         for place in range(len(next(iter(found.values())))):
-            yield self._as_masks(laras, {kind: explanations[place].batch for kind, explanations in found.items()})
+            mine = {kind: cast(Explanations, explanations[place].batch) for kind, explanations in found.items()}
+            yield self._as_masks(laras, mine)
 
     # --- how
 

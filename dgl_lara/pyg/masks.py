@@ -11,11 +11,12 @@ from torch import Tensor
 
 from dgl_lara.explainer.forms.features import FeatureForm
 from dgl_lara.explanation import Explanations
+from dgl_lara.explanation.scored import Scored
 from dgl_lara.game.edge_players import EdgePlayers
 from dgl_lara.lara import LARA
 
 
-def of_players(explanations: Explanations) -> Tensor:
+def of_players(explanations: Scored) -> Tensor:
     """(count,) the score of each player there is, on average over the targets."""
     players, scores = explanations.players, explanations.scores
     return scores.new_zeros(players.num_ids).index_add(0, players.player, scores) / len(explanations)

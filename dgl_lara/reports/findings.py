@@ -11,15 +11,17 @@ from torch import Tensor
 from dgl_lara.baselines.sampled import Sampled
 from dgl_lara.evaluation.forecast import announce
 from dgl_lara.evaluation.run_evaluation import Subject, evaluate
-from dgl_lara.explanation import Explanation, Explanations
+from dgl_lara.explanation import Explanation, Explanations, Summary
 from dgl_lara.metrics.common.metric import Case
 from dgl_lara.metrics.fidelity import fidelity_per_target
+from dgl_lara.reports.in_general import explained_in_general
 from dgl_lara.runs import Run
 from dgl_lara.utils.clock import seconds
 from dgl_lara.utils.progress import say
 from dgl_lara.utils.randomness import some_targets
 
 EACH = 4  # examples of best, typical and worst
+SUMMED_UP = 500  # targets of the general view
 TIMED = 10  # targets on which `sampled` is timed
 
 
@@ -36,6 +38,7 @@ class Findings:
     tables: dict[str, pd.DataFrame]  # fidelity, agreement, auc (empty without ground truth)
     speed: pd.DataFrame
     examples: dict[str, list[tuple[Explanation, float]]]  # best, typical, worst: with their delta
+    general: list[tuple[Summary, Explanations]]  # a kind of players each
     right: float  # share of the targets that f predicts rightly
 
 
@@ -60,6 +63,7 @@ def measure(run: Run, split: str, most: int, pairs: int | None, reference_pairs:
         tables=tables,
         speed=_speed(subject),
         examples=examples_of(run, explanations),
+        general=explained_in_general(run.parts, "all", SUMMED_UP),
         right=(predicted == dataset.labels[targets]).float().mean().item(),
     )
 

@@ -16,7 +16,8 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from dgl_lara import __version__
-from dgl_lara.drawing.pictures import draw, inline
+from dgl_lara.drawing.global_view import draw_summaries
+from dgl_lara.drawing.pictures import inline
 from dgl_lara.drawing.plots import fidelity_figure, training_figure
 from dgl_lara.explanation import Explanation
 from dgl_lara.metrics.fidelity import MEASURES, with_error
@@ -29,6 +30,7 @@ from dgl_lara.utils.templates import Table, rendered
 
 DRAWN = 25  # players of an example
 MARKDOWN = str.maketrans("", "", "`*")  # marks of the changelog's table that a page does not show
+MOST = 8  # rows of a way of sorting players
 LOW = 0.8  # agreement below which the page warns
 FEW = 30  # targets below which it does too
 
@@ -61,6 +63,7 @@ def render(found: Findings) -> str:
         chosen=f"Of the {len(found.targets)} {found.split} {game.task}s measured, those with the highest, the middle "
         f"and the lowest Δ fidelity of their own{' (target kept)' * game.task.local}. Δ is in units of the "
         f"{game.value}, so targets whose {game.value} can fall far rank higher.",
+        general=_general(found),
         examples={name: _examples(name, group, dataset.labels) for name, group in found.examples.items() if group},
         caveats=_caveats(found),
         settings=Table(["setting", "value"], _settings(run)),
@@ -168,12 +171,29 @@ def _examples(name: str, group: list[tuple[Explanation, float]], labels: Tensor)
     figures = []
     for explanation, delta in Progress(group, f"drawing the {name}"):
         words = explanation.in_words()
-        picture = draw(explanation.scene(DRAWN), "", explanation.class_name, explanation.game.value)
+        picture = explanation.plot(DRAWN, words=False)
         label = int(labels[explanation.target])
         called = explanation.batch.names.of_class(label)
         wrong = f" The prediction is wrong: the label is {called}." if label != explanation.predicted_class else ""
         figures.append((_picture(picture, words), f"{words}{wrong} Δ fidelity {delta:.2f}."))
     return figures
+
+
+def _general(found: Findings) -> dict[str, object]:
+    """Picture, table and typical explanations of what matters over all targets."""
+    summaries = [summary for summary, _ in found.general]
+    rows = pd.concat([table.head(MOST).assign(kind=one.kind) for one in summaries for table in one.groups])
+    typical = [
+        f"{explanations[row['place']].in_words()} ({row['share']:.0%})"
+        for summary, explanations in found.general
+        for row in summary.typical.to_dict("records")
+    ]
+    return {
+        "about": summaries[0].title,
+        "picture": _picture(draw_summaries(summaries), f"What matters in general: {summaries[0].title}"),
+        "table": _table(rows[["kind", "by", "item", "for", "against", "share", "players"]]),
+        "typical": typical,
+    }
 
 
 def _caveats(found: Findings) -> list[str]:

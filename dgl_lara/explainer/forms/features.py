@@ -117,7 +117,7 @@ class FeatureForm(Form):
             table.index_add_(1, group.clamp(min=0), score * (group >= 0))
         return table
 
-    def parts(self, g: Explainer, game: Game, p: Tensor, t: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+    def parts(self, g: G, game: Game, p: Tensor, t: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
         """Of one target: the nodes that reach it, and (nodes, width) what each of them holds of the column's score."""
         kind, dim = game.kind, g.config.dim
         assert isinstance(kind, FeaturePlayers)

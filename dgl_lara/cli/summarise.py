@@ -1,0 +1,79 @@
+"""`dgl-lara summary`: what matters in general, over all nodes or graphs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from dgl_lara.choices import SUMMARIES
+from dgl_lara.cli.options import FILE, FOLDER, Count, choose_device, device_option, players_option, trust_options
+from dgl_lara.cli.printing import echo
+
+if TYPE_CHECKING:
+    from dgl_lara.explanation import Explanations, Summary
+
+MOST = 2000  # targets
+ROWS = 12  # of a table
+
+
+@click.command("summary")
+@click.option("--run", "folder", type=FOLDER, help="Run to sum up. Default: the newest.")
+@click.option("--class", "asked_class", type=Count(0), help="Only targets that the model gives this class.")
+@click.option("--split", type=click.Choice(["train", "val", "test"]), help="Only targets of this split.")
+@click.option("--targets", type=Count(), default=MOST, show_default=True,
+              help="At most so many, drawn at random where there are more.")  # fmt: skip
+@click.option("--out", type=FILE, multiple=True,
+              help="A table (.csv) or a picture (.png, .svg, .pdf). Can be given several times.")  # fmt: skip
+@players_option
+@device_option
+@trust_options
+def summary(
+    folder: Path | None,
+    asked_class: int | None,
+    split: str | None,
+    targets: int,
+    out: tuple[Path, ...],
+    players: str | None,
+    device: str,
+    trust: bool | str,
+) -> None:
+    """Which features matter, how much comes from which hop and from whom, and which explanations are typical."""
+    for path in out:
+        if path.suffix not in SUMMARIES:
+            raise click.UsageError(f"--out must end in {', '.join(SUMMARIES)} (got '{path.name}').")
+
+    from dgl_lara.explanation import save_summaries
+    from dgl_lara.reports.in_general import explained_in_general
+    from dgl_lara.runs import newest_run, open_run
+    from dgl_lara.utils.memory import reuse_freed_memory
+    from dgl_lara.utils.progress import say
+
+    run = open_run(folder or newest_run(), choose_device(device), trust=trust, players=players)
+    say(f"run {run.folder}" + ("" if folder else " (the newest; --run names another)"))
+    reuse_freed_memory(run.dataset.graph.num_nodes())
+    found = explained_in_general(run.parts if players is None else [run], split or "all", targets, asked_class)
+    for place, (one, explanations) in enumerate(found):
+        _print(one, explanations, first=not place)
+    for path in out:
+        save_summaries([one for one, _ in found], path)
+    if out:
+        echo("\nwritten: " + ", ".join(map(str, out)))
+
+
+def _print(one: Summary, explanations: Explanations, first: bool) -> None:
+    from dgl_lara.utils.tables import text_table
+
+    if first:
+        echo(one.title)
+    for table in one.groups:
+        by = table["by"].iloc[0]
+        rows = table.head(ROWS)[["item", "for", "against", "share", "players"]].itertuples(index=False)
+        head = by if one.kind == "features" else f"{one.kind} by {by}"
+        echo("\n" + text_table([head, "for", "against", "share", "players"], list(rows)))
+        if len(table) > ROWS:
+            echo(f"... and {len(table) - ROWS:,} more")
+    echo("\ntypical:")
+    for place, share in zip(one.typical["place"], one.typical["share"], strict=True):
+        echo(f"({share:.0%}) {explanations[place].in_words()}")

@@ -1,0 +1,116 @@
+"""`Explanations`: those of a batch of targets; `explanations[3]` is one of them, an `Explanation`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from torch import Tensor
+
+from dgl_lara.errors import InputError
+from dgl_lara.explanation.scored import Names, Scored
+from dgl_lara.explanation.single import Explanation
+from dgl_lara.explanation.summary import Summary, summarise
+from dgl_lara.utils.files import written_whole
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Explanations(Scored):
+    """How much each player contributed to the explained class of each target; what it holds: `Scored`.
+
+    Examples:
+        >>> explanations = lara.explain([512, 640])
+        >>> explanations.to_frame().head()
+        >>> explanations[0].in_words()
+    """
+
+    def __repr__(self) -> str:
+        return f"Explanations of {len(self)} {self.task}s by {self.method}: {len(self.scores)} scores (see to_frame())"
+
+    def __getitem__(self, place: int) -> Explanation:
+        """The explanation of the target at this place (not: of the node with this number)."""
+        if not -len(self) <= place < len(self):
+            raise IndexError(f"there are {len(self)} explanations (asked for place {place}).")
+        rows = slice(place % len(self), place % len(self) + 1)
+        indptr = self.players.indptr
+        one = replace(
+            self,
+            players=self.players.part(rows),
+            scores=self.scores[indptr[rows.start] : indptr[rows.stop]],
+            explained_class=self.explained_class[rows],
+            variance=None if self.variance is None else self.variance[indptr[rows.start] : indptr[rows.stop]],
+            corrected=None if self.corrected is None else self.corrected[rows],
+            rather_than=None if self.rather_than is None else self.rather_than[rows],
+        )
+        return Explanation(one)
+
+    def __iter__(self) -> Iterator[Explanation]:
+        return (self[place] for place in range(len(self)))
+
+    def named(
+        self,
+        labels: Sequence[str] | None = None,
+        columns: Sequence[str] | None = None,
+        motif: Tensor | None = None,
+        classes: Sequence[str] | None = None,
+    ) -> Explanations:
+        """The same, with names for pictures and words.
+
+        Args:
+            labels: Of each node of the graph.
+            columns: Of each feature.
+            motif: (num_nodes,) which true motif a node belongs to, -1 for none.
+            classes: Of each class.
+        """
+        if self.game is not None:
+            nodes, width = self.game.features.shape
+            for what, given, of, count in (("labels", labels, "node", nodes), ("columns", columns, "feature", width)):
+                if given is not None and len(given) != count:
+                    raise InputError(f"{what} must name each {of}, {count} of them (got {len(given)}).")
+        return replace(self, names=Names(labels, columns, motif, classes))
+
+    def only(self, mask: Tensor) -> Explanations:
+        """Those of some targets: (num_targets,) bool."""
+        players = self.players
+        pairs = mask[players.row]
+        some = replace(
+            players,
+            targets=players.targets[mask],
+            counts=players.counts[mask],
+            player=players.player[pairs],
+            hop=players.hop[pairs],
+        )
+        return replace(
+            self,
+            players=some,
+            scores=self.scores[pairs],
+            explained_class=self.explained_class[mask],
+            variance=None if self.variance is None else self.variance[pairs],
+            corrected=None if self.corrected is None else self.corrected[mask.cpu()],
+            rather_than=None if self.rather_than is None else self.rather_than[mask],
+        )
+
+    def summary(self, explained_class: int | None = None) -> Summary:
+        """What matters in general: which features, how much from which hop and from whom, and typical explanations.
+
+        Args:
+            explained_class: Only of the targets that are explained as this class.
+        """
+        if self.game is None:
+            raise InputError("these explanations do not know their game; make them with LARA.explain, or name game=.")
+        if explained_class is None:
+            return summarise(self, self.game)
+        mask = self.explained_class == explained_class
+        if not mask.any():
+            held = ", ".join(map(str, self.explained_class.unique().tolist()))
+            raise InputError(f"no target is explained as class {explained_class} (there are {held}).")
+        return summarise(self.only(mask), self.game)
+
+    def save(self, path: Path | str) -> None:
+        """As .csv; other kinds of file are made of single explanations, and by `dgl-lara explain`."""
+        path = Path(path)
+        if path.suffix != ".csv":
+            raise InputError(f"the file must end in .csv (got '{path.name}').")
+        with written_whole(path) as temporary:
+            self.to_frame().to_csv(temporary, index=False)
