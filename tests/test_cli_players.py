@@ -1,6 +1,7 @@
 """`--players`: a run that holds explainers of several kinds, and every command that asks one of them."""
 
 import json
+import shutil
 
 import pandas as pd
 import pytest
@@ -95,3 +96,26 @@ def test_a_kind_that_the_run_does_not_hold(quick_runs):
 def test_rather_than_needs_a_class(quick_runs):
     result = run("explain", "--run", quick_runs["ba-shapes"], "--node", 5, "--rather-than", 1)
     assert result.exit_code == 2 and "--class" in result.output
+
+
+def test_the_settings_are_handed_back_and_the_run_can_be_deleted(several, tmp_path):
+    copy = tmp_path / "copy"
+    shutil.copytree(several, copy)
+    settings = run("runs", "config", copy)
+    assert 'players = ["nodes", "edges", "features"]' in settings.output, settings.output
+    (tmp_path / "run.toml").write_text(settings.output)
+    again = run("train", "--config", tmp_path / "run.toml", "--out", tmp_path / "again")
+    assert again.exit_code == 0, again.output
+    assert json.loads((tmp_path / "again/config.json").read_text())["players"][1]["kind"] == "edges"
+    assert run("runs", "delete", copy, "--yes").exit_code == 0
+    assert not copy.exists()
+
+
+def test_a_run_of_several_kinds_is_resumed(several, tmp_path):
+    copy = tmp_path / "copy"
+    shutil.copytree(several, copy)
+    shutil.rmtree(copy / "edges")  # as if it had been interrupted before its second kind
+    result = run("train", "--resume", copy)
+    assert result.exit_code == 0 and (copy / "edges/explainer.pt").is_file(), result.output
+    frames = [pd.read_csv(folder / "edges/metrics.csv") for folder in (several, copy)]
+    pd.testing.assert_frame_equal(*frames)

@@ -14,7 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from dgl_lara.choices import RUNS
+from dgl_lara.choices import PLAYERS, RUNS
 from dgl_lara.errors import InputError, LaraError
 from dgl_lara.utils.registry import closest
 
@@ -206,13 +206,29 @@ def as_options(run: Overview) -> dict[str, object]:
     else:
         given["target"] = (run.folder / "target.pt").resolve()
     given |= {name: config.get(name) for name in ("hops", "value", "preset")}
+    given |= _players(config.get("players"))
     training["batch_size"] = training.get("batch_size") or "all"
     return given | {name.replace("_", "-"): value for name, value in training.items()}
 
 
+def _players(held: object) -> dict[str, object]:
+    """The options that say who is scored. Groups of features stood in a file of the user's, which is not kept."""
+    rows = [row for row in held if isinstance(row, dict)] if isinstance(held, list) else []
+    if [row.get("kind") for row in rows] in ([], ["nodes"]):
+        return {}
+    told: dict[str, object] = {"players": [row.get("kind") for row in rows]}
+    for row in rows:
+        if row.get("kind") == "edges":
+            told["directed-edges"] = row.get("directed") or None
+        elif row.get("kind") == "features":
+            told |= {"features-of": row.get("of"), "baseline": row.get("baseline")}
+    return told
+
+
 def delete(run: Overview) -> list[Path]:
     """Remove what dgl-lara wrote; returns what stays, because it is not ours."""
-    foreign = [path for path in run.files if path.parent != run.folder or not OURS.fullmatch(path.name)]
+    rooms = {run.folder, *(run.folder / kind for kind in PLAYERS)}  # explainers of other players have their own
+    foreign = [path for path in run.files if path.parent not in rooms or not OURS.fullmatch(path.name)]
     for path in run.files:
         if path not in foreign and path.name != "config.json":
             path.unlink()
