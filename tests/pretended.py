@@ -76,8 +76,6 @@ class _Watch(TorchFunctionMode):
             raise TypeError("can't convert cuda:0 device type tensor to numpy. Use Tensor.cpu() first.")
         if name in ("to", "cpu", "cuda"):
             return self._moved(func, name, args, kwargs)
-        if name in ("__getitem__", "__setitem__"):
-            return self._indexed(func, name, args)
         if name in ("copy_", "_has_compatible_shallow_copy_type"):  # may meet both
             return func(*args, **kwargs)
         if name in ("set_", "__deepcopy__", "detach", "clone", "requires_grad_"):
@@ -108,13 +106,25 @@ class _Watch(TorchFunctionMode):
         result = args[0].to(types[0]) if types else args[0]
         return put(result.clone() if result is args[0] else result, place)
 
-    def _indexed(self, func, name, args):
-        own, index = place_of(args[0]), _parts(args[1])
-        if own.type == "cpu" and any(place_of(part).type == "cuda" and part.dim() for part in index):
-            raise RuntimeError("indices should be either on cpu or on the same device as the indexed tensor (cpu)")
-        if name == "__setitem__" and isinstance(args[2], torch.Tensor) and args[2].dim():
-            _common_place([args[0], args[2]], name)
-        return put(func(*args), own)
+
+def _indexing(name):
+    """`tensor[index]`, which the mode of torch 2.2 does not see."""
+    func = getattr(torch.Tensor, name)
+
+    def indexed(*args):
+        with torch._C.DisableTorchFunction():
+            return _indexed(func, name, args)
+
+    return indexed
+
+
+def _indexed(func, name, args):
+    own, index = place_of(args[0]), _parts(args[1])
+    if own.type == "cpu" and any(place_of(part).type == "cuda" and part.dim() for part in index):
+        raise RuntimeError("indices should be either on cpu or on the same device as the indexed tensor (cpu)")
+    if name == "__setitem__" and isinstance(args[2], torch.Tensor) and args[2].dim():
+        _common_place([args[0], args[2]], name)
+    return put(func(*args), own)
 
 
 FACTORIES = {
@@ -182,6 +192,8 @@ def pretended_gpu(memory=2**33):
     with (
         mock.patch.object(dgl.DGLGraph, "device", property(place_of)),
         mock.patch.object(dgl.DGLGraph, "to", _moved_graph),
+        mock.patch.object(torch.Tensor, "__getitem__", _indexing("__getitem__")),
+        mock.patch.object(torch.Tensor, "__setitem__", _indexing("__setitem__")),
         mock.patch.object(torch.nn.Parameter, "__deepcopy__", _copied_parameter),
         mock.patch("torch.cuda.synchronize", lambda *_: None),
         mock.patch("torch.cuda.set_device", lambda *_: None),
