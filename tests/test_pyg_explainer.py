@@ -139,8 +139,8 @@ def test_nodes_and_edges_are_those_of_lara(nodes):
     assert 0 < len(scores) < edge_index.shape[1] / 2
     torch.testing.assert_close(found.edge_mask, torch.tensor(expected), atol=1e-5, rtol=1e-4)
     mine = explainer.algorithm.laras["nodes"].explain([6])
-    expected = torch.zeros(30).index_put((mine.players.player,), mine.scores)
-    torch.testing.assert_close(found.node_mask[:, 0], expected, atol=1e-5, rtol=1e-4)
+    own = torch.zeros(30).index_put((mine.players.player,), mine.scores)
+    torch.testing.assert_close(found.node_mask[:, 0], own, atol=1e-5, rtol=1e-4)
 
 
 def test_directions_and_loops(nodes):
@@ -357,7 +357,7 @@ def test_the_page_runs(tmp_path, monkeypatch, capsys):
     assert len(blocks) >= 5
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("dgl_lara.lara.default", lambda task, count: QUICK)
-    names = {}
+    names: dict[str, object] = {}
     for block in blocks:
         exec(block, names)
     assert {path.name for path in tmp_path.iterdir()} >= {"why5.png", "columns.png"}
