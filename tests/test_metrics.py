@@ -16,11 +16,15 @@ from dgl_lara.errors import InputError
 from dgl_lara.explanation import Explanations
 from dgl_lara.game.game import Game
 from dgl_lara.game.tasks import GRAPH, NODE
+from dgl_lara.metrics import METRICS
 from dgl_lara.metrics.agreement import agreement
 from dgl_lara.metrics.auc import auc, roc_auc
+from dgl_lara.metrics.common.by_labels import heard
+from dgl_lara.metrics.common.metric import Case
 from dgl_lara.metrics.common.reference import reference
 from dgl_lara.metrics.fidelity import fidelity, fidelity_per_target
 from dgl_lara.metrics.throughput import speed
+from dgl_lara.reports.results import print_table
 from dgl_lara.utils.clock import seconds
 
 
@@ -241,3 +245,39 @@ def test_explanations_are_saved_as_their_frame(tmp_path):
     assert (tmp_path / "text.csv").read_text() == (tmp_path / "e.csv").read_text()
     with pytest.raises(InputError, match=r"must end in .csv \(got 'e.parquet'\)"):
         explanation.save(tmp_path / "e.parquet")  # a CSV of that name would be taken for what it is not
+
+
+@pytest.mark.parametrize("name", ["characterization-score", "unfaithfulness", "fidelity-curve"])
+def test_metrics_by_labels_have_a_table(name):
+    """What their figures are is held against PyTorch Geometric, in test_pyg_explainer.py."""
+    game = gcn_game(nodes=30, edges=36, seed=2)
+    explanations = Random(game).explain(torch.arange(30))
+    case = Case(game, explanations.players.targets)
+    assert METRICS[name].missing(case) is None
+    table = METRICS[name].table(case, explanations)
+    assert set(table.definition) == {"paper", "kept"}
+    table.insert(0, "method", "random")
+    assert all(word in print_table(name, table) for word in ("paper", "kept", "random"))
+    asked = game.calls
+    METRICS[name].table(case, explanations)
+    assert game.calls == asked  # several metrics ask, f is asked once
+    assert "regression" in METRICS[name].missing(Case(gcn_game(value="output"), torch.arange(3)))
+
+
+def test_labels_by_hand():
+    """Players 0 (target), 1, 2, 3 of the star, target kept: what is left says class 0 unless its value is 0."""
+    graph = dgl.graph(([1, 2, 3], [0, 0, 0]), num_nodes=4)
+
+    def positive(graph, x):
+        total = dgl.ops.copy_u_sum(graph, x)
+        return torch.cat([total, torch.full_like(total, 1.5)], dim=1)  # class 0 from a sum of 1.5 on
+
+    game = Game(positive, graph, torch.tensor([[0.0], [1.0], [2.0], [3.0]]), hops=1)
+    players = game.players(torch.tensor([0]))
+    best = Explanations(players, torch.tensor([0.0, 1.0, 2.0, 3.0]), torch.tensor([0]), NODE, "hand")
+    worst = Explanations(players, torch.tensor([0.0, 3.0, 2.0, 1.0]), torch.tensor([0]), NODE, "hand")
+    # three neighbours: sparsity .3 and .4 keep two of them, .5 (round half to even) two, .6 and .7 one
+    plus, minus = heard(game, best)["kept"].fidelity
+    assert plus.tolist() == [1, 1, 1, 0, 0] and minus.tolist() == [0, 0, 0, 0, 0]
+    plus, minus = heard(game, worst)["kept"].fidelity
+    assert plus.tolist() == [0, 0, 0, 0, 0] and minus.tolist() == [0, 0, 0, 1, 1]

@@ -217,15 +217,15 @@ class Game:
         classes = self.explained_class[players.targets] if classes is None else classes
         values = torch.empty(len(keep), len(players.targets), device=keep.device)
         return self._ask(
-            players, keep, values, lambda logits, rows: of_classes(to_values(logits, self.value), classes[rows])
+            players, keep, values, lambda rows, logits: of_classes(to_values(logits, self.value), classes[rows])
         )
 
     def predictions(self, players: Players, keep: Tensor) -> Tensor:
         """(num_masks, num_targets, num_classes): the same, but f's own logits of all classes."""
         logits = torch.empty(len(keep), len(players.targets), self.num_classes, device=keep.device)
-        return self._ask(players, keep, logits, lambda logits, rows: logits)
+        return self._ask(players, keep, logits, lambda rows, logits: logits)
 
-    def _ask(self, players: Players, keep: Tensor, into: Tensor, take: Callable[[Tensor, slice], Tensor]) -> Tensor:
+    def _ask(self, players: Players, keep: Tensor, into: Tensor, take: Callable[[slice, Tensor], Tensor]) -> Tensor:
         """Fills `into`, (num_masks, num_targets, ...), with what `take` takes of f's logits."""
         total = len(keep) * len(players.targets)
         self.evaluations += total
@@ -234,8 +234,7 @@ class Game:
         with bar:
             for rows in row_slices(self._sizes(players), self.nodes_a_call):
                 pairs = slice(int(indptr[rows.start]), int(indptr[rows.stop]))
-                mine = partial(_taken, take, rows)
-                into[:, rows] = self._some_coalitions(players.part(rows), keep[:, pairs], mine, bar)
+                into[:, rows] = self._some_coalitions(players.part(rows), keep[:, pairs], partial(take, rows), bar)
         return into
 
     def _sizes(self, players: Players) -> Tensor:
@@ -256,10 +255,6 @@ class Game:
                 values.append(take(logits))
                 bar.advance(logits.shape[0] * logits.shape[1])
         return torch.cat(values)
-
-
-def _taken(take: Callable[[Tensor, slice], Tensor], rows: slice, logits: Tensor) -> Tensor:
-    return take(logits, rows)
 
 
 def check_targets(targets: Tensor, count: int, task: Task) -> None:
