@@ -163,8 +163,10 @@ def _ways(of: Scored, game: Game) -> list[Way]:
     mine = torch.where(of.is_target, -1, code[players.player])
     if of.task.local and len(of.explained_class.unique()) > 1:
         agrees = (mine == of.explained_class[players.row]).long()
-        ways.append(("class", torch.where(mine < 0, -1, agrees), ["another class", "the explained class"]))
-    return [*ways, (f"{_noun(of)} of the neighbour" if of.task.local else _noun(of), mine, names)]
+        ways.append(
+            ("class, the same or not", torch.where(mine < 0, -1, agrees), ["another class", "the explained class"])
+        )
+    return [*ways, (_noun(of), mine, names)]
 
 
 def _noun(of: Scored) -> str:
@@ -197,7 +199,7 @@ def _table(of: Scored, by: str, code: Tensor, names: list[str]) -> pd.DataFrame:
         "for": nothing.index_add(0, code, scores.clamp(min=0)) / len(of),
         "against": nothing.index_add(0, code, -scores.clamp(max=0)) / len(of),
     }
-    total = sum(speaks.values())
+    total = speaks["for"] + speaks["against"]
     table = pd.DataFrame({name: values.cpu().numpy() for name, values in speaks.items()})
     table["share"] = (total / total.sum().clamp(min=1e-30)).cpu().numpy()
     table["players"] = (torch.bincount(code, minlength=len(names)) / len(of)).cpu().numpy()
