@@ -117,5 +117,5 @@ def test_a_run_of_several_kinds_is_resumed(several, tmp_path):
     shutil.rmtree(copy / "edges")  # as if it had been interrupted before its second kind
     result = run("train", "--resume", copy)
     assert result.exit_code == 0 and (copy / "edges/explainer.pt").is_file(), result.output
-    frames = [pd.read_csv(folder / "edges/metrics.csv") for folder in (several, copy)]
-    pd.testing.assert_frame_equal(*frames)
+    unbroken, again = (pd.read_csv(folder / "edges/metrics.csv") for folder in (several, copy))
+    pd.testing.assert_frame_equal(again, unbroken)

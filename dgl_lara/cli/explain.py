@@ -29,7 +29,7 @@ from dgl_lara.errors import InputError
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from dgl_lara.explanation import Explanation
+    from dgl_lara.explanation import Explanation, Explanations
     from dgl_lara.runs import Run
 
 AT_LEAST = 0.9  # confidence below which an explanation is in doubt
@@ -128,7 +128,7 @@ def explain_command(
             if not place:
                 echo(NOT_ADDITIVE.format(explanation.game.value))
             files = [_file_of(path, target, len(asked)) for path in (picture, out) if path]
-            beside = [_scored(part, target, classes, wanted)[0] for part in others]
+            beside = [_scored(part, target, classes, wanted)[0][0] for part in others]
             for path in files:
                 explanation.save(path, beside)
             if files:
@@ -179,8 +179,8 @@ def _file_of(path: Path, target: int, of: int) -> Path:
     return path if of == 1 else path.with_name(f"{path.stem}-{target}{path.suffix}")
 
 
-def _scored(run: Run, target: int, classes: list[int], wanted: Wanted) -> tuple[Explanation, list[str]]:
-    """One explanation, and what is to be said of how it was bought."""
+def _scored(run: Run, target: int, classes: list[int], wanted: Wanted) -> tuple[Explanations, list[str]]:
+    """The explanation of one target, and what is to be said of how it was bought."""
     lara = run.trained()
     asked = None if not classes else (tuple(classes) if len(classes) == 2 else classes)
     found, spent = lara.explain([target], asked, wanted.corrected), []
@@ -194,19 +194,20 @@ def _scored(run: Run, target: int, classes: list[int], wanted: Wanted) -> tuple[
         spent.append(
             f"refined with {wanted.refine} pairs of model calls; the scores moved by {refined.moved.item():.0%}"
         )
-    return found.named(**run.dataset.names)[0], spent
+    return found.named(**run.dataset.names), spent
 
 
 def _explain_one(run: Run, target: int, classes: list[int], wanted: Wanted, top: int | str) -> Explanation:
     """Print one explanation."""
-    explanation, spent = _scored(run, target, classes, wanted)
+    found, spent = _scored(run, target, classes, wanted)
+    explanation = found[0]
     for line in spent:
         echo(line)
     echo(explanation.in_words())
     echo(explanation.how_sure())
     echo("\n" + _table(explanation, len(explanation) if top == "all" else int(top)))
     if wanted.verify:
-        verdict = run.trained().verify(explanation.batch).iloc[0]
+        verdict = run.trained().verify(found).iloc[0]
         echo(
             f"\nfidelity+ {verdict['fidelity+']:.2f}, fidelity- {verdict['fidelity-']:.2f}; as many random players: "
             f"{verdict['random fidelity+']:.2f}, {verdict['random fidelity-']:.2f}"

@@ -61,8 +61,11 @@ def draw_summaries(summaries: Sequence[General]) -> Figure:
     for one, strip in zip(summaries, strips, strict=True):
         panels = len(one.groups) + bool(one.swarm)
         axes = np.atleast_1d(strip.subplots(1, panels))
+        rows = max(2, *(min(len(table), MOST) for table in one.groups))
         for axis, table in zip(axes, one.groups, strict=False):
             _bars(axis, table, one.kind)
+            axis.set(ylim=(rows - 0.4, -0.6))  # bars of one height throughout
+        axes[0].legend(fontsize=6.5, frameon=False, loc="lower right")
         if one.swarm:
             _points(strip, axes[-1], one.swarm)
     return figure
@@ -76,10 +79,8 @@ def _bars(axis: Axes, table: pd.DataFrame, kind: str) -> None:
     for row, (ends, share) in enumerate(zip(shown["for"] + shown["against"], shown["share"], strict=True)):
         axis.annotate(f"{share:.0%}", (ends, row), (3, 0), textcoords="offset points", fontsize=6.5, va="center")
     axis.set_yticks(rows, [shortened(str(item), 20) for item in shown["item"]], fontsize=7.5)
-    axis.set(ylim=(len(rows) - 0.4, -0.6))
     axis.margins(x=0.16)
     _plain(axis, f"{kind} by {table['by'].iloc[0]}" if kind != "features" else "features", "mean of Σ |score|")
-    axis.legend(fontsize=6.5, frameon=False, loc="lower right")
 
 
 def _points(strip: SubFigure, axis: Axes, swarm: Sequence[Rows]) -> None:
@@ -87,7 +88,7 @@ def _points(strip: SubFigure, axis: Axes, swarm: Sequence[Rows]) -> None:
     axis.axvline(0, color="#b0b0b0", linewidth=0.8, zorder=0)
     span = max((float(np.abs(row.score).max(initial=0)) for row in swarm), default=0) or 1.0
     for place, row in enumerate(swarm):
-        colours = "#808080" if row.value is None else VALUES(_within(row.value))
+        colours = "#808080" if row.value is None or len(np.unique(row.value)) < 2 else VALUES(_within(row.value))
         axis.scatter(row.score, place + swing(row.score / span), s=5, c=colours, linewidths=0, alpha=0.85)
     axis.set_yticks(range(len(swarm)), [shortened(row.name, 20) for row in swarm], fontsize=7.5)
     axis.set(ylim=(len(swarm) - 0.4, -0.6))
@@ -110,10 +111,10 @@ def swing(score: np.ndarray) -> np.ndarray:
 
 
 def _within(value: np.ndarray) -> np.ndarray:
-    low, high = np.percentile(value, [5, 95]) if len(value) else (0.0, 1.0)
+    low, high = np.percentile(value, [5, 95])
     if high <= low:  # nearly all have the same
-        low, high = float(value.min(initial=0)), float(value.max(initial=1))
-    return np.clip((value - low) / (high - low or 1), 0, 1)
+        low, high = value.min(), value.max()
+    return np.clip((value - low) / (high - low), 0, 1)
 
 
 def _plain(axis: Axes, title: str, label: str) -> None:

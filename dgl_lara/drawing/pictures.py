@@ -115,16 +115,9 @@ def _draw_edges(axis: Axes, scene: Scene, norm: Normalize, unit: float) -> None:
     radii, both = _radii(scene), {(int(u), int(v)) for u, v in scene.edges}
     straight = ~scene.one_way
     rows = np.flatnonzero(straight)[np.argsort(order[straight], kind="stable")]
-    axis.add_collection(
-        LineCollection(
-            list(lines[rows]),
-            colors=list(colours[rows]),
-            linewidths=width[rows],
-            alpha=alpha[rows],
-            zorder=1,
-            capstyle="round",
-        )  # fmt: skip
-    )
+    if len(rows):
+        style: dict[str, Any] = {"colors": list(colours[rows]), "linewidths": width[rows], "alpha": alpha[rows]}
+        axis.add_collection(LineCollection(list(lines[rows]), zorder=1, capstyle="round", **style))
     for row in np.flatnonzero(scene.one_way):
         start, end = lines[row]
         source, sink = scene.edges[row]

@@ -163,8 +163,10 @@ def _ways(of: Scored, game: Game) -> list[Way]:
     mine = torch.where(of.is_target, -1, code[players.player])
     if of.task.local and len(of.explained_class.unique()) > 1:
         agrees = (mine == of.explained_class[players.row]).long()
-        ways.append(("class", torch.where(mine < 0, -1, agrees), ["another class", "the explained class"]))
-    return [*ways, (f"{_noun(of)} of the neighbour" if of.task.local else _noun(of), mine, names)]
+        ways.append(
+            ("class, the same or not", torch.where(mine < 0, -1, agrees), ["another class", "the explained class"])
+        )
+    return [*ways, (_noun(of), mine, names)]
 
 
 def _noun(of: Scored) -> str:

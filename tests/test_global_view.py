@@ -1,0 +1,173 @@
+"""The global view: sums by hand, typical explanations, pictures, the command, the section of the report."""
+
+import dgl
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from click.testing import CliRunner
+from games import PooledGCN, gcn_game, random_graph
+from test_explanation import exact_explanations
+from test_pictures import texts
+from test_player_kinds import small_game
+
+from dgl_lara import Edges, Features
+from dgl_lara.cli import main
+from dgl_lara.drawing.global_view import swing
+from dgl_lara.errors import InputError
+from dgl_lara.explanation.summary import medoids
+from dgl_lara.game.game import Game
+
+
+def table_of(summary, by):
+    (found,) = [table for table in summary.groups if table["by"].iloc[0] == by]
+    return found.set_index("item")
+
+
+def by_hand(frame, key, targets):
+    """What is said for and against, from the table of all scores."""
+    grouped = frame.assign(key=key).groupby("key").score
+    return grouped.agg(lambda s: s.clip(lower=0).sum() / targets), grouped.agg(
+        lambda s: -s.clip(upper=0).sum() / targets
+    )
+
+
+def test_nodes_by_hop_and_by_class():
+    game = gcn_game()
+    explanations = exact_explanations(game, list(range(12)))
+    frame, summary = explanations.to_frame(), explanations.summary()
+    speaks, against = by_hand(frame, frame.hop, 12)
+    hops = table_of(summary, "hop")
+    assert hops.index.tolist() == ["itself", "1 hop", "2 hops"]
+    np.testing.assert_allclose(hops["for"], speaks, rtol=1e-5)
+    np.testing.assert_allclose(hops["against"], against, rtol=1e-5, atol=1e-7)
+    assert hops.share.sum() == pytest.approx(1) and hops.players.sum() == pytest.approx(len(frame) / 12)
+    others = frame[frame.hop > 0]
+    classes = game.explained_class.numpy()
+    speaks, _ = by_hand(others, classes[others.player], 12)
+    found = table_of(summary, "predicted class")
+    assert len(found) > 1 and found["for"].to_dict() == pytest.approx({str(k): v for k, v in speaks.items()}, rel=1e-5)
+    same = classes[others.player] == others.explained_class
+    agreeing = table_of(summary, "class, the same or not")
+    assert agreeing.loc["the explained class", "for"] == pytest.approx(by_hand(others, same, 12)[0][True], rel=1e-5)
+
+
+def test_one_class_alone():
+    explanations = exact_explanations(gcn_game(), list(range(12)))
+    wanted = int(explanations.explained_class[0])
+    summary = explanations.summary(wanted)
+    frame = explanations.to_frame()
+    mine = frame[frame.explained_class == wanted]
+    assert 0 < summary.targets == mine.target.nunique() < 12 and summary.explained_class == str(wanted)
+    hops = table_of(summary, "hop")
+    np.testing.assert_allclose(hops["for"], by_hand(mine, mine.hop, summary.targets)[0], rtol=1e-5)
+    assert "class, the same or not" not in {table["by"].iloc[0] for table in summary.groups}
+    with pytest.raises(InputError, match="no target is explained as class 9"):
+        explanations.summary(9)
+
+
+@pytest.mark.parametrize("directed", [False, True])
+def test_edges_by_the_classes_of_their_ends(directed):
+    game = small_game(Edges(directed))
+    explanations = exact_explanations(game, list(range(12)))
+    frame, classes = explanations.to_frame(), game.explained_class.numpy()
+    ends = np.stack([classes[frame.source], classes[frame.destination]], axis=1)
+    ends = ends if directed else np.sort(ends, axis=1)
+    key = [f"{a}{'→' if directed else '–'}{b}" for a, b in ends]
+    found = table_of(explanations.summary(), "predicted class of both ends")
+    assert len(found) > 1 and found["for"].to_dict() == pytest.approx(by_hand(frame, key, 12)[0].to_dict(), rel=1e-5)
+    assert table_of(explanations.summary(), "hop").index.tolist() == ["1 hop", "2 hops"]
+
+
+def test_features_and_their_points():
+    game = small_game(Features())
+    explanations = exact_explanations(game, list(range(12))).named(columns=["age", "job", "town"])
+    summary = explanations.summary()
+    scores = explanations.scores.view(12, 3).numpy()
+    table = table_of(summary, "feature")
+    strength = np.abs(scores).mean(0)
+    assert table.index.tolist() == [["age", "job", "town"][place] for place in np.argsort(-strength)]
+    first = int(np.argmax(strength))
+    assert summary.swarm[0].name == table.index[0]
+    np.testing.assert_allclose(summary.swarm[0].score, scores[:, first])
+    np.testing.assert_allclose(summary.swarm[0].value, game.features[:, first])
+
+
+def graph_explanations(players="nodes"):
+    batch = dgl.batch([random_graph(size, 2 * size, size) for size in (5, 7, 6)])
+    features = torch.randn(18, 3, generator=torch.Generator().manual_seed(2)) / 5
+    game = Game(PooledGCN(), batch, features, "graph", players=players)
+    return exact_explanations(game, [0, 1, 2])
+
+
+def test_graphs_by_what_their_nodes_are_called():
+    labels = list("CNO" * 6)
+    explanations = graph_explanations().named(labels=labels)
+    frame = explanations.to_frame()
+    found = table_of(explanations.summary(), "label")
+    expected = by_hand(frame, np.array(labels)[frame.player], 3)[0]
+    assert found["for"].to_dict() == pytest.approx(expected.to_dict(), rel=1e-5)
+    assert len(graph_explanations().summary().groups) == 1  # no labels: all nodes together
+
+
+def test_features_of_graphs_are_coloured_by_their_means():
+    summary = graph_explanations("features").summary()
+    player = int(summary.groups[0].index[0])
+    x = torch.randn(18, 3, generator=torch.Generator().manual_seed(2)) / 5
+    expected = [part[:, player].mean() for part in x.split([5, 7, 6])]
+    np.testing.assert_allclose(summary.swarm[0].value, expected, rtol=1e-5)
+
+
+def test_medoids_are_the_middles_of_the_clouds():
+    points = np.concatenate([np.linspace(-1, 1, 21), 100 + np.linspace(-1, 1, 11), [500.0]])
+    chosen, share = medoids(np.abs(points[:, None] - points[None]), 3)
+    assert points[chosen].tolist() == pytest.approx([0, 100, 500]) and share.tolist() == [21 / 33, 11 / 33, 1 / 33]
+    assert len(medoids(np.zeros((5, 5)), 3)[0]) == 1  # all alike: one stands for all
+
+
+def test_typical_explanations_are_places_of_the_batch():
+    explanations = exact_explanations(gcn_game(), [3, 5, 7, 9])
+    typical = explanations.summary().typical
+    assert [explanations[place].target for place in typical.place] == typical.target.tolist()
+    assert typical.share.sum() == pytest.approx(1)
+
+
+def test_points_of_one_score_lie_side_by_side():
+    offsets = swing(np.array([0.5] * 9 + [-0.5]))
+    assert len(set(offsets[:9])) == 9 and offsets[9] == 0 and np.abs(offsets).max() < 0.5
+
+
+def test_tables_and_pictures(tmp_path):
+    for players in ("nodes", Edges(), Features()):
+        summary = exact_explanations(small_game(players), [1, 2, 3]).summary()
+        summary.save(tmp_path / "a.csv")
+        table = pd.read_csv(tmp_path / "a.csv")
+        assert set(table.kind) == {summary.kind} and (table.by == "typical").sum() == len(summary.typical)
+        summary.save(tmp_path / "a.svg")
+        found = texts(tmp_path / "a.svg")
+        assert {str(item) for item in summary.groups[0]["item"]} <= set(found)
+        assert summary._repr_html_().startswith("<svg ")
+    with pytest.raises(InputError, match="must end in .csv"):
+        summary.save(tmp_path / "a.txt")
+
+
+def test_the_command(quick_runs, tmp_path):
+    words = [
+        "summary",
+        "--run",
+        quick_runs["ba-shapes"],
+        "--class",
+        "1",
+        "--split",
+        "test",
+        "--out",
+        tmp_path / "a.csv",
+    ]
+    result = CliRunner().invoke(main, list(map(str, words)))
+    assert result.exit_code == 0, result.output
+    assert "class 1 (logit)" in result.output and "nodes by hop" in result.output and "typical:" in result.output
+    table = pd.read_csv(tmp_path / "a.csv")
+    assert "itself" in set(table["item"])
+    for wrong, said in ((["--class", "77"], "gives class 77 to no node"), (["--out", "a.txt"], "must end in .csv")):
+        failed = CliRunner().invoke(main, ["summary", "--run", str(quick_runs["ba-shapes"]), *wrong])
+        assert failed.exit_code == 2 and said in failed.output
