@@ -14,7 +14,7 @@ from test_explanation import exact_explanations
 
 from dgl_lara.drawing.layout import crossings, forces, rings
 from dgl_lara.drawing.pictures import COLOURS, draw
-from dgl_lara.drawing.scene import compose, is_molecule
+from dgl_lara.drawing.scene import MARKED, MARKED_UP_TO, compose, is_molecule
 
 
 def both(pairs):
@@ -249,7 +249,7 @@ def test_names_of_ones_own_are_neither_cut_off_nor_over_each_other(players):
     page = figure.bbox
     colours = figure.axes[1].get_window_extent()
     boxes = [text.get_window_extent() for text in figure.axes[0].texts]
-    assert len(boxes) == players
+    assert len(boxes) == (players if players <= MARKED_UP_TO else MARKED)
     assert all(box.x0 >= page.x0 and box.y0 >= page.y0 and box.y1 <= page.y1 for box in boxes)
     assert all(box.x1 <= colours.x0 for box in boxes)
     assert not [pair for pair in combinations(boxes, 2) if pair[0].overlaps(pair[1])]
