@@ -53,7 +53,7 @@ class Listening:
 def timed(owner, *names):
     """The seconds of each call of these functions, as long as this lasts."""
     originals = {name: getattr(owner, name) for name in names}
-    spent = {name: [] for name in names}
+    spent: dict[str, list[float]] = {name: [] for name in names}
 
     def listened(name):
         def call(*arguments):
