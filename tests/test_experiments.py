@@ -236,6 +236,24 @@ def test_neighbours(tmp_path):
     assert frame["pairs"].max() == 40 and frame["largest gap"].notna().sum() == 2
 
 
+@pytest.mark.parametrize("kind", ["edges", "features"])
+def test_players(kind, tmp_path, monkeypatch):
+    monkeypatch.setitem(gnn_explainer.SETTINGS, "tree-cycles", {"epochs": 2})
+    out = tmp_path / "players.csv"
+    words = ["--seeds", 1, "--targets", 4, "--reference-pairs", 60, "--steps", 4, "--out", out]
+    run("players", kind, "tree-cycles", *words)
+    run("players", kind, "tree-cycles", *words, "--speed")
+    frame = pd.read_csv(out).set_index("method")
+    ours = {"lara, amortised", "lara, corrected", "lara, speed"}
+    assert set(frame.index) == (ours | {"gnn-explainer", "pg-explainer", "|gradient|"} if kind == "edges" else ours)
+    assert (
+        finite(frame.drop("lara, speed"), "fidelity+", "fidelity-", "delta")
+        and frame.loc["lara, speed", "targets/s"] > 0
+    )
+    if kind == "edges":
+        assert frame.drop("lara, speed")["edge AUC"].between(0, 1).all()
+
+
 def test_neighbours_replaces_what_it_makes_anew(tmp_path):
     """And leaves other data sets and seeds alone."""
     out = tmp_path / "neighbours.csv"

@@ -87,6 +87,7 @@ def test_every_part_of_a_report_is_escaped():
     )
     parts |= dict.fromkeys(("accuracy", "fidelity", "agreement", "truth", "speed", "settings", "deviations"), table)
     parts |= {"summary": [EVIL], "what": [EVIL], "caveats": [EVIL], "local": True, "examples": {EVIL: [(EVIL, EVIL)]}}
+    parts["general"] = {"about": EVIL, "picture": EVIL, "table": table, "typical": [EVIL]}
     page = rendered("dgl_lara.reports", "report.html", **parts)
     assert "<script>document.title" not in page and "<img src=x" not in page and "&lt;script&gt;" in page
     marked = [path.name for path in SOURCES if "Markup(" in path.read_text()]

@@ -108,7 +108,7 @@ def _draw_edges(axis: Axes, scene: Scene, norm: Normalize, unit: float) -> None:
     alpha[scene.steps_back], width[scene.steps_back] = 0.22, 0.5 * scale
     if scene.edge_score is not None:
         strength = np.minimum(np.abs(scene.edge_score) / scene.largest, 1)
-        width = (0.7 + 4.0 * strength) * scale
+        width = (0.7 + (4.0 if len(lines) < CROWD else 2.2) * strength) * scale
         alpha = np.where(_plays(scene), 1.0, 0.35)
         colours = np.array([to_hex(LINES(norm(score))) for score in scene.edge_score], dtype=object)
         order = 1 + 0.9 * strength  # the strongest lie on top

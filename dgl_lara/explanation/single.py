@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from dgl_lara.drawing.interactive import View
 
 STEPS = 40  # of the slider in an interactive page
-BARS = 25  # of a still picture
+BARS = 25  # of a picture
 SHOWN = 10  # rows of a table in a notebook
 FILES = (*TABLES, *PICTURES)
 
@@ -373,7 +373,7 @@ class Explanation:
         """A page of its own to explore: pan, zoom, hover, and a slider that removes players.
 
         Args:
-            most: How many nodes (or features) are drawn.
+            most: How many nodes are drawn; features at most 25.
             beside: Explanations of the same target by other kinds of players; the page can be switched to them.
         """
         from dgl_lara.drawing.interactive import page
@@ -390,7 +390,7 @@ class Explanation:
         from dgl_lara.drawing.interactive import Story, drawn_players
 
         game, rank = self.game, self.batch.rank()
-        picture = self.bars(most) if self.batch.players.kind == "features" else self.scene(most)
+        picture = self.bars(min(most, BARS)) if self.batch.players.kind == "features" else self.scene(most)
         drawn, names = drawn_players(picture), self.player_names()
         removable = len(self) - int(self.batch.is_target.sum())
         counts = torch.linspace(removable, 0, min(removable, STEPS) + 1).round().int().tolist()
