@@ -246,12 +246,9 @@ def test_players(kind, tmp_path, monkeypatch):
     frame = pd.read_csv(out).set_index("method")
     ours = {"lara, amortised", "lara, corrected", "lara, speed"}
     assert set(frame.index) == (ours | {"gnn-explainer", "pg-explainer", "|gradient|"} if kind == "edges" else ours)
-    assert (
-        finite(frame.drop("lara, speed"), "fidelity+", "fidelity-", "delta")
-        and frame.loc["lara, speed", "targets/s"] > 0
-    )
-    if kind == "edges":
-        assert frame.drop("lara, speed")["edge AUC"].between(0, 1).all()
+    judged = frame.drop("lara, speed")
+    assert finite(judged, "fidelity+", "fidelity-", "delta") and bool((frame["targets/s"].dropna() > 0).all())
+    assert kind == "features" or judged["edge AUC"].between(0, 1).all()
 
 
 def test_neighbours_replaces_what_it_makes_anew(tmp_path):
