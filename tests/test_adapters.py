@@ -156,7 +156,7 @@ def test_lara_learns_from_single_outputs(task, value):
     graph = GRAPH if task == "node" else dgl.batch([random_graph(8, 14, seed) for seed in range(5)])
     model = SmallGCN(classes=1) if task == "node" else PooledGCN(classes=1)
     lara = LARA(lambda some, h: model(some, h).squeeze(1), graph, FEATURES, task=task, value=value, hops=2)
-    lara.config = TrainingConfig(hidden=32, dim=8, masks=8, steps=150)
+    lara.config = TrainingConfig(hidden=32, dim=8, masks=4, steps=120)
     count = 40 if task == "node" else 5
     result = lara.fit(range(count), validation=range(count)).explain(range(count))
     assert max(row["agreement"] for row in lara.history_) > 0.6

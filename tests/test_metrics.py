@@ -257,7 +257,7 @@ def test_metrics_by_labels_have_a_table(name):
     table = METRICS[name].table(case, explanations)
     assert set(table.definition) == {"paper", "kept"}
     table.insert(0, "method", "random")
-    assert all(word in print_table(name, table) for word in ("paper", "kept", "random"))
+    assert all(word in print_table(name, table, 200) for word in ("paper", "kept", "random"))
     asked = game.calls
     METRICS[name].table(case, explanations)
     assert game.calls == asked  # several metrics ask, f is asked once

@@ -47,9 +47,12 @@ def step_on_the_whole_graph(game, g, targets, masks, seen):
     return Step(game, g, coalitions, subgraphs.embed(g, targets))
 
 
-def test_a_linear_gnn_is_learned_to_its_closed_form():
+@pytest.mark.parametrize(
+    ("steps", "within"), [(400, 1e-2), pytest.param(2000, 1e-3, marks=pytest.mark.slow)], ids=["roughly", "to 1e-3"]
+)
+def test_a_linear_gnn_is_learned_to_its_closed_form(steps, within):
     """f_i = x_i + the sum over its neighbours, on a ring. With the null prediction 0 and the target a player,
-    phi is x_j / 2 for a neighbour and x_i + half the neighbours' sum for the target: reached to 1e-3."""
+    phi is x_j / 2 for a neighbour and x_i + half the neighbours' sum for the target."""
     ring = torch.arange(60)
     graph = dgl.graph((torch.cat([ring, ring]), torch.cat([(ring + 1) % 60, (ring - 1) % 60])))
     x = torch.randn(60, 1, generator=torch.Generator().manual_seed(0))
@@ -58,7 +61,7 @@ def test_a_linear_gnn_is_learned_to_its_closed_form():
         return dgl.ops.copy_u_sum(graph, h) + h
 
     game = Game(f, graph, x, hops=1, value="output")
-    config = TrainingConfig(hidden=128, dim=8, masks=16, steps=2000, lr=1e-2)
+    config = TrainingConfig(hidden=128, dim=8, masks=16, steps=steps, lr=1e-2)
     result = trained_scores(game, config, ring, ring)
     frame = result.to_frame()
     neighbours = (x[(ring + 1) % 60] + x[(ring - 1) % 60]).flatten()
@@ -69,7 +72,7 @@ def test_a_linear_gnn_is_learned_to_its_closed_form():
     )
     torch.testing.assert_close(exact(game, result.players), expected, atol=1e-5, rtol=0)
     error = (result.scores - expected).square().mean().sqrt() / expected.std()
-    assert error < 1e-3
+    assert error < within
 
 
 @pytest.mark.parametrize("gate", ["walk", "random-walk"])
