@@ -62,7 +62,7 @@ def test_an_edge_that_matters_brings_its_ends_into_a_crowd():
     hop = np.array([0] + [1] * 199 + [2])
     scene = compose([str(n) for n in range(201)], None, score, hop, None, edges, 20, edge_player=player)
     assert {0, 150, 200} <= set(scene.place) and len(scene.place) == 20
-    assert scene.edge_score.min() == -3 and scene.largest == 3
+    assert scene.edge_score is not None and scene.edge_score.min() == -3 and scene.largest == 3
     assert scene.rest.startswith(f"{200 - len(scene.edges)} further players not drawn")
 
 
