@@ -97,8 +97,8 @@ def test_every_method_is_in_every_table(found):
 def test_page_holds_its_sections_and_the_figures(found, page):
     outline = Outline(page)
     assert outline.texts["h2"] == [
-        "What was explained, and how", "How good the explanations are", "Examples: best, typical, worst",
-        "What to keep in mind", "Settings and versions",
+        "What was explained, and how", "How good the explanations are", "What matters in general",
+        "Examples: best, typical, worst", "What to keep in mind", "Settings and versions",
     ]  # fmt: skip
     text = html.unescape(re.sub(r"<[^>]+>", " ", page))
     r2 = found.tables["agreement"].set_index("method").loc["lara", "R2 corrected"]
@@ -113,12 +113,20 @@ def test_page_holds_its_sections_and_the_figures(found, page):
     assert stored["command"] in text and stored["versions"]["torch"] in text
 
 
+def test_what_matters_in_general(found, page):
+    ((summary, explanations),) = found.general
+    text = html.unescape(re.sub(r"<[^>]+>", " ", page))
+    assert summary.title in text and f"{summary.groups[0]['for'].iloc[0]:.3f}" in text
+    for place in summary.typical["place"]:
+        assert explanations[place].in_words() in text
+
+
 def test_examples_carry_their_sentences_and_pictures(found, page):
     captions = Outline(page).texts["figcaption"][1:]
     sentences = [one.in_words() for group in found.examples.values() for one, _ in group]
     assert [caption[: len(words)] for caption, words in zip(captions, sentences, strict=True)] == sentences
-    assert page.count("<svg") == page.count("</svg>") == 14
-    ids = re.findall(r' id="((?!what|good|examples|caveats|settings)[^"]+)"', page)
+    assert page.count("<svg") == page.count("</svg>") == 15
+    ids = re.findall(r' id="((?!what|good|general|examples|caveats|settings)[^"]+)"', page)
     assert not [name for name in ids if re.fullmatch(r"[a-z]+(2d)?_\d+", name)]
 
 
@@ -225,4 +233,4 @@ def test_browser_shows_every_picture_within_the_page(page, tmp_path):
     # the page itself allows no script; the probe needs one
     open_page = re.sub(r"<meta http-equiv=\"Content-Security-Policy\".*?>", "", page)
     count, narrowest, right, width, scroll = ask(open_page, script, tmp_path)
-    assert count == 14 and narrowest > 200 and right <= width and scroll <= width
+    assert count == 15 and narrowest > 200 and right <= width and scroll <= width
