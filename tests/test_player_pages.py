@@ -51,7 +51,8 @@ def test_commands_run(session_cache, tmp_path, monkeypatch):
         if words[0] == "summary":
             quick = ["--targets", "40"]
         result = CliRunner().invoke(main, [*words, *quick])
-        assert result.exit_code == 0 or "--class 2" in " ".join(words), result.output
+        absent = "gives class 2 to no node" in result.output  # a model of twenty epochs may know fewer classes
+        assert result.exit_code == (2 if absent else 0), result.output
     made = {path.name for path in tmp_path.iterdir()}
     assert {"edges512.png", "kinds512.html", "features512.png", "summary.png", "summary.csv"} <= made
     page = Path("kinds512.html").read_text()

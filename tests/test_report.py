@@ -113,12 +113,20 @@ def test_page_holds_its_sections_and_the_figures(found, page):
     assert stored["command"] in text and stored["versions"]["torch"] in text
 
 
+def test_what_matters_in_general(found, page):
+    ((summary, explanations),) = found.general
+    text = html.unescape(re.sub(r"<[^>]+>", " ", page))
+    assert summary.title in text and f"{summary.groups[0]['for'].iloc[0]:.3f}" in text
+    for place in summary.typical["place"]:
+        assert explanations[place].in_words() in text
+
+
 def test_examples_carry_their_sentences_and_pictures(found, page):
     captions = Outline(page).texts["figcaption"][1:]
     sentences = [one.in_words() for group in found.examples.values() for one, _ in group]
     assert [caption[: len(words)] for caption, words in zip(captions, sentences, strict=True)] == sentences
     assert page.count("<svg") == page.count("</svg>") == 15
-    ids = re.findall(r' id="((?!what|good|examples|caveats|settings)[^"]+)"', page)
+    ids = re.findall(r' id="((?!what|good|general|examples|caveats|settings)[^"]+)"', page)
     assert not [name for name in ids if re.fullmatch(r"[a-z]+(2d)?_\d+", name)]
 
 

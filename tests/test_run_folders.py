@@ -15,7 +15,7 @@ from dgl_lara.cli.settings_file import written
 from dgl_lara.reports.run_overview import OURS
 
 QUICK = ["--targets", "6", "--pairs", "0"]
-ROUGH = ["--reference-pairs", "100"]
+AGREEMENT = ["eval", "--run", "one", "--metric", "agreement", *QUICK, "--reference-pairs", "100"]
 
 
 def run(*words):
@@ -63,9 +63,7 @@ def test_a_taken_folder_is_refused_before_anything_is_trained(here, monkeypatch)
     assert found.exit_code == 2 and "runs/one holds a run already" in found.stderr
 
 
-@pytest.mark.parametrize(
-    "words", [["datasets"], ["runs"], ["eval", "--run", "one", "--metric", "agreement", *QUICK, *ROUGH]]
-)
+@pytest.mark.parametrize("words", [["datasets"], ["runs"], AGREEMENT])
 def test_tables_fit_a_terminal(here, monkeypatch, words):
     in_a_file = run(*words).stdout
     for module in ("datasets", "run_folders", "evaluate"):
