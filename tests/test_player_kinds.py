@@ -344,3 +344,10 @@ def test_what_is_saved_comes_back(players, tmp_path):
     assert again.players == players
     torch.testing.assert_close(again.explain([3, 7]).scores, lara.explain([3, 7]).scores)
     assert again.explain([3, 7]).source == ["corrected"] * 2
+
+
+def test_who_plays_in_words():
+    said = {choice: small_game(choice).kind.in_words for choice in (*KINDS, Features(of="target", baseline="mean"))}
+    assert len(set(said.values())) == len(said)
+    assert said[Edges(directed=True)] == "the edges that can reach it in 2 steps, each direction by itself"
+    assert said[Features(of="target", baseline="mean")].endswith("of the target alone, removed by their mean")

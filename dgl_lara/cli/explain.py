@@ -241,7 +241,6 @@ def _table(explanation: Explanation, most: int) -> str:
 
 def _explain_many(run: Run, targets: Tensor, wanted: Wanted, top: int | str, out: Path, workers: int) -> int:
     """Stream the explanations to the file; returns how many rows it has."""
-    from dgl_lara.game.kinds import Nodes, to_dict
     from dgl_lara.inference.doubtful import MOST_SPENT
     from dgl_lara.inference.export import explain_to_file
     from dgl_lara.inference.trusted_rows import Bought, trusted_rows
@@ -254,7 +253,7 @@ def _explain_many(run: Run, targets: Tensor, wanted: Wanted, top: int | str, out
         "dataset": run.dataset.name,
         "source": run.dataset.source,
         "data": run.dataset.fingerprint,
-        "players": lara.task.players_in_words(run.config.hops) if lara.players == Nodes() else to_dict(lara.players),
+        "players": lara.game.kind.in_words,
         "value": lara.game.value,
         "gate": lara.explainer_.config.gate,
         "seed": seed,

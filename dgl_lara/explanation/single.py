@@ -398,7 +398,7 @@ class Explanation:
         story = Story(
             title=self.in_words(),
             about=f"Scores by {self.batch.method}; explained is the {self.value_name} of class {self.class_name}; "
-            f"players are {self._players_in_words}; {NOT_ADDITIVE.format(game.value)}. The curves are "
+            f"players are {game.kind.in_words}; {NOT_ADDITIVE.format(game.value)}. The curves are "
             "the model's own outputs, evaluated for every step of the slider"
             + ("; the target itself always stays." if self.batch.includes_target else ".")
             + f" {self.how_sure()}".rstrip(),
@@ -418,13 +418,6 @@ class Explanation:
             classes=self._class_names(drawn),
         )
         return picture, story
-
-    @property
-    def _players_in_words(self) -> str:
-        if self.batch.players.kind == "nodes":
-            return self.task.players_in_words(self.game.hops)
-        many = f"{self.game.kind.noun}s"
-        return f"the {many} that can reach it" if self.batch.players.kind == "edges" else f"its {many}"
 
     def _class_names(self, drawn: np.ndarray) -> list[str] | None:
         """What the model says of each drawn player: of a node, or of both ends of an edge."""

@@ -24,12 +24,20 @@ from dgl_lara.game.removal import Remainder, remove_edges
 class EdgePlayers(PlayerKind):
     name = "edges"
     noun = "edge"
+    removal = "To remove a player is to take the edge away; all nodes stay, with their features."
 
     def __init__(self, field: Field, directed: bool = False) -> None:
         super().__init__(field)
         self.directed = directed
         if self.task.local and self.hops < 1:
             raise InputError("with K = 0 the model looks at no edge; explain nodes or features instead.")
+
+    @property
+    def in_words(self) -> str:
+        which = "each direction by itself" if self.directed else "both directions together"
+        if not self.task.local:
+            return f"all edges of the graph, {which}"
+        return f"the edges that can reach it in {self.hops} step{'s' * (self.hops > 1)}, {which}"
 
     @cached_property
     def _keys(self) -> Tensor:

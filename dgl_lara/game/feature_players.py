@@ -20,12 +20,14 @@ from dgl_lara.game.removal import Remainder, copies
 from dgl_lara.utils.randomness import generator
 
 WIDE = 256  # columns, from which on only those that are present near the target play
+_BASELINES = {"zero": "zero", "mean": "their mean", "rows": "the values of other rows"}
 ROWS = 4  # of the data that stand in for a removed column, with baseline "rows"
 
 
 class FeaturePlayers(PlayerKind):
     name = "features"
     noun = "feature"
+    removal = "To remove a player is to put the baseline in the place of the column; the graph stays as it is."
 
     def __init__(
         self, field: Field, of: str = "field", baseline: str = "zero", groups: tuple[tuple[int, ...], ...] | None = None
@@ -34,6 +36,12 @@ class FeaturePlayers(PlayerKind):
         self.alone, self.baseline, self.groups = of == "target" and self.task.local, baseline, groups
         self.shares = not self.alone
         self.repeats = len(self.background)
+
+    @property
+    def in_words(self) -> str:
+        what = "columns" if self.groups is None else "groups of columns"
+        where = "of the target alone" if self.alone else "of all that reaches the target"
+        return f"{what} of the features {where}, removed by {_BASELINES[self.baseline]}"
 
     @property
     def width(self) -> int:

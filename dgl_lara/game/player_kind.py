@@ -22,6 +22,7 @@ class PlayerKind(ABC):
 
     name: ClassVar[str]
     noun: ClassVar[str]  # one of them, in words
+    removal: ClassVar[str]  # what it means to remove one, in words
     includes_target: bool = False  # a target is a player of its own
     shares: bool = True  # one mask over all players is a coalition for every target at once
     repeats: int = 1  # times that f is asked about one coalition
@@ -37,6 +38,11 @@ class PlayerKind(ABC):
     @abstractmethod
     def players(self, targets: Tensor) -> Players:
         """Who plays for each target."""
+
+    @property
+    @abstractmethod
+    def in_words(self) -> str:
+        """Who plays, in words."""
 
     def work(self) -> Tensor:
         """(num_targets,) a bound on the players of a target and on what explaining it costs."""
@@ -76,6 +82,10 @@ class NodePlayers(PlayerKind):
 
     name = "nodes"
     noun = "node"
+    removal = (
+        "To remove a player is to take the node, its features and its edges out of the graph. A removed target, or an "
+        "empty graph, has the model's prediction for one isolated node without features."
+    )
 
     def __init__(self, field: Field) -> None:
         super().__init__(field)
@@ -87,6 +97,10 @@ class NodePlayers(PlayerKind):
 
     def players(self, targets: Tensor) -> Players:
         return self.task.reach(self.graph, targets, self.hops)
+
+    @property
+    def in_words(self) -> str:
+        return self.task.players_in_words(self.hops)
 
     def own(self, targets: Tensor) -> Tensor | None:
         return targets if self.includes_target else None

@@ -114,7 +114,9 @@ def _summary(found: Findings, average: pd.DataFrame) -> list[str]:
     agreement = found.tables["agreement"].set_index("method").loc["lara"]
     lara, chance = _row(average, "lara"), _row(average, "random")
     assert lara is not None and chance is not None
-    alone = f", and with {agreement['neighbours only']:.3f} over the neighbours alone" if game.task.local else ""
+    alone = (
+        f", and with {agreement['neighbours only']:.3f} over the neighbours alone" if game.kind.includes_target else ""
+    )
     return [
         f"The model is right on {found.accuracy['test']:.1%} of the test {game.task}s of {found.run.dataset.name}.",
         f"The explainer's scores agree with the true attribution with R² = {agreement['R2 corrected']:.3f} on "
@@ -156,11 +158,10 @@ def _what(found: Findings) -> list[str]:
         f"Model: {_model_name(run)}, a black box to the explainer: only its outputs are used, no gradients, no hidden "
         "layers.",
         f"Explained is, for every {game.task}, the {game.value} of the class that the model predicts. The players are "
-        f"{game.task.players_in_words(game.hops)}. A player's score estimates its removal-based attribution φ: the "
+        f"{game.kind.in_words}. A player's score estimates its removal-based attribution φ: the "
         "mean value of the model over random coalitions with it, less the mean over those without it (Eq. 5 of the "
         "paper; the Banzhaf value). A positive score speaks for the class, a negative one against it.",
-        "To remove a player is to take the node, its features and its edges out of the graph. "
-        "A removed target, or an empty graph, has the model's prediction for one isolated node without features.",
+        game.kind.removal,
         f"Explainer: LARA, one small network trained on the {run.config.training.train_on} split without any label; "
         "afterwards a score is a dot product, without a call of the model.",
     ]
@@ -205,12 +206,12 @@ def _caveats(found: Findings) -> list[str]:
         "about the data, and a model can be wrong for reasons that are explained faithfully.",
         f"The model is wrong on {1 - found.right:.1%} of the {len(found.targets)} targets measured here; their "
         "explanations explain the mistake.",
-        "Removing nodes makes graphs that the model was not trained on; its answers there, on which attribution and "
-        "fidelity rest, may be unusual.",
+        f"Removing {game.kind.name} makes inputs that the model was not trained on; its answers there, on which "
+        "attribution and fidelity rest, may be unusual.",
         f"Scores are estimates. The agreement is a figure over all {len(found.targets)} targets; for a single one the "
         "error can be much larger. Where a single explanation matters, check it by direct sampling.",
     ]
-    if game.task.local:
+    if game.kind.includes_target:
         caveats.append(
             "R² is dominated by the target's own, large attribution; over the neighbours alone it is "
             f"{lara['neighbours only']:.3f}."
