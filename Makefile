@@ -18,8 +18,9 @@ demo: install
 	$(BIN)/dgl-lara train --dataset ba-shapes --out runs/demo
 	$(BIN)/dgl-lara eval --run runs/demo --metric fidelity
 
+# Three processes on two cores: many tests wait for processes of their own.
 test: install
-	$(BIN)/python -m pytest --numprocesses 2 --dist worksteal
+	$(BIN)/python -m pytest --numprocesses 3 --dist worksteal
 
 # dgl 2.1.0 stands nearer to the CUDA set (2.4) than 1.1.3 does; it imports only with torch up to 2.2.1. About 2 GB.
 DGL2 := torch==2.2.1 dgl==2.1.0 numpy==1.26.4 pyarrow==17.0.0 torchdata==0.7.1 pydantic pandas==2.2.3 scipy==1.13.1

@@ -5,7 +5,7 @@ import signal
 import sys
 from pathlib import Path
 
-if "PYTEST_XDIST_WORKER" in os.environ:  # two processes on two cores: more threads would only stand in each other's way
+if "PYTEST_XDIST_WORKER" in os.environ:  # more threads would only stand in each other's way
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import pytest

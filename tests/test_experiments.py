@@ -151,6 +151,7 @@ def test_target_accuracy():
     assert all(re.fullmatch(r"[01]\.\d{3} ± 0\.\d{3}", cell) for cell in row[2:5])
 
 
+@pytest.mark.slow
 def test_ablation(monkeypatch):
     ablation, words = script("ablation"), ("--steps", 2, "--targets", 4, "--reference-pairs", 20)
     found = rows_of(run("ablation", NODES, *words))[1:]
@@ -184,6 +185,7 @@ def test_refinement(tmp_path):
     assert (frame["moved"] > 0).all()
 
 
+@pytest.mark.slow
 def test_scaling(tmp_path):
     run("scaling", "--repeats", 1, "--nodes", 400, "--only", "dim", "--values", "5", "--out", tmp_path)
     frame = pd.read_csv(tmp_path / "scaling-dim.csv")
@@ -193,6 +195,7 @@ def test_scaling(tmp_path):
     assert (tmp_path / "scaling-dim.png").stat().st_size > 0
 
 
+@pytest.mark.slow
 def test_bulk_speed(tmp_path, monkeypatch):
     folder, out = tmp_path / "run", tmp_path / "bulk_speed.md"
     words = ["train", "--dataset", NODES, "--hidden", "8", "--dim", "4", "--epochs", "2", "--out", str(folder)]
