@@ -20,8 +20,8 @@ class GraphTask(Task):
     name = "graph"
     local = False
     sampled_pairs = 100
-    # graphs come in batches and want more steps; twice the width agrees no better (MUTAG .907 for .905) and takes twice
-    # as long to explain with
+    # graphs come in batches and want more steps; twice the width agrees hardly better (MUTAG .907 for .905) and takes
+    # twice as long to explain with
     settings = {"batch_size": 128, "steps": 1200, "hidden": 32}
     paper_settings = {"lr": 1e-4}
 
