@@ -123,7 +123,10 @@ CHECKS = {
 }
 
 
-@pytest.mark.parametrize("what", WHAT)
+LONG = ("figure-4", "figure-5", "table-3", "table-4", "table-dim")  # what they do, the others do too
+
+
+@pytest.mark.parametrize("what", [pytest.param(one, marks=[pytest.mark.slow] * (one in LONG)) for one in WHAT])
 def test_reproduce(what, quick):
     written = script(what).run(quick)
     assert {f"{what}.md", f"{what}.csv"} <= {path.name for path in written}
@@ -270,6 +273,7 @@ def test_graph_speed():
     assert len(header) == 7 and min(float(cell.replace(",", "")) for row in rows for cell in row[3:6]) > 1
 
 
+@pytest.mark.slow
 def test_own_models(real_data, tmp_path):
     out = tmp_path / "own_models.csv"
     words = ["--epochs", 3, "--steps", 2, "--targets", 5, "--fidelity-targets", 10, "--reference-pairs", 20]

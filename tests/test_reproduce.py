@@ -104,6 +104,7 @@ def test_a_table_has_ours_and_the_papers(real_data, tmp_path):
     assert figures.loc[("paper", "average"), "fidelity+"] == pytest.approx(ours, rel=1e-3)
 
 
+@pytest.mark.slow
 def test_data_sets_are_measured_in_processes_of_their_own(real_data, tmp_path, capsys):
     words = ["reproduce", "table-targets", "--quick", "--out", str(tmp_path)]
     (tmp_path / "table-targets.csv").write_text("of all data sets")
