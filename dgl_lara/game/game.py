@@ -57,10 +57,11 @@ class Game:
         known: Tensor | None = None,
         memory: int | None = None,
         players: str | Choice = "nodes",
+        context: int | None = None,
     ) -> None:
         """`answer`: f on the untouched graph, where that was asked before; `known`: the targets whose rows of it are
         right, if not all (see `inference/nearby.py`). `memory`: bytes that calls of f and chunks of targets keep to.
-        `players`: who plays, by name or with more to say (`kinds.py`)."""
+        `players`: who plays, by name or with more to say (`kinds.py`). `context`: where it was found before."""
         if value not in VALUES:
             raise InputError(f"value must be one of {', '.join(VALUES)} (got '{value}').")
         if not isinstance(hops, int) or not 0 <= hops <= MOST_HOPS:
@@ -86,7 +87,7 @@ class Game:
         # an output is no class: the first is explained, unless another is asked for
         best = self.logits.argmax(dim=1)
         self.explained_class = torch.zeros_like(best) if value == "output" else best  # (num_targets,)
-        self.context = self._context_hops() if self.task.local else hops
+        self.context = hops if not self.task.local else (self._context_hops() if context is None else context)
 
     @property
     def num_targets(self) -> int:
