@@ -58,12 +58,14 @@ def _keys(edges: list[list[int]], count: int) -> Tensor:
 
 def downstream(graph: dgl.DGLGraph, nodes: Tensor, hops: int) -> Tensor:
     """(num_nodes,) bool: these nodes, and whom they can reach in so many hops."""
-    return _spread(*graph.edges(), nodes, hops)
+    src, dst = graph.edges()
+    return _spread(src, dst, nodes, hops)
 
 
 def upstream(graph: dgl.DGLGraph, nodes: Tensor, hops: int) -> Tensor:
     """(num_nodes,) bool: these nodes, and who can reach them in so many hops."""
-    return _spread(*reversed(graph.edges()), nodes, hops)
+    src, dst = graph.edges()
+    return _spread(dst, src, nodes, hops)
 
 
 def _spread(start: Tensor, end: Tensor, nodes: Tensor, hops: int) -> Tensor:
