@@ -8,9 +8,11 @@ import time
 
 import psutil
 import pytest
-from service import serving
 
+from dgl_lara.cli.reproduce import script
 from dgl_lara.runs import open_run
+
+serving = script("service").serving
 
 
 @pytest.fixture

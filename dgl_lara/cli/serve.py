@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
@@ -12,20 +14,34 @@ from dgl_lara.cli.options import FILE, FOLDER, RUN, Count, Memory, Rate, trust_o
 from dgl_lara.cli.printing import echo
 from dgl_lara.errors import InputError
 
-NEEDS = "serving needs more packages ({}): pip install 'dgl-lara[serve]'"
+
+@dataclass(frozen=True)
+class Wanted:
+    """How runs are to be served."""
+
+    host: str = "127.0.0.1"
+    port: int = 8080
+    workers: int | None = None
+    token_file: Path | None = None
+    state: Path | None = None
+    max_body: int = 16 * 2**20
+    timeout: float = 60.0
+    fill: bool = True
+    memory: int | None = None
+    trust: bool | str = False
 
 
 @click.command("serve")
 @click.option("--run", "folders", type=RUN, multiple=True,
               help="Run to serve, under the name of its folder; again for more. Default: the newest.")  # fmt: skip
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
-@click.option("--port", type=Count(0, 65535), default=8080, show_default=True, help="0: any free one.")
+@click.option("--host", default=Wanted.host, show_default=True, help="Address to listen on.")
+@click.option("--port", type=Count(0, 65535), default=Wanted.port, show_default=True, help="0: any free one.")
 @click.option("--workers", type=Count(1, 256), help="Processes that answer. [one a core]")
 @click.option("--token-file", type=FILE, help="File with the bearer token that requests must carry.")
 @click.option("--state", type=FOLDER, help="Where graph updates and shared tables are kept. [RUN/serving]")
 @click.option("--max-body", type=Memory(), default="16MB", show_default=True, help="Size of a request, at most.")
 @click.option("--timeout", type=Rate(3600), default=60.0, show_default=True, help="Seconds for a request, at most.")
-@click.option("--no-fill", is_flag=True, help="Explain only what is asked for, not everything while nobody asks.")
+@click.option("--fill/--no-fill", default=True, help="Explain everything while nobody asks, or only what is asked for.")
 @click.option("--memory", type=Memory(), help="Working memory to keep to, like 4GB. [70 % of what is free]")
 @trust_options
 def serve(
@@ -37,26 +53,17 @@ def serve(
     state: Path | None,
     max_body: int,
     timeout: float,
-    no_fill: bool,
-    memory: int | None,
-    trust: bool | str,
-) -> None:
-    """Serve trained runs over HTTP (KServe v1) and as a page to explore them with."""
-    start(folders, (host, port), workers, token_file, state, (max_body, timeout), not no_fill, memory, trust)
-
-
-def start(
-    folders: tuple[Path, ...],
-    address: tuple[str, int],
-    workers: int | None,
-    token_file: Path | None,
-    state: Path | None,
-    limits: tuple[int, float],
     fill: bool,
     memory: int | None,
     trust: bool | str,
 ) -> None:
-    """Until it is told to stop."""
+    """Serve trained runs over HTTP (KServe v1) and as a page to explore them with."""
+    wanted = Wanted(host, port, workers, token_file, state, max_body, timeout, fill, memory, trust)
+    start(folders, wanted, lambda names, where: echo(f"serving {', '.join(names)} at {where}"))
+
+
+def start(folders: tuple[Path, ...], wanted: Wanted, announce: Callable[[list[str], str], None]) -> None:
+    """Until it is told to stop. `announce` gets the names of the models and the address, once they can be asked."""
     for name in ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS"):  # a worker is one thread; before torch and numba load
         os.environ[name] = "1"
     counting = tempfile.TemporaryDirectory(prefix="dgl-lara-metrics-")  # where workers count, for all of them together
@@ -67,20 +74,21 @@ def start(
         from dgl_lara.serve.served import open_models
         from dgl_lara.serve.supervisor import Supervisor
     except ModuleNotFoundError as error:
-        raise InputError(NEEDS.format(error.name)) from error
+        raise InputError(f"serving needs more packages ({error.name}): pip install 'dgl-lara[serve]'") from error
     from dgl_lara.runs import newest_run
 
     chosen = folders or (newest_run(),)
+    names = [folder.resolve().name for folder in chosen]
     supervisor = Supervisor(
-        load=lambda: open_models(chosen, state, memory, trust),
-        address=address,
-        workers=workers or os.cpu_count() or 1,
-        limits=Limits(*limits),
-        token=lambda: read_token(token_file),
-        fill=fill,
+        load=lambda: open_models(chosen, wanted.state, wanted.memory, wanted.trust),
+        address=(wanted.host, wanted.port),
+        workers=wanted.workers or os.cpu_count() or 1,
+        limits=Limits(wanted.max_body, wanted.timeout),
+        token=lambda: read_token(wanted.token_file),
+        fill=wanted.fill,
     )
     with counting:
-        supervisor.run(lambda where: echo(f"serving {', '.join(path.resolve().name for path in chosen)} at {where}"))
+        supervisor.run(lambda where: announce(names, where))
 
 
 def read_token(path: Path | None) -> str | None:

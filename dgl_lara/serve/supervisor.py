@@ -1,8 +1,8 @@
 """`dgl-lara serve`: loads the runs once, then forks workers that share all of it.
 
 This process opens the port and never answers by itself. It forks a keeper (`keeper.py`) and the workers, starts one
-anew where it dies, and on SIGHUP loads the runs again, starts new workers beside the old ones and lets those finish what
-they have begun. Nothing here starts a thread: a fork would lose it.
+anew where it dies, and on SIGHUP loads the runs again, starts new workers beside the old ones and lets those finish
+what they have begun. Nothing here starts a thread: a fork would lose it.
 """
 
 from __future__ import annotations

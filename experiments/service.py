@@ -1,4 +1,4 @@
-"""A service in processes of its own, for tests and for the load script."""
+"""A service in processes of its own, for the load script and for tests."""
 
 import json
 import os
