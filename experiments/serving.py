@@ -119,7 +119,7 @@ def by_wrk(address, path, nodes, seconds):
         script.write(
             f"local nodes = {{{listed}}}\nlocal at = 0\nwrk.method = 'POST'\n"
             "request = function()\n  at = at % #nodes + 1\n"
-            f"  return wrk.format(nil, nil, nil, '{{\"instances\": [{{\"node\": ' .. nodes[at] .. ', \"top\": {TOP}}}]}}')\n"
+            f'  return wrk.format(nil, nil, nil, \'{{"instances": [{{"node": \' .. nodes[at] .. \', "top": {TOP}}}]}}\')\n'
             "end\n"
         )
         script.flush()
@@ -190,7 +190,9 @@ def speed(run, workers, seconds, prepare, out):
         asyncio.run(as_fast_as_can(service.address, path, singles, 2, 8))
         spent = asyncio.run(at_rate(service.address, path, singles, RATE, seconds))
         p50, p99 = np.percentile(spent, [50, 99])
-        rows.append([f"one node, top {TOP}, {RATE} requests a second: p50, p99", f"{p50:.2f} ms, {p99:.2f} ms", "≤ 3, ≤ 20 ms"])
+        rows.append(
+            [f"one node, top {TOP}, {RATE} requests a second: p50, p99", f"{p50:.2f} ms, {p99:.2f} ms", "≤ 3, ≤ 20 ms"]
+        )
         for name, found in (
             ("wrk", by_wrk(service.address, path, nodes[:5000], seconds)),
             ("asyncio", asyncio.run(as_fast_as_can(service.address, path, singles, seconds, 32))),
@@ -295,7 +297,9 @@ class Soak:
     async def run_all(self, seconds):
         self.until = time.monotonic() + seconds
         every = max(4.0, min(30.0, seconds / 12))
-        await asyncio.gather(*(self.ask(seed) for seed in range(6)), self.disturb(), self.update(), self.break_things(every))
+        await asyncio.gather(
+            *(self.ask(seed) for seed in range(6)), self.disturb(), self.update(), self.break_things(every)
+        )
 
 
 def memory_or_none(service):
@@ -380,8 +384,13 @@ def soak(run, workers, minutes, out):
     half = len(seen) // 2
     early, late = (np.median(part) / 2**20 for part in (seen[:half] or seen, seen[half:]))
     rows = [[name, f"{value:,}"] for name, value in one.counts.items()]
-    rows += [["wrong answers", len(one.wrong)], ["acknowledged updates after everything was killed", f"{entries} of {one.sequence}"]]
-    rows += [["memory of all processes, median of the first and of the second half", f"{early:,.0f} MB, {late:,.0f} MB"]]
+    rows += [
+        ["wrong answers", len(one.wrong)],
+        ["acknowledged updates after everything was killed", f"{entries} of {one.sequence}"],
+    ]
+    rows += [
+        ["memory of all processes, median of the first and of the second half", f"{early:,.0f} MB, {late:,.0f} MB"]
+    ]
     said = f"# The service, {minutes:g} minutes of everything at once\n\n`python experiments/serving.py soak --minutes {minutes:g}`, {workers} workers, {run.resolve().name}.\n\n"
     out.write_text(said + markdown_table(["what", "how many"], rows) + "\n")
     click.echo(out.read_text())

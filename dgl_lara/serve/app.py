@@ -132,10 +132,10 @@ class Service:
         return Response(counters.text(), media_type="text/plain; version=0.0.4")
 
     async def show_description(self, request: Request) -> Response:
-        return as_json(description())
+        return as_json(description(tuple(self.models)))
 
     async def show_docs(self, request: Request) -> Response:
-        return HTMLResponse(description_page())
+        return HTMLResponse(description_page(tuple(self.models)))
 
     @property
     def routes(self) -> list[Route]:

@@ -35,11 +35,12 @@ EXPLANATION = having(
     target=WHOLE, **{"class": WHOLE}, value=NUMBER, confidence=MAYBE, source=TEXT, players=listed(PLAYER)
 )
 PREDICTION = having(target=WHOLE, **{"class": WHOLE}, name=TEXT, logits=listed(NUMBER))
-NAME = {"name": "name", "in": "path", "required": True, "schema": TEXT, "description": "of the run's folder"}
+NAME = {"$ref": "#/components/parameters/name"}
 
 
 @cache
-def description() -> dict[str, Any]:
+def description(models: tuple[str, ...]) -> dict[str, Any]:
+    """`models`: their names."""
     _, shapes = models_json_schema(
         [(kind, "validation") for kind in (ExplainRequest, PredictRequest, GraphUpdate)],
         ref_template="#/components/schemas/{model}",
@@ -87,6 +88,9 @@ def description() -> dict[str, Any]:
         "paths": paths,
         "components": {
             "schemas": {**shapes["$defs"], ERROR: having(error=TEXT)},
+            "parameters": {
+                "name": {"name": "name", "in": "path", "required": True, "schema": {**TEXT, "enum": list(models)}}
+            },
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
         },
         "security": [{}, {"token": []}],
@@ -140,9 +144,9 @@ def _plain(field: dict[str, Any]) -> dict[str, Any]:
 
 
 @cache
-def description_page() -> str:
+def description_page(models: tuple[str, ...]) -> str:
     """Without any outside script."""
-    content = description()
+    content = description(models)
     calls = [
         {"method": method.upper(), "path": path, **call}
         for path, methods in content["paths"].items()

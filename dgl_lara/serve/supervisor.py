@@ -27,7 +27,7 @@ from dgl_lara.utils.progress import say
 
 BACKLOG = 2048
 IDLE = 1.0  # seconds that a stopping worker gives its idle connections to ask once more
-GRACE = 30  # and the requests that are being answered
+MARGIN = 5  # and, beyond the time that a request may take, those that are being answered
 WAIT_READY = 300.0
 
 fork = multiprocessing.get_context("fork")
@@ -65,7 +65,7 @@ def work(models: Sequence[ServedModel], port: socket.socket, limits: Limits, tok
     counters.reloads.set(generation)
     app = make_app(models, limits, token, os.getppid())
     config = uvicorn.Config(
-        app, log_level="warning", access_log=False, lifespan="off", timeout_graceful_shutdown=GRACE,
+        app, log_level="warning", access_log=False, lifespan="off", timeout_graceful_shutdown=int(limits.seconds) + 1,
         server_header=False,
     )  # fmt: skip
     gc.freeze()
@@ -146,10 +146,10 @@ class Generation:
         for process, _ in getattr(self, "workers", []):
             process.terminate()
         for process, _ in getattr(self, "workers", []):
-            process.join(GRACE + 5)
+            process.join(self.supervisor.limits.seconds + MARGIN)
             process.kill()
         self.keeper.terminate()
-        self.keeper.join(GRACE)
+        self.keeper.join(self.supervisor.limits.seconds + MARGIN)
         self.keeper.kill()
 
 
