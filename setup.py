@@ -51,7 +51,11 @@ setup(
     long_description_content_type="text/markdown",
     license="MIT",
     packages=find_packages(include=["dgl_lara", "dgl_lara.*"]),
-    package_data={"dgl_lara.drawing": ["*.css", "*.html", "*.js"], "dgl_lara.reports": ["*.html"], "dgl_lara.serve": ["*.html"]},
+    package_data={
+        "dgl_lara.drawing": ["*.css", "*.html", "*.js"],
+        "dgl_lara.reports": ["*.html"],
+        "dgl_lara.serve": ["*.html"],
+    },
     python_requires=">=3.10,<3.12",
     install_requires=RUNTIME,
     extras_require={"molecules": ["rdkit"], "pyg": PYG, "serve": SERVE, "docs": DOCS, "test": TEST},

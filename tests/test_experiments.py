@@ -190,11 +190,16 @@ def test_refinement(tmp_path):
 
 @pytest.mark.slow
 def test_serving(quick_runs, tmp_path):
-    """A real service under a real load, for a few seconds: only its form, and that nothing is lost or wrong."""
+    """A real service under a real load, for a few seconds: only its form."""
     where = ("--run", quick_runs["ba-shapes"], "--workers", 2, "--out", tmp_path / "out.md")
-    found = rows_of(run("serving", "speed", *where, "--seconds", 1))
+    found = rows_of(run("serving", *where, "--seconds", 1))
     assert len(found) >= 6 and all(len(row) == 3 for row in found)
-    told = dict(rows_of(run("serving", "soak", *where, "--minutes", 0.4))[1:])
+
+
+@pytest.mark.slow
+def test_serving_soak(quick_runs, tmp_path):
+    where = ("--run", quick_runs["ba-shapes"], "--workers", 2, "--out", tmp_path / "out.md")
+    told = dict(rows_of(run("serving_soak", *where, "--minutes", 0.4))[1:])
     assert told["wrong answers"] == "0" and int(told["answers"].replace(",", "")) > 10
 
 

@@ -1,4 +1,4 @@
-"""Graph updates of the service: what changes, what is made anew, what a crash leaves, and that it equals a fresh run."""
+"""Graph updates of the service: what changes, what is made anew, what a crash leaves; and all equals a fresh run."""
 
 import json
 

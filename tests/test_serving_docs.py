@@ -87,8 +87,8 @@ def test_its_requests_are_understood():
 
 
 def test_its_paths_are_there():
-    from dgl_lara.serve.guard import Limits
     from dgl_lara.serve.app import Service
+    from dgl_lara.serve.guard import Limits
 
     routes = {route.path.replace("{name}", "mine") for route in Service([], Limits()).routes}
     for path in re.findall(r"`(?:GET |POST )?(/[\w/:.]*)`", TEXT):
