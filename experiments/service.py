@@ -49,7 +49,7 @@ class Running:
 
 
 @contextmanager
-def serving(*words, command="serve", environment=None, patience=240):
+def serving(*words, command="serve", environment=None, patience=900):
     """`dgl-lara serve` (or explore) on a free port, until the block ends."""
     asked = [sys.executable, "-m", "dgl_lara", command, "--port", "0", *map(str, words)]
     process = subprocess.Popen(

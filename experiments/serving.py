@@ -22,6 +22,7 @@ import psutil
 from service import serving
 
 from dgl_lara.runs import open_run
+from dgl_lara.utils.progress import say
 from dgl_lara.utils.tables import markdown_table
 
 RESULTS = Path(__file__).parent / "results"
@@ -161,6 +162,7 @@ def main(run, workers, seconds, prepare, out):
     if prepare:
         return
     nodes = np.random.default_rng(0).integers(0, count, 20_000)
+    say(f"{count:,} nodes are explained and stored")
     rows.append(["start with a stored run, to the first answer", f"{to_ready(run, workers):.1f} s", "≤ 5 s"])
     singles, batches = [asked([node]) for node in nodes[:5000]], [asked(part) for part in nodes.reshape(-1, BATCH)]
     costs = []
@@ -168,6 +170,7 @@ def main(run, workers, seconds, prepare, out):
         with serving("--run", run, "--workers", number) as service:
             asyncio.run(as_fast_as_can(service.address, path, singles, 2, 8))
             costs.append(memory(service))
+            say(f"memory with {number} workers: {costs[-1] / 2**20:,.0f} MB")
             if number == 2:
                 own = [worker.memory_full_info().uss for worker in service.workers]
     share = (costs[1] - costs[0]) / costs[0]
@@ -176,6 +179,7 @@ def main(run, workers, seconds, prepare, out):
     with serving("--run", run, "--workers", workers) as service:
         asyncio.run(as_fast_as_can(service.address, path, singles, 2, 8))
         spent = asyncio.run(at_rate(service.address, path, singles, RATE, seconds))
+        say("latency is measured")
         p50, p99 = np.percentile(spent, [50, 99])
         rows.append(
             [f"one node, top {TOP}, {RATE} requests a second: p50, p99", f"{p50:.2f} ms, {p99:.2f} ms", "≤ 3, ≤ 20 ms"]
