@@ -42,6 +42,7 @@ class Explanations(Scored):
             variance=None if self.variance is None else self.variance[indptr[rows.start] : indptr[rows.stop]],
             corrected=None if self.corrected is None else self.corrected[rows],
             rather_than=None if self.rather_than is None else self.rather_than[rows],
+            novelty=None if self.novelty is None else self.novelty[rows],
         )
         return Explanation(one)
 
@@ -89,6 +90,7 @@ class Explanations(Scored):
             variance=None if self.variance is None else self.variance[pairs],
             corrected=None if self.corrected is None else self.corrected[mask.cpu()],
             rather_than=None if self.rather_than is None else self.rather_than[mask],
+            novelty=None if self.novelty is None else self.novelty[mask],
         )
 
     def summary(self, explained_class: int | None = None) -> Summary:

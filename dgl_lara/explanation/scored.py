@@ -85,6 +85,8 @@ class Scored:
         corrected: One a target: whether model calls corrected its scores, or they are g's own (amortised); None where
             another method made them.
         rather_than: One a target: the class that the explained one is set against; None: none.
+        novelty: One a target: how far what is around it is from what g has learned from, where it lies on another
+            graph: about 1 is familiar, 2 is far; None: it was not asked.
     """
 
     players: Players
@@ -97,6 +99,7 @@ class Scored:
     variance: Tensor | None = None  # (num_pairs,)
     corrected: Tensor | None = None  # (num_targets,) bool
     rather_than: Tensor | None = None  # (num_targets,)
+    novelty: Tensor | None = None  # (num_targets,)
 
     def __len__(self) -> int:
         return len(self.players.targets)

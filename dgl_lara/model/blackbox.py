@@ -17,14 +17,15 @@ from dgl_lara.errors import InputError, ModelError
 from dgl_lara.model.evaluating import evaluating
 from dgl_lara.model.on_device import OnDevice
 
-Model = Callable[[dgl.DGLGraph, Tensor], Tensor]
+Model = Callable[..., Tensor]  # f(graph, features), or f(graph, features, u, v) where pairs are asked about
 SAME = 1e-4  # answers may differ by so much of the largest one: sums on a GPU come in any order
 
 
-def call(f: Model, graph: dgl.DGLGraph, features: Tensor, rows: int, what: str) -> Tensor:
-    """(rows, columns) float: what f says of each target (`what`: a node, a graph). One number a row is a column."""
+def call(f: Model, graph: dgl.DGLGraph, features: Tensor, rows: int, what: str, *ends: Tensor) -> Tensor:
+    """(rows, columns) float: what f says of each target (`what`: a node, a graph, a link). One number a row is a
+    column. `ends`: what f is given besides, both ends of each link."""
     try:
-        output = f(graph, features)
+        output = f(graph, features, *ends)
     except ModelError:
         raise
     except Exception as error:  # the model is not ours: it may raise anything
@@ -105,7 +106,17 @@ def _described(output: object) -> str:
     return type(output).__name__
 
 
-def untouched(f: Model, graph: dgl.DGLGraph, features: Tensor, rows: int, what: str) -> Tensor:
+def says_the_same(f: Model, graph: dgl.DGLGraph, features: Tensor, answer: Tensor, what: str, *ends: Tensor) -> bool:
+    """Whether that is f's answer here too; not where it fails."""
+    with evaluating(f):
+        try:
+            other = call(f, graph, features, len(answer), what, *ends)
+        except ModelError:
+            return False
+    return other.shape == answer.shape and bool((other - answer).abs().max() <= SAME * answer.abs().max())
+
+
+def untouched(f: Model, graph: dgl.DGLGraph, features: Tensor, rows: int, what: str, *ends: Tensor) -> Tensor:
     """What f says of the whole graph, once everything that can be checked there is in order."""
     if len(features) != graph.num_nodes():
         raise InputError(f"features must have one row a node, {graph.num_nodes()} (got {len(features)}).")
@@ -120,7 +131,7 @@ def untouched(f: Model, graph: dgl.DGLGraph, features: Tensor, rows: int, what: 
             f"e.g. model.to('{features.device}')."
         )
     with evaluating(f):
-        first, second = (call(f, graph, features, rows, what) for _ in range(2))
+        first, second = (call(f, graph, features, rows, what, *ends) for _ in range(2))
     difference = (first - second).abs().max()
     if difference > SAME * first.abs().max():  # an explanation of noise would be noise
         raise ModelError(

@@ -52,7 +52,7 @@ class Columns(nn.Module):
 class FeatureForm(Form):
     def shape(self, game: Game) -> dict[str, Any]:
         assert isinstance(game.kind, FeaturePlayers)
-        return {"players": "features", "columns": game.kind.width, "alone": game.kind.alone}
+        return super().shape(game) | {"columns": game.kind.width, "alone": game.kind.alone}
 
     def prepare(self, g: G, game: Game) -> None:
         assert isinstance(g.form_weights, Columns) and isinstance(game.kind, FeaturePlayers)
