@@ -368,7 +368,11 @@ class LARA:
         chosen = self._as_targets(targets)
         known = self.explainer_.config.num_classes
         wanted = None if classes is None else as_classes(classes, len(chosen), known, chosen.device)
-        return self.trusted(self._amortised(chosen, wanted), corrected)
+        return self.explain_numbered(chosen, wanted, corrected)
+
+    def explain_numbered(self, targets: Tensor, classes: Tensor | None = None, corrected: bool = True) -> Explanations:
+        """The same for targets by their numbers: of links, their places among `pairs`."""
+        return self.trusted(self._amortised(targets, classes), corrected)
 
     def about(self, pairs: Targets) -> LARA:
         """The same for other pairs of nodes: g is the one that has learned, and f is asked about them once."""
@@ -405,7 +409,7 @@ class LARA:
         other = self.on(graph, features, targets if isinstance(self.task, LinkTask) else None)
         return with_novelty(other.explain(targets, classes), self.explainer_, self.config_.inputs)
 
-    def on(self, graph: dgl.DGLGraph, features: Any, pairs: Targets | None = None) -> LARA:
+    def on(self, graph: dgl.DGLGraph, features: Any, pairs: Any = None) -> LARA:
         """The trained explainer on another graph: embeddings are made anew, and no sample of the old one is kept."""
         self.check_trained()
         model = self.model.model if isinstance(self.model, WithEdgeData | Typed) else self.model

@@ -44,7 +44,7 @@ def test_one_node_by_each_kind(several, kind, noun):
 
 
 def test_the_table_of_edges_names_their_ends(several, tmp_path):
-    for kind, columns in (("edges", ["source", "destination"]), ("features", [])):
+    for kind, columns in (("edges", ["u", "v"]), ("features", [])):
         out = tmp_path / f"{kind}.parquet"
         result = run("explain", "--run", several, "--split", "test", "--players", kind, "--top", 3, "--out", out)
         assert result.exit_code == 0, result.output

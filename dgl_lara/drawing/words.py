@@ -42,6 +42,12 @@ class Facts:
     own: float  # score of the target itself; 0 for a graph
     without: Callable[[Sequence[int]], float]  # the value when the players at these places are removed
     rather_than: str | None = None  # the class that the explained one is set against
+    scored: bool = False  # f gives a number, not a class
+    subject: str = ""  # how the sentence begins, where that is not task and target
+
+    @property
+    def who(self) -> str:
+        return self.subject or f"{self.task.capitalize()} {self.target}"
 
     def hardly_differs(self, after: float) -> bool:
         return abs(self.output - after) <= HARDLY * max(abs(self.output), abs(self.output - self.null))
@@ -85,7 +91,9 @@ def tell(facts: Facts) -> Telling:
 
 def _head(facts: Facts) -> str:
     """Who is what; for a class that f does not predict, which class is asked about."""
-    subject = f"{facts.task.capitalize()} {facts.target}"
+    subject = facts.who
+    if facts.scored and facts.explained_class == facts.predicted_class:
+        return f"{subject} has the {facts.value} {number(facts.output)}"
     if facts.rather_than is not None:
         this, that = facts.explained_class, facts.rather_than
         verb = "is" if this == facts.predicted_class else f"is class {facts.predicted_class}; of the two, it would be"
@@ -136,7 +144,7 @@ def _not_borne_out(facts: Facts, claim: str, named: list[int], removal: str) -> 
     if facts.rather_than is not None:
         other, asked = True, f"{asked} rather than class {facts.rather_than}"
     scores = f"and its scores for class {asked}" if other else "but its scores"
-    head = f"{facts.task.capitalize()} {facts.target} is class {facts.predicted_class}"
+    head = _head(facts) if facts.scored else f"{facts.who} is class {facts.predicted_class}"
     return Telling(f"{head}, {scores} are not borne out: they {claim}, yet {removal}.", named)
 
 

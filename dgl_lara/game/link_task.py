@@ -136,7 +136,7 @@ class LinkTask(Task):
         return (motif[players.player] == own) & (own >= 0)
 
     def player_noun(self, molecule: bool) -> str:
-        return "node"
+        return "neighbour"
 
     def node_numbers(self, graph: dgl.DGLGraph, target: Tensor, nodes: Tensor) -> Sequence[int]:
         return nodes.tolist()

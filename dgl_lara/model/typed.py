@@ -34,7 +34,7 @@ class Types:
 
     def type_of(self, nodes: Tensor) -> Tensor:
         """(len(nodes),) the place of its type; of nobody (a negative number), the type that it is nobody of."""
-        known = torch.searchsorted(self.node_starts, nodes, right=True) - 1
+        known = torch.searchsorted(self.node_starts, nodes.contiguous(), right=True) - 1
         return torch.where(nodes < 0, -1 - nodes, known)
 
     def own_number(self, nodes: Tensor) -> Tensor:
@@ -64,12 +64,17 @@ class Types:
         return [self.nodes[place] for place in self.type_of(nodes).tolist()], self.own_number(nodes)
 
     def called(self, names: Mapping[str, Sequence[str]]) -> list[str]:
-        """A name for every node: the user's own, or type and number."""
-        every = []
-        for kind in self.nodes:
-            own = names.get(kind)
-            every += list(own) if own is not None else [f"{kind} {number}" for number in range(self.count(kind))]
-        return every
+        """The user's own name of every node; empty where a type has none."""
+        return [name for kind in self.nodes for name in names.get(kind, [""] * self.count(kind))]
+
+    def in_words(self, nodes: Tensor, names: Sequence[str] | None = None) -> list[str]:
+        """'author 12', or with the name that it has: 'author 12 (Jiawei Han)'."""
+        kinds, own = self.split(nodes)
+        plain = [f"{kind} {number}" for kind, number in zip(kinds, own.tolist(), strict=True)]
+        if names is None:
+            return plain
+        called = [names[node] for node in nodes.tolist()]
+        return [f"{one} ({name})" if name else one for one, name in zip(plain, called, strict=True)]
 
 
 class Typed(Adapted):
