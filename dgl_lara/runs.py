@@ -41,7 +41,7 @@ from dgl_lara.model.blackbox import Model
 from dgl_lara.model.own_model import OwnModel, find_model, open_model
 from dgl_lara.model.weights import weights_of
 from dgl_lara.targets.checkpoint import load_target, save_target
-from dgl_lara.targets.models import TargetModel
+from dgl_lara.targets.our_model import OurModel
 from dgl_lara.training.config import TrainingConfig
 from dgl_lara.training.state import TrainingState
 from dgl_lara.utils.files import load_tensors, locked, save_tensors, written_whole
@@ -252,7 +252,7 @@ def create_run(out: Path | None, config: RunConfig, dataset: Dataset, lara: LARA
     config = replace(config, data=dataset.fingerprint)
     with locked(folder):
         check_free(folder)  # somebody else may have been faster
-        if isinstance(lara.model, TargetModel):
+        if isinstance(lara.model, OurModel):
             save_target(lara.model, folder / "target.pt", details)
         elif weights := weights_of(lara.model):
             save_tensors(weights, folder / "weights.pt")

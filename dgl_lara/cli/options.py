@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import torch
 
     from dgl_lara.datasets.dataset import Dataset
-    from dgl_lara.targets.models import TargetModel
+    from dgl_lara.targets.our_model import OurModel
 
 
 class Named(click.Path):
@@ -213,13 +213,14 @@ def stored_name(name: str) -> str:
     return str(Path(name).resolve()) if is_file_name(name) else name
 
 
-def target_for(dataset: Dataset, target_file: Path | None, seed: int) -> tuple[TargetModel, dict]:
+def target_for(dataset: Dataset, target_file: Path | None, seed: int) -> tuple[OurModel, dict]:
     """The model named by --target, or the stored one of this data set, trained first where there is none."""
     from dgl_lara.targets.checkpoint import load_target
     from dgl_lara.targets.fitting import get_target
 
     if target_file:
         model, details = load_target(target_file, dataset)
-        return model.to(dataset.features.device), details
-    stored = get_target(dataset, recipe_for(dataset.name, dataset.task), seed)
+        return model.to(dataset.device), details
+    typed = not dataset.graph.is_homogeneous
+    stored = get_target(dataset, recipe_for(dataset.name, dataset.task, typed=typed), seed)
     return stored.model, stored.details

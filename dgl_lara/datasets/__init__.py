@@ -30,12 +30,13 @@ class Entry:
     nodes: int | None
     edges: int | None
     labels: int
-    features: int
+    features: int | None
     truth: str
     origin: str
     generated: bool  # can be made offline from a seed
     files: tuple[str, ...] = ()  # relative to a data folder; the original needs all of them
     stand_in: str | None = None  # what to use where the original cannot be had
+    download: bool = True  # where it is not at hand; some may not be passed on
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,7 @@ class Options:
 MUTAG_FILES = tuple(
     f"Mutagenicity/Mutagenicity_{part}.txt" for part in ("A", "graph_indicator", "graph_labels", "node_labels")
 )
+BOND, BONDS = "bond", ("single", "double", "triple")  # its edge data, and what the columns stand for
 ARXIV_FILES = tuple(
     f"ogbn_arxiv/{part}.csv.gz"
     for part in (
@@ -59,6 +61,14 @@ ARXIV_FILES = tuple(
         "split/time/train", "split/time/valid", "split/time/test",
     )
 )  # fmt: skip
+
+DBLP_FILES = tuple(
+    f"dblp_four_area/{part}.txt"
+    for part in (
+        "author_label", "paper_author", "paper_term", "paper_conf", "author", "paper", "term", "conf",
+    )
+)  # fmt: skip
+MOVIELENS_FILES = tuple(f"ml-100k/{part}" for part in ("ua.base", "ua.test", "u.item", "u.user"))
 
 
 def _planetoid(name: str) -> tuple[str, ...]:
@@ -98,6 +108,14 @@ DATASETS: dict[str, Entry] = {
             ("cora", 2_708, 10_556, 7, 1_433), ("citeseer", 3_327, 9_228, 6, 3_703), ("pubmed", 19_717, 88_651, 3, 500),
         )
     },
+    "dblp": Entry(
+        "dblp", "node", 1, 27_303, 296_492, 4, None, "-", "DBLP four area, 4 node types", False, DBLP_FILES,
+        download=False,
+    ),
+    "movielens": Entry(
+        "movielens", "link", 1, 2_625, 181_140, 1, None, "-", "MovieLens 100K, users and films", False,
+        MOVIELENS_FILES, download=False,
+    ),
     "molecules": Entry(
         "molecules", "graph", 1_000, None, None, 2, 14, "NO2, NH2 on a ring", "generated stand-in for mutag", True,
     ),
