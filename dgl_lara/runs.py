@@ -55,7 +55,7 @@ CONFIG = {
 }  # fmt: skip
 OPTIONS = {
     "source": word(*datasets.SOURCES), "seed": whole(0, 2**32 - 1), "undirected": flag, "nodes": maybe(whole(1)),
-    "data_dir": maybe(text),
+    "data_dir": maybe(text), "target_type": maybe(text),
 }  # fmt: skip
 MODEL = {"module": text, "function": text, "file": text}
 MADE_WITH = {"command": text, "time": text, "git": maybe(text), "versions": table}
@@ -89,7 +89,7 @@ class RunConfig:
     def from_dict(content: dict, where: object) -> RunConfig:
         """LaraError that names the place, TypeError or ValueError where it is not one."""
         fitting(content, CONFIG, where, optional=("model", "data", "players"))
-        fitting(content["options"], OPTIONS, f"{where}, options,")
+        fitting(content["options"], OPTIONS, f"{where}, options,", optional=("target_type",))  # not in runs of 0.1.0
         if content.get("model") is not None:
             fitting(content["model"], MODEL, f"{where}, model,")
         options = dict(content["options"])

@@ -139,6 +139,7 @@ def dataset_options(command: Callable, required: bool = True) -> Callable:
                      help="Seed of generated data and random splits."),
         click.option("--undirected", is_flag=True, help="Use every edge in both directions."),
         click.option("--nodes", type=Count(), help="Size of the data set 'citation'."),
+        click.option("--target-type", help="Of a .bin file with several node types: whose nodes are explained."),
     ]  # fmt: skip
 
     def with_options(
@@ -148,9 +149,11 @@ def dataset_options(command: Callable, required: bool = True) -> Callable:
         data_seed: int,
         undirected: bool,
         nodes: int | None,
+        target_type: str | None,
         **rest: Any,
     ) -> Any:
-        return command(name=name, options=Options(source, data_seed, undirected, nodes, data_dir), **rest)
+        options = Options(source, data_seed, undirected, nodes, data_dir, target_type)
+        return command(name=name, options=options, **rest)
 
     with_options.__name__, with_options.__doc__ = command.__name__, command.__doc__
     with_options.__click_params__ = getattr(command, "__click_params__", [])  # type: ignore[attr-defined]

@@ -48,6 +48,7 @@ class Options:
     undirected: bool = False
     nodes: int | None = None
     data_dir: Path | None = None
+    target_type: str | None = None  # of a file's graph of several node types: whose nodes are explained
 
 
 MUTAG_FILES = tuple(
@@ -160,6 +161,8 @@ def _check(name: str, options: Options) -> None:
         raise InputError(f"--data-dir must be a folder (got '{options.data_dir}', which is not one).")
     if options.nodes is not None and name != "citation":
         raise InputError(f"--nodes sets the size of the data set 'citation' only ('{name}' has a fixed size).")
+    if options.target_type is not None and not is_file_name(name):
+        raise InputError(f"--target-type is for a .bin file with several node types ('{name}' has its own targets).")
     entry = DATASETS.get(name)
     if entry and options.source == "generated" and not entry.generated:
         instead = f" The generated stand-in is --dataset {entry.stand_in}." if entry.stand_in else ""
