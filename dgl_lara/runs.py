@@ -41,7 +41,7 @@ from dgl_lara.model.blackbox import Model
 from dgl_lara.model.own_model import OwnModel, find_model, open_model
 from dgl_lara.model.weights import weights_of
 from dgl_lara.targets.checkpoint import load_target, save_target
-from dgl_lara.targets.models import TargetModel
+from dgl_lara.targets.our_model import OurModel
 from dgl_lara.training.config import TrainingConfig
 from dgl_lara.training.state import TrainingState
 from dgl_lara.utils.files import load_tensors, locked, save_tensors, written_whole
@@ -55,7 +55,7 @@ CONFIG = {
 }  # fmt: skip
 OPTIONS = {
     "source": word(*datasets.SOURCES), "seed": whole(0, 2**32 - 1), "undirected": flag, "nodes": maybe(whole(1)),
-    "data_dir": maybe(text),
+    "data_dir": maybe(text), "target_type": maybe(text),
 }  # fmt: skip
 MODEL = {"module": text, "function": text, "file": text}
 MADE_WITH = {"command": text, "time": text, "git": maybe(text), "versions": table}
@@ -89,7 +89,7 @@ class RunConfig:
     def from_dict(content: dict, where: object) -> RunConfig:
         """LaraError that names the place, TypeError or ValueError where it is not one."""
         fitting(content, CONFIG, where, optional=("model", "data", "players"))
-        fitting(content["options"], OPTIONS, f"{where}, options,")
+        fitting(content["options"], OPTIONS, f"{where}, options,", optional=("target_type",))  # not in runs of 0.1.0
         if content.get("model") is not None:
             fitting(content["model"], MODEL, f"{where}, model,")
         options = dict(content["options"])
@@ -252,7 +252,7 @@ def create_run(out: Path | None, config: RunConfig, dataset: Dataset, lara: LARA
     config = replace(config, data=dataset.fingerprint)
     with locked(folder):
         check_free(folder)  # somebody else may have been faster
-        if isinstance(lara.model, TargetModel):
+        if isinstance(lara.model, OurModel):
             save_target(lara.model, folder / "target.pt", details)
         elif weights := weights_of(lara.model):
             save_tensors(weights, folder / "weights.pt")

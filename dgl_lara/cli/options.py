@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import torch
 
     from dgl_lara.datasets.dataset import Dataset
-    from dgl_lara.targets.models import TargetModel
+    from dgl_lara.targets.our_model import OurModel
 
 
 class Named(click.Path):
@@ -139,6 +139,7 @@ def dataset_options(command: Callable, required: bool = True) -> Callable:
                      help="Seed of generated data and random splits."),
         click.option("--undirected", is_flag=True, help="Use every edge in both directions."),
         click.option("--nodes", type=Count(), help="Size of the data set 'citation'."),
+        click.option("--target-type", help="Of a .bin file with several node types: whose nodes are explained."),
     ]  # fmt: skip
 
     def with_options(
@@ -148,9 +149,11 @@ def dataset_options(command: Callable, required: bool = True) -> Callable:
         data_seed: int,
         undirected: bool,
         nodes: int | None,
+        target_type: str | None,
         **rest: Any,
     ) -> Any:
-        return command(name=name, options=Options(source, data_seed, undirected, nodes, data_dir), **rest)
+        options = Options(source, data_seed, undirected, nodes, data_dir, target_type)
+        return command(name=name, options=options, **rest)
 
     with_options.__name__, with_options.__doc__ = command.__name__, command.__doc__
     with_options.__click_params__ = getattr(command, "__click_params__", [])  # type: ignore[attr-defined]
@@ -213,13 +216,14 @@ def stored_name(name: str) -> str:
     return str(Path(name).resolve()) if is_file_name(name) else name
 
 
-def target_for(dataset: Dataset, target_file: Path | None, seed: int) -> tuple[TargetModel, dict]:
+def target_for(dataset: Dataset, target_file: Path | None, seed: int) -> tuple[OurModel, dict]:
     """The model named by --target, or the stored one of this data set, trained first where there is none."""
     from dgl_lara.targets.checkpoint import load_target
     from dgl_lara.targets.fitting import get_target
 
     if target_file:
         model, details = load_target(target_file, dataset)
-        return model.to(dataset.features.device), details
-    stored = get_target(dataset, recipe_for(dataset.name, dataset.task), seed)
+        return model.to(dataset.device), details
+    typed = not dataset.graph.is_homogeneous
+    stored = get_target(dataset, recipe_for(dataset.name, dataset.task, typed=typed), seed)
     return stored.model, stored.details
