@@ -183,6 +183,11 @@ class LARA:
         return "explainer_" in vars(self)
 
     @property
+    def user_model(self) -> Model:
+        """The model as it was given."""
+        return self.model.model if isinstance(self.model, WithEdgeData | Typed) else self.model
+
+    @property
     def types(self) -> Types | None:
         """Who is who, on a graph of several types."""
         return types_of(self.model)
@@ -198,8 +203,7 @@ class LARA:
         f = self.model
         if not self.batches_on:
             return f
-        inner = f.model if isinstance(f, WithEdgeData | Typed) else f
-        there = OnDevice(inner, self.batches_on)
+        there = OnDevice(self.user_model, self.batches_on)
         return f.around(there) if isinstance(f, WithEdgeData | Typed) else there
 
     @cached_property
@@ -412,8 +416,7 @@ class LARA:
     def on(self, graph: dgl.DGLGraph, features: Any, pairs: Any = None) -> LARA:
         """The trained explainer on another graph: embeddings are made anew, and no sample of the old one is kept."""
         self.check_trained()
-        model = self.model.model if isinstance(self.model, WithEdgeData | Typed) else self.model
-        where = (model, graph, features, self.task.name, self.game.hops, self.value, self.config, self.memory)
+        where = (self.user_model, graph, features, self.task.name, self.game.hops, self.value, self.config, self.memory)
         other = LARA(*where, self.batches_on, players=self.players, pairs=pairs, **self.asked)
         other.explainer_, other.config_, other.errors_ = self.explainer_, self.config_, self.errors_
         return other

@@ -55,6 +55,19 @@ class Rate(click.FloatRange):
         return given
 
 
+class NumberOrFile(click.ParamType):
+    """A whole number, or the name of a .bin or .npz file."""
+
+    name = "number|file"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | Path:
+        if isinstance(value, int | Path):
+            return value
+        if str(value).endswith((".bin", ".npz")):
+            return Path(value)
+        return Count(0).convert(value, param, ctx)
+
+
 FILE = Named(dir_okay=False, path_type=Path)
 FOLDER = Named(file_okay=False, path_type=Path)
 
@@ -140,6 +153,9 @@ def dataset_options(command: Callable, required: bool = True) -> Callable:
         click.option("--undirected", is_flag=True, help="Use every edge in both directions."),
         click.option("--nodes", type=Count(), help="Size of the data set 'citation'."),
         click.option("--target-type", help="Of a .bin file with several node types: whose nodes are explained."),
+        click.option("--pairs", "pairs_file", type=FILE, help="Of a .bin file: links to explain, u,v a line."),
+        click.option("--relation", help="With --pairs and several node types: the relation that they stand for."),
+        click.option("--leave-out", is_flag=True, help="With --pairs: take edges between their ends out beforehand."),
     ]  # fmt: skip
 
     def with_options(
@@ -150,9 +166,13 @@ def dataset_options(command: Callable, required: bool = True) -> Callable:
         undirected: bool,
         nodes: int | None,
         target_type: str | None,
+        pairs_file: Path | None,
+        relation: str | None,
+        leave_out: bool,
         **rest: Any,
     ) -> Any:
-        options = Options(source, data_seed, undirected, nodes, data_dir, target_type)
+        pairs = pairs_file.resolve() if pairs_file else None
+        options = Options(source, data_seed, undirected, nodes, data_dir, target_type, pairs, relation, leave_out)
         return command(name=name, options=options, **rest)
 
     with_options.__name__, with_options.__doc__ = command.__name__, command.__doc__

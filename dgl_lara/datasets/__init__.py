@@ -49,6 +49,9 @@ class Options:
     nodes: int | None = None
     data_dir: Path | None = None
     target_type: str | None = None  # of a file's graph of several node types: whose nodes are explained
+    pairs: Path | None = None  # of a file's graph: the links to explain
+    relation: str | None = None  # what they stand for, on a graph of several types
+    leave_out: bool = False  # whether edges between their ends are taken out of the graph
 
 
 MUTAG_FILES = tuple(
@@ -163,6 +166,12 @@ def _check(name: str, options: Options) -> None:
         raise InputError(f"--nodes sets the size of the data set 'citation' only ('{name}' has a fixed size).")
     if options.target_type is not None and not is_file_name(name):
         raise InputError(f"--target-type is for a .bin file with several node types ('{name}' has its own targets).")
+    if options.pairs is None and (options.relation is not None or options.leave_out):
+        raise InputError("--relation and --leave-out go with --pairs, the links to explain.")
+    if options.pairs is not None and not name.endswith(".bin"):
+        raise InputError(f"--pairs is for a graph in a .bin file ('{name}' is none).")
+    if options.pairs is not None and options.target_type is not None:
+        raise InputError("give --pairs (links are explained) or --target-type (nodes are), not both.")
     entry = DATASETS.get(name)
     if entry and options.source == "generated" and not entry.generated:
         instead = f" The generated stand-in is --dataset {entry.stand_in}." if entry.stand_in else ""

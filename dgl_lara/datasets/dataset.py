@@ -42,6 +42,7 @@ class Dataset:
     target_type: str | None = None  # the node type of the targets, where the graph has several
     pairs: Tensor | None = None  # (num_targets, 2) the two ends of each target of a link task
     relation: tuple[str, str, str] | None = None  # what a pair stands for, where the graph has several relations
+    leave_out: bool = False  # edges between the ends of pairs are not part of the graph
     checked_edge_data: bool = False  # a checksum of its own holds it: it does not enter the fingerprint
 
     @property
@@ -70,6 +71,17 @@ class Dataset:
         if self.node_names is None:
             return None
         return [self.node_names[kind] for kind in self.features.argmax(dim=1).tolist()]
+
+    @property
+    def asked(self) -> dict[str, Any]:
+        """What `LARA` is told of the targets, beside the task."""
+        if self.pairs is None:
+            return {"target_type": self.target_type}
+        return {"pairs": self.pairs, "relation": self.relation, "leave_out": self.leave_out}
+
+    def targets(self, numbers: Tensor) -> Tensor:
+        """Targets as `LARA` knows them: pairs by their ends, all others by their numbers."""
+        return numbers if self.pairs is None else self.pairs[numbers.to(self.pairs.device)]
 
     @property
     def names(self) -> dict[str, Any]:

@@ -15,6 +15,7 @@ import os
 import resource
 import sys
 from pathlib import Path
+from typing import Any
 
 import dgl
 import numpy as np
@@ -33,6 +34,7 @@ from dgl_lara.datasets.file_parts import (
     pick,
     whole_numbers,
 )
+from dgl_lara.datasets.link_files import link_dataset
 from dgl_lara.datasets.npz_layouts import Names, check_names, names_beside, read_layout
 from dgl_lara.datasets.typed_files import read_typed
 from dgl_lara.errors import InputError, LaraError
@@ -50,6 +52,29 @@ def load_file(path: Path, options: Options) -> Dataset:
     return dataset.to_undirected() if options.undirected else dataset
 
 
+def load_graph(path: Path) -> tuple[dgl.DGLGraph, Any]:
+    """A graph and its features alone, of one node type or several: to be explained, not to be learned from."""
+    if not os.path.isfile(path):
+        raise InputError(f"the graph file '{path}' does not exist.")
+    if path.suffix == ".npz":
+        read, _ = read_layout(path)
+        src, dst = (whole_numbers(path, name, _tensor(path, name, read[name])) for name in ("src", "dst"))
+        x = _tensor(path, "x", read["x"])
+        check_edges(path, src, dst, len(x))
+        return dgl.graph((src, dst), num_nodes=len(x)), x.float()
+    if not _readable(path):
+        raise LaraError(f"{path} is truncated or not a DGL .bin file (dgl cannot read it).")
+    graphs, _ = dgl.load_graphs(str(path))
+    graph = graphs[0] if len(graphs) == 1 else dgl.batch(graphs)
+    found = {
+        kind: pick(path, f"features of '{kind}'", graph.nodes[kind].data, ("x", "feat")).float()
+        for kind in graph.ntypes
+    }
+    for kind in graph.ntypes:
+        graph.nodes[kind].data.clear()
+    return graph, found[graph.ntypes[0]] if graph.is_homogeneous else found
+
+
 def _assemble(
     path: Path,
     task: str,
@@ -61,7 +86,14 @@ def _assemble(
     names: Names | None = None,
 ) -> Dataset:
     y, splits, how = labels_and_splits(path, task, y, masks, seed)
-    parts = (*graph.edges(), graph.batch_num_nodes(), y, *splits.values(), x.double(), *numbers_of(graph.edata).values())
+    parts = (
+        *graph.edges(),
+        graph.batch_num_nodes(),
+        y,
+        *splits.values(),
+        x.double(),
+        *numbers_of(graph.edata).values(),
+    )
     num_classes = int(y.max()) + 1 if len(y) else 0
     counts = {"nodes": graph.num_nodes(), "classes": num_classes, "features": x.shape[-1]}
     return checked(
@@ -127,6 +159,11 @@ def _read_bin(path: Path, options: Options) -> Dataset:
     if not _readable(path):
         raise LaraError(f"{path} is truncated or not a DGL .bin file (dgl cannot read it).")
     graphs, labels = dgl.load_graphs(str(path))
+    if options.pairs is not None:
+        if len(graphs) != 1:
+            raise InputError(f"{path}: links are explained in one graph (got {len(graphs)}).")
+        asked = (options.pairs, options.relation, options.leave_out, options.seed)
+        return link_dataset(path, graphs[0], *asked)
     if any(not graph.is_homogeneous for graph in graphs):
         return read_typed(path, graphs, options)
     try:

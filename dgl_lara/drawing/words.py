@@ -18,6 +18,7 @@ from dataclasses import dataclass
 NAMED = 3  # at most so many players are named
 REMOVED = 5  # and so many removed
 NEGLIGIBLE = 1e-6  # of the largest score: counts as zero
+FAMILIAR = 1.5  # spreads of what the explainer has learned from, up to which a graph is like it
 HARDLY = 0.05  # of the explained value, or of its distance from nothing at all: a change that is next to nothing
 NOT_ADDITIVE = "scores are averages over random coalitions and do not add up to the {}"
 
@@ -255,3 +256,9 @@ def how_sure(corrected: bool, confidence: float | None, kind: str, local: bool) 
         return f"These scores are {source}."
     whose = f"its {kind}s" if local else f"the {kind}s"
     return f"These scores are {source}, and expected to explain {_share(confidence)} of what {whose} contribute."
+
+
+def how_far(novelty: float) -> str:
+    """From what the explainer has learned from, on a graph that it has not."""
+    word = "as it knows it" if novelty < FAMILIAR else "unlike what it knows"
+    return f"To the explainer the graph around it is {word} ({novelty:.1f} times the spread of what it learned from)."

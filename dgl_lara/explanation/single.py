@@ -17,7 +17,7 @@ from torch import Tensor
 
 from dgl_lara.choices import PICTURES, TABLES
 from dgl_lara.drawing.scene import Bars, Scene, compose, compose_bars, is_molecule
-from dgl_lara.drawing.words import NOT_ADDITIVE, Facts, Telling, how_sure, tell
+from dgl_lara.drawing.words import NOT_ADDITIVE, Facts, Telling, how_far, how_sure, tell
 from dgl_lara.errors import InputError
 from dgl_lara.explanation.scored import Scored, feature_names, in_own_numbers
 from dgl_lara.game.edge_players import EdgePlayers
@@ -320,9 +320,10 @@ class Explanation:
         """Where the scores come from and how far they can be trusted, in a sentence; empty where nobody knows."""
         if self.batch.corrected is None:
             return ""
-        known = self.batch.confidence
+        known, novelty = self.batch.confidence, self.batch.novelty
         confidence = None if known is None else float(known)
-        return how_sure(bool(self.batch.corrected), confidence, self.kind, self.task.local)
+        said = how_sure(bool(self.batch.corrected), confidence, self.kind, self.task.local)
+        return said if novelty is None else f"{said} {how_far(float(novelty))}"
 
     def player_names(self) -> list[str]:
         """What the players are called: nodes by their numbers, in a graph by their places, after their atoms: N12;
