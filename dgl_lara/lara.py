@@ -526,8 +526,8 @@ class LARA:
     def _as_pairs(self, targets: Any) -> Tensor:
         """(num_pairs, 2) nodes of the graph that is played on."""
         assert isinstance(self.task, LinkTask)
-        if isinstance(targets, Tensor) and targets.dtype == torch.bool and targets.shape == (len(self.task.pairs),):
-            return self.task.pairs[targets]
+        if isinstance(targets, Tensor) and targets.dim() == 1 and len(self.task.pairs):  # by numbers, or a mask
+            return self.task.pairs[as_targets(targets, len(self.task.pairs), self.task, self.features.device)]
         ends = parted(targets, self.asked["relation"]) if is_triples(targets) else targets
         return pairs_here(self.model, self.graph, ends)
 

@@ -7,7 +7,8 @@ what is left of the typed graph, with the features of its nodes by type and the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -86,6 +87,7 @@ class Typed(Adapted):
     types: Types
     features: dict[str, Tensor]
     data: dict[Relation, dict[str, Tensor]]  # of edges
+    _stretch: Tensor | None = None
     asked_types: tuple[str, ...]  # of a target: the type whose logits f gives, or those of both ends of a pair
 
     def forward(self, graph: dgl.DGLGraph, numbers: Tensor, *ends: Tensor) -> Tensor:
@@ -96,9 +98,20 @@ class Typed(Adapted):
         for mine in members.values():
             within[mine] = torch.arange(len(mine), device=numbers.device)
         x = {name: rows_of(self.features[name], self.types.own_number(numbers[mine])) for name, mine in members.items()}
+        if self._stretch is not None:
+            x = {name: rows * self._stretch[members[name]] for name, rows in x.items()}
         part = self._typed(graph, within, {name: len(mine) for name, mine in members.items()})
         answer = self.model(part, x, *(within[end] for end in ends))
         return answer if ends else self._all_rows(answer, members, len(numbers))
+
+    @contextmanager
+    def stretched(self, by: Tensor) -> Iterator[None]:
+        """Inside, the features of each node of a part are multiplied by its row of `by`, which may want gradients."""
+        self._stretch = by
+        try:
+            yield
+        finally:
+            self._stretch = None
 
     def _typed(self, graph: dgl.DGLGraph, within: Tensor, counts: dict[str, int]) -> dgl.DGLGraph:
         src, dst = graph.edges()
