@@ -61,7 +61,14 @@ def _assemble(
     names: Names | None = None,
 ) -> Dataset:
     y, splits, how = labels_and_splits(path, task, y, masks, seed)
-    parts = (*graph.edges(), graph.batch_num_nodes(), y, *splits.values(), x.double(), *numbers_of(graph.edata).values())
+    parts = (
+        *graph.edges(),
+        graph.batch_num_nodes(),
+        y,
+        *splits.values(),
+        x.double(),
+        *numbers_of(graph.edata).values(),
+    )
     num_classes = int(y.max()) + 1 if len(y) else 0
     counts = {"nodes": graph.num_nodes(), "classes": num_classes, "features": x.shape[-1]}
     return checked(
