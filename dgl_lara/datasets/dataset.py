@@ -285,8 +285,8 @@ def _check_types(dataset: Dataset) -> None:
         ends, nodes = dataset.pairs[:, column], graph.num_nodes(kind)
         outside = ((ends < 0) | (ends >= nodes)).nonzero().flatten()
         if len(outside):
-            pair = int(outside[0])
+            pair, noun = int(outside[0]), "node" if graph.is_homogeneous else kind
             raise InputError(
-                f"{name}: pairs must name nodes of the graph, {kind} 0..{nodes - 1} in column {column} "
+                f"{name}: pairs must name nodes of the graph, {noun} 0..{nodes - 1} in column {column} "
                 f"({len(outside)} do not, first: pair {pair}, {dataset.pairs[pair].tolist()})."
             )
