@@ -4,7 +4,7 @@
 
 Names: the data sets (the authors' target models where DIR or DGL_LARA_DATA has them), ogbn-arxiv-undirected,
 dense-gat and dense-sage (`dense.py`), dblp-rgcn and dblp-hgt (several node types), movielens-lightgcn (links),
-mutag-gine and mutag-gine-blind (a model that reads bonds, and the same that does not). Against phi from shared coalitions
+mutag-gine and mutag-gine-blind (a model that reads bonds, and one that does not). Against phi from shared coalitions
 that neither training nor correction has seen; of graph tasks and large graphs from coalitions of each target's own. The
 rows of these data sets and seeds are replaced in experiments/results/neighbours.csv.
 """
