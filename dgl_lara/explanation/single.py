@@ -26,6 +26,7 @@ from dgl_lara.game.game import Game
 from dgl_lara.game.players import Players, find
 from dgl_lara.game.task import Task
 from dgl_lara.game.value import of_classes
+from dgl_lara.model.whole import EDGE
 from dgl_lara.utils.files import written_whole
 
 if TYPE_CHECKING:
@@ -142,6 +143,8 @@ class Explanation:
         numbers; where nodes play `score`, where edges play edata `score` (NaN: the edge does not play)."""
         near = self._near
         graph = dgl.node_subgraph(self.game.graph, near.player)
+        if EDGE in graph.edata:
+            graph.edata.pop(EDGE)
         graph.ndata["hop"], graph.ndata["target"] = near.hop, self.task.is_target(near)
         if self.batch.players.kind == "edges":
             place = self._player_of_edges(graph)
