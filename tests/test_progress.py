@@ -244,13 +244,20 @@ def test_silent_work_is_named_by_its_place(monkeypatch, capsys):
     monkeypatch.setitem(watching.PLACES, __name__, "testing")
     watched(monkeypatch, lambda: time.sleep(1.2))
     assert capsys.readouterr().err.splitlines() in (["testing ..."] * 2, ["testing ..."])
-    watched(monkeypatch, lambda: [(say("a word"), time.sleep(0.05)) for _ in range(10)])
+
+    def talk():
+        for _ in range(10):
+            say("a word")
+            time.sleep(0.05)
+
+    watched(monkeypatch, talk)
     assert set(capsys.readouterr().err.splitlines()) == {"a word"}
 
 
 def test_one_long_item_is_told_of_again_and_again(monkeypatch, capsys):
     def work():
-        with phase("fidelity"), Progress(label="asking f", total=3) as bar:
+        bar: Progress[None] = Progress(label="asking f", total=3)
+        with phase("fidelity"), bar:
             bar.advance()
             time.sleep(1.2)
 
