@@ -59,7 +59,8 @@ class Browser:
 
     def call(self, method, session=None, **parameters):
         self.number += 1
-        asked = {"id": self.number, "method": method, "params": parameters} | ({"sessionId": session} if session else {})
+        asked = {"id": self.number, "method": method, "params": parameters}
+        asked |= {"sessionId": session} if session else {}
         os.write(self.send_to, json.dumps(asked).encode() + b"\0")
         while (found := self.message()).get("id") != self.number:
             self.events.append(found)

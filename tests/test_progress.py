@@ -31,7 +31,8 @@ def impatient(monkeypatch):
 
 
 @pytest.fixture(autouse=True)
-def as_usual():
+def as_usual(monkeypatch):
+    monkeypatch.setattr(forecasts, "ENOUGH", 0.2)
     yield
     set_loudness(progress.USUAL)
 
