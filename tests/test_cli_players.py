@@ -6,11 +6,13 @@ import shutil
 import pandas as pd
 import pytest
 from click.testing import CliRunner
+from conftest import judge_hardly
 
 from dgl_lara.cli import main
 
 QUICK = ["--hidden", "16", "--dim", "5", "--masks", "2", "--epochs", "6"]
 KINDS = ["--players", "nodes", "--players", "edges", "--players", "features"]
+pytestmark = pytest.mark.usefixtures("hardly_judged")
 
 
 def run(*arguments):
@@ -23,6 +25,7 @@ def several(quick_runs, session_cache, tmp_path_factory):
     folder = tmp_path_factory.mktemp("several") / "run"
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DGL_LARA_CACHE", str(session_cache))
+        judge_hardly(patch)
         target = quick_runs["ba-shapes"] / "target.pt"
         result = run("train", "--dataset", "ba-shapes", "--target", target, *QUICK, *KINDS, "--out", folder)
     assert result.exit_code == 0, result.output
