@@ -58,6 +58,7 @@ def render(found: Findings) -> str:
         agreement=_table(found.tables["agreement"].drop(columns="reference")),
         truth=_table(truth) if len(truth) and truth["targets"].iloc[0] else None,
         speed=_table(found.speed),
+        cost=found.cost,
         machine=f"Measured on {platform.machine()} {game.features.device.type}, {torch.get_num_threads()} thread(s); "
         "median of three after a warm-up (sampled: one).",
         chosen=f"Of the {len(found.targets)} {found.split} {game.task}s measured, those with the highest, the middle "
