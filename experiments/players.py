@@ -146,11 +146,27 @@ def speed(lara, repeats=5):
 @click.option("--targets", "most", default=60, show_default=True, help="Test targets, at most.")
 @click.option("--reference-pairs", default=4000, show_default=True, help="Coalition pairs of phi.")
 @click.option("--steps", type=int, help="Of training; otherwise the usual ones.")
+@click.option("--batch-size", type=int, help="Targets a step, in the place of all of them at once.")
+@click.option("--shared-pairs", type=int, help="That LARA keeps or draws; otherwise what training leaves.")
 @click.option("--rivals/--no-rivals", "compared", default=True)
 @click.option("--speed", "only_speed", is_flag=True, help="Only how many targets are explained a second.")
 @click.option("--data-dir", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option("--out", type=click.Path(path_type=Path), default=RESULTS / "players.csv", show_default=True)
-def main(kind, names, seeds, first_seed, most, reference_pairs, steps, compared, only_speed, data_dir, out):
+def main(
+    kind,
+    names,
+    seeds,
+    first_seed,
+    most,
+    reference_pairs,
+    steps,
+    batch_size,
+    shared_pairs,
+    compared,
+    only_speed,
+    data_dir,
+    out,
+):
     reuse_freed_memory()
     rows = []
 
@@ -181,11 +197,13 @@ def main(kind, names, seeds, first_seed, most, reference_pairs, steps, compared,
                     row |= auc_of(dataset, as_players(rival.explain_edges(studied), game, rival.label))
                 note(row)
             fit_on = learn_from(name, dataset)
-            config = replace(default(game.task, len(fit_on)), seed=seed)
+            config = replace(default(game.task, len(fit_on)), seed=seed, shared_pairs=shared_pairs)
             config = replace(config, steps=steps or config.steps)
+            if batch_size:  # no more targets than the steps meet: an epoch of all would be longer
+                config = replace(config, batch_size=batch_size, targets=min(config.steps * batch_size, len(fit_on)))
             started = time.perf_counter()
             lara = LARA.of_game(game, config).fit(fit_on, dataset.val)
-            spent = {"fit (s)": time.perf_counter() - started, "steps": config.steps}
+            spent = {"fit (s)": time.perf_counter() - started, "steps": config.steps, "batch": batch_size}
             if only_speed:
                 note({**common, "method": "lara, speed", "seed": seed, **spent, **speed(lara)})
                 continue
