@@ -46,6 +46,7 @@ OTHERS = {
     "dblp-rgcn": ("dblp", "rgcn"), "dblp-hgt": ("dblp", "hgt"), "movielens-lightgcn": ("movielens", "lightgcn"),
     "mutag-gine": ("mutag", "gine"), "mutag-gine-blind": ("mutag", "gine-blind"),
 }  # fmt: skip
+TOP = 5  # reasons, without which f is asked again
 BINS = 4  # of the reliability curve
 
 
@@ -88,7 +89,11 @@ def figures(game, explanations, against):
     others = ~explanations.is_target
     table = fidelity(game, explanations)
     average = table[table["sparsity"] == "average"].set_index("definition")["delta"]
+    best = explanations.rank(include_target=False) < TOP
+    left = game.coalitions(explanations.players, ~(best & others).unsqueeze(0), explanations.explained_class)[0]
+    before = game.value_of(explanations.players.targets, explanations.explained_class)
     row = {
+        f"drop without the top {TOP}": float((before - left).mean()),
         "R2": against.r_squared(explanations.scores),
         "R2, neighbours": against.r_squared(explanations.scores, others),
     }

@@ -45,6 +45,7 @@ class Facts:
     rather_than: str | None = None  # the class that the explained one is set against
     scored: bool = False  # f gives a number, not a class
     subject: str = ""  # how the sentence begins, where that is not task and target
+    whose: Sequence[str] = ()  # of each player, whose neighbour it is, where the target is several nodes
 
     @property
     def who(self) -> str:
@@ -203,7 +204,8 @@ def _listed(facts: Facts, places: list[int], more: str = "") -> str:
     """'its 1-hop neighbours 511 and 513 and its 2-hop neighbour 9'; 'atoms N3 and O4'."""
     groups: dict[str, list[str]] = {}
     for place in sorted(places, key=lambda place: facts.hop[place]):
-        kind = f"its {facts.hop[place]}-hop {facts.kind}" if facts.named_by_hop else facts.kind
+        owner = f"{facts.whose[place]}'s" if facts.whose else "its"
+        kind = f"{owner} {facts.hop[place]}-hop {facts.kind}" if facts.named_by_hop else facts.kind
         groups.setdefault(kind, []).append(facts.names[place])
     phrases = [f"{kind}{'s' * (len(names) > 1)} {_and(names)}" for kind, names in groups.items()]
     return _and([*phrases, *([more] if more else [])])

@@ -23,7 +23,7 @@ from dgl_lara.explanation.scored import Scored, feature_names, in_own_numbers
 from dgl_lara.game.edge_players import EdgePlayers
 from dgl_lara.game.feature_players import FeaturePlayers
 from dgl_lara.game.game import Game
-from dgl_lara.game.players import Players, find
+from dgl_lara.game.players import Players, find, in_neighborhood
 from dgl_lara.game.task import Task
 from dgl_lara.game.value import of_classes
 from dgl_lara.model.whole import EDGE
@@ -237,6 +237,7 @@ class Explanation:
                 task=self.task.name,
                 target=self.target_name,
                 subject=self.subject,
+                whose=self._whose(others),
                 scored=self.game.value == "output",
                 named_by_hop=self.batch.includes_target,
                 explained_class=self.batch.names.of_class(self.explained_class),
@@ -265,6 +266,18 @@ class Explanation:
         if self.game.types is not None:
             return self.target_name[0].upper() + self.target_name[1:]
         return f"{self.task.name.capitalize()} {self.target_name}"
+
+    def _whose(self, places: Tensor) -> list[str]:
+        """Of players near a link: which end they are nearer to. Of others nothing."""
+        if self.task.sides == 1 or self.batch.players.kind != "nodes":
+            return []
+        ends = self.task.nodes_of_one(self.target).to(self.players.device)
+        near = in_neighborhood(self.game.graph, ends, self.game.hops)
+        hop = torch.full((2, self.game.graph.num_nodes()), self.game.hops + 1, device=ends.device)
+        hop[near.row, near.player] = near.hop
+        first = hop[0, self.players[places]] <= hop[1, self.players[places]]
+        names = self.node_names(ends)
+        return [names[0] if nearer else names[1] for nearer in first.tolist()]
 
     @property
     def _told_nodes(self) -> list[int]:
