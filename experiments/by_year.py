@@ -48,7 +48,9 @@ def with_neighbours(game, targets, count):
 def main(data_dir, newest, steps, most, reference_pairs, seeds, out):
     reuse_freed_memory()
     dataset, game = setting("ogbn-arxiv", data_dir)
-    year = torch.from_numpy(pd.read_csv(find_files((YEARS,), data_dir) / YEARS, header=None)[0].to_numpy())
+    folder = find_files((YEARS,), data_dir)
+    assert folder is not None, f"{YEARS} is not in the data folder"
+    year = torch.from_numpy(pd.read_csv(folder / YEARS, header=None)[0].to_numpy())
     order = torch.argsort(year, stable=True)
     old = order[: round((1 - newest) * len(order))].sort().values
     place = torch.full((len(year),), -1)
@@ -66,6 +68,7 @@ def main(data_dir, newest, steps, most, reference_pairs, seeds, out):
         known = with_novelty(lara.explain(here, corrected=False), lara.explainer_, config.inputs)
         new = lara.explain_on(dataset.graph, dataset.features, there)
         for which, found in (("older, unseen", known), ("newer", new)):
+            assert found.game is not None and found.novelty is not None
             against = truth(found.game, found.players.targets, reference_pairs)
             chance = figures(found.game, Random(found.game, seed).explain(found.players.targets), against)
             row = {

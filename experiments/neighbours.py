@@ -76,10 +76,11 @@ def undirected_arxiv(data_dir):
 
 
 def truth(game, targets, pairs):
-    """phi in two independent halves; where all targets are too many to be asked about, from coalitions of each one's
-    own."""
+    """phi in two independent halves, from coalitions that all targets share, or from each one's own, where f is given
+    fewer nodes for these or all targets are too many to be asked about."""
     players = game.players(targets)
-    draw = sample_shared if game.task.local and game.num_targets <= MANY_TARGETS else sample
+    few = game.num_targets <= MANY_TARGETS and game.graph.num_nodes() <= len(players.player)
+    draw = sample_shared if game.task.local and few else sample
     return Reference(
         players, in_halves(*(draw(game, players, pairs // 2, generator(90_000 + half)) for half in (0, 1))), 0, ""
     )

@@ -120,5 +120,5 @@ def _seconds_a_fit(regression: Regression, counts: Tensor, pairs: int, like: Ten
     """For that of one target of usual size."""
     players = int(counts.median())
     sigma = signed(random_coalitions(pairs, players, generator(0), like.device))
-    d, own = sigma[:, 0].to(like.dtype), torch.arange(players, device=like.device) == 0
+    d, own = sigma[:, 0].clone(), torch.arange(players, device=like.device) == 0
     return seconds(lambda: regression(sigma, d, own), like.device, repeats=1)
