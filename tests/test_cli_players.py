@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 import torch
 from click.testing import CliRunner
+from conftest import judge_hardly
 
 from dgl_lara.cli import main
 from dgl_lara.reports.findings import measure
@@ -16,6 +17,7 @@ from dgl_lara.runs import open_run
 
 QUICK = ["--hidden", "16", "--dim", "5", "--masks", "2", "--epochs", "6"]
 KINDS = ["--players", "nodes", "--players", "edges", "--players", "features"]
+pytestmark = pytest.mark.usefixtures("hardly_judged")
 
 
 def run(*arguments):
@@ -28,6 +30,7 @@ def several(quick_runs, session_cache, tmp_path_factory):
     folder = tmp_path_factory.mktemp("several") / "run"
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DGL_LARA_CACHE", str(session_cache))
+        judge_hardly(patch)
         target = quick_runs["ba-shapes"] / "target.pt"
         result = run("train", "--dataset", "ba-shapes", "--target", target, *QUICK, *KINDS, "--out", folder)
     assert result.exit_code == 0, result.output
@@ -49,7 +52,7 @@ def test_one_node_by_each_kind(several, kind, noun):
 
 
 def test_the_table_of_edges_names_their_ends(several, tmp_path):
-    for kind, columns in (("edges", ["source", "destination"]), ("features", [])):
+    for kind, columns in (("edges", ["u", "v"]), ("features", [])):
         out = tmp_path / f"{kind}.parquet"
         result = run("explain", "--run", several, "--split", "test", "--players", kind, "--top", 3, "--out", out)
         assert result.exit_code == 0, result.output

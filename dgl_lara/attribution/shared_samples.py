@@ -7,14 +7,14 @@ are kept here, as many as memory allows, and serve whoever wants to know phi bet
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from dgl_lara.attribution.monte_carlo import Samples, random_coalitions
+from dgl_lara.attribution.monte_carlo import Samples, blank_unusable, random_coalitions
 from dgl_lara.errors import LaraError
 from dgl_lara.game.game import Game
 from dgl_lara.game.players import Players
@@ -65,13 +65,20 @@ class SharedSamples:
         same = (now - self.full[asked]).abs() <= CLOSE * self.unit
         return same & (wanted == self.explained_class[asked])
 
+    def at(self, places: Tensor, known: Tensor) -> SharedSamples:
+        """The same for a list of targets that stood at these places; those not `known` have no samples."""
+        places, known = places.cpu(), known.cpu()
+        full = self.full[places].masked_fill(~known, torch.nan)
+        return replace(self, d=self.d[places], explained_class=self.explained_class[places], full=full)
+
     def _as_many(self, game: Game) -> bool:
         return len(self.full) == game.num_targets and len(self.inside) == game.num_players
 
     def are_of_another(self, game: Game, targets: Tensor) -> bool:
         """The graph is as large as it was, but f says of none of these targets what it said then."""
-        classes = self.explained_class[targets.cpu()].to(targets.device) if self._as_many(game) else targets
-        return self._as_many(game) and not bool(self.know(game, targets, classes).any())
+        if not self._as_many(game) or bool(self.full[targets.cpu()].isnan().all()):  # nothing was said of them
+            return False
+        return not bool(self.know(game, targets, self.explained_class[targets.cpu()].to(targets.device)).any())
 
     def to_dict(self) -> dict[str, Any]:
         return dict(vars(self))
@@ -104,7 +111,9 @@ class SampleKeeper:
 
     def add(self, keep: Tensor, inside: Tensor, outside: Tensor) -> None:
         """Masks over everything, and the values (num_masks, num_targets, num_classes) under them and the rest."""
-        d = of_classes(inside - outside, self.game.explained_class).div_(self.unit).half().cpu()
+        everyone = torch.arange(self.game.num_targets, device=inside.device)
+        d = of_classes(inside - outside, self.game.explained_class[everyone]).div_(self.unit)
+        d = blank_unusable(self.game, keep, d, everyone).half().cpu()
         rows = np.packbits(keep.cpu().numpy(), axis=1)
         for row, mine in zip(rows, d, strict=True):
             place = self._place()
@@ -132,9 +141,10 @@ class SampleKeeper:
         for first in range(0, packed.shape[1], 4096):  # bits are turned round in pieces: as bytes they may not fit
             bits = np.unpackbits(packed[:, first : first + 4096], axis=1)[:, : columns - 8 * first]
             inside[8 * first : 8 * first + bits.shape[1]] = np.packbits(bits.T, axis=1)
-        full = game.full.gather(1, game.explained_class.unsqueeze(1)).squeeze(1)
+        classes = game.explained_class[: game.num_targets]
+        full = game.full[: game.num_targets].gather(1, classes.unsqueeze(1)).squeeze(1)
         d = torch.stack(self.d).T.contiguous()
-        return SharedSamples(torch.from_numpy(inside), d, self.unit, game.explained_class.cpu(), full.cpu())
+        return SharedSamples(torch.from_numpy(inside), d, self.unit, classes.cpu(), full.cpu())
 
     def state_dict(self) -> dict[str, Any]:
         rows = torch.from_numpy(np.stack(self.rows)) if self.rows else None

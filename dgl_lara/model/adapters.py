@@ -13,6 +13,7 @@ the logit of class 1 of two, `value="output"` (regression) for itself.
 
 from __future__ import annotations
 
+import copy
 import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -38,6 +39,13 @@ class Adapted(nn.Module):
             self.num_hops = model.num_hops
         for name, value in settings.items():
             setattr(self, name, value)
+
+    def around(self, model: Callable) -> Adapted:
+        """The same adapter around another model."""
+        other = copy.copy(self)
+        vars(other).update(_modules=dict(self._modules))
+        other.model = model
+        return other
 
 
 def unwrapped(model: Callable) -> Callable:

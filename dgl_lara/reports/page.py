@@ -24,7 +24,7 @@ from dgl_lara.metrics.fidelity import MEASURES, with_error
 from dgl_lara.reports.deviations import applying
 from dgl_lara.reports.findings import Findings
 from dgl_lara.runs import Run, environment
-from dgl_lara.targets.models import TargetModel
+from dgl_lara.targets.our_model import OurModel
 from dgl_lara.utils.progress import Progress
 from dgl_lara.utils.templates import Table, rendered
 
@@ -148,7 +148,7 @@ def _verdict(average: pd.DataFrame) -> str:
 
 
 def _model_name(run: Run) -> str:
-    if isinstance(run.model, TargetModel):
+    if isinstance(run.model, OurModel):
         config = run.model.config
         return f"a {config.architecture.upper()} ({config.layers} layers of width {config.hidden})"
     return f"the model of {run.config.model.module}:{run.config.model.function}" if run.config.model else "a model"
@@ -249,7 +249,7 @@ def _settings(run: Run) -> list[list[object]]:
     rows = [("command", stored["command"]), ("started", stored["time"]), ("code (git)", stored["git"])]
     rows += [(f"version of {name}", version) for name, version in stored["versions"].items()]
     rows += [*config.items(), *((f"data: {name}", value) for name, value in options.items())]
-    if isinstance(run.model, TargetModel):
+    if isinstance(run.model, OurModel):
         rows += [(f"model: {name}", value) for name, value in asdict(run.model.config).items()]
     rows += [(f"training: {name}", value) for name, value in training.items()]
     return [[name, "-" if value is None else str(value)] for name, value in rows]
