@@ -69,6 +69,9 @@ class FeatureForm(Form):
     def reach(self, config: Shape) -> int:
         return 0 if config.alone else config.hops
 
+    def sight(self, config: Shape) -> int:
+        return max(self.reach(config), config.layers)  # r speaks of columns: nobody's p is needed
+
     def source_width(self, config: Shape) -> int:
         return 0
 
