@@ -58,9 +58,10 @@ def test_one_altered_word_of_one_paper_is_noticed(real_data, fresh_cache, part):
     assert load("cora", Options(data_dir=fresh_cache)).features.shape == (2708, 1433)
     path = folder / f"ind.cora.{part}"
     words = _unpickled(path)
-    row = words[5].indices
-    words.indices[words.indptr[5]] = next(word for word in range(1433) if word not in row)
-    path.write_bytes(pickle.dumps(words, protocol=2))
+    stored, first = words.indices.tobytes(), words.indptr[5]
+    words.indices[first] = next(word for word in range(1433) if word not in words[5].indices)
+    assert path.read_bytes().count(stored) == 1
+    path.write_bytes(path.read_bytes().replace(stored, words.indices.tobytes()))
     with pytest.raises(LaraError, match="not cora as published .*features"):
         load("cora", Options(data_dir=fresh_cache))
 

@@ -243,7 +243,7 @@ def watched(monkeypatch, work):
 def test_silent_work_is_named_by_its_place(monkeypatch, capsys):
     """Once soon, then now and then; a line of its own spares the next."""
     monkeypatch.setitem(watching.PLACES, __name__, "testing")
-    watched(monkeypatch, lambda: time.sleep(1.2))
+    watched(monkeypatch, lambda: time.sleep(1.3))
     assert capsys.readouterr().err.splitlines() in (["testing ..."] * 2, ["testing ..."])
 
     def talk():
@@ -260,7 +260,7 @@ def test_one_long_item_is_told_of_again_and_again(monkeypatch, capsys):
         bar: Progress[None] = Progress(label="asking f", total=3)
         with phase("fidelity"), bar:
             bar.advance()
-            time.sleep(1.2)
+            time.sleep(1.5)
 
     watched(monkeypatch, work)
     said = capsys.readouterr().err.splitlines()

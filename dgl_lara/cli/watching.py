@@ -33,7 +33,8 @@ def watch(over: threading.Event) -> None:
     progress.told.clear()
     while not over.wait(SILENCE / 8):
         what, tell = (*progress.going_on, (place(), None))[0]
-        if progress.silence() > (progress.SECONDS_BETWEEN_LINES if what in progress.told else SILENCE):
+        often = 1.5 * progress.SECONDS_BETWEEN_LINES  # whoever says so by itself comes first
+        if progress.silence() > (often if what in progress.told else SILENCE):
             progress.told.add(what)
             tell() if tell else progress.say(f"{what} ...")
 
