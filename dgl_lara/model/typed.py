@@ -201,15 +201,23 @@ def checked_features(graph: dgl.DGLGraph, features: Any) -> dict[str, Tensor]:
                 f"the features of the node type '{kind}' are missing; a type that has none of its own can have a "
                 f"column of ones, torch.ones({graph.num_nodes(kind)}, 1)."
             )
-        rows = torch.as_tensor(features[kind], device=graph.device)
-        rows = rows.float() if rows.dtype == torch.float64 else rows
-        if rows.dim() != 2 or len(rows) != graph.num_nodes(kind) or not rows.shape[1] or rows.is_complex():
-            raise InputError(
-                f"the features of '{kind}' must have one row a node, ({graph.num_nodes(kind)}, columns) (got "
-                f"{tuple(rows.shape)})."
-            )
-        found[kind] = rows
+        found[kind] = _rows(kind, features[kind], graph.num_nodes(kind), graph.device)
     return found
+
+
+def _rows(kind: str, given: Any, count: int, device: torch.device) -> Tensor:
+    """A tensor as it is, an array as a tensor, as on graphs of one type."""
+    try:
+        rows = torch.as_tensor(given, device=device)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise InputError(
+            f"the features of '{kind}' must be a tensor with one row a node (got {type(given).__name__})."
+        ) from error
+    if rows.dim() != 2 or len(rows) != count or not rows.shape[1] or rows.is_complex():
+        raise InputError(
+            f"the features of '{kind}' must have one row a node, ({count}, columns) (got {tuple(rows.shape)})."
+        )
+    return rows.float() if rows.dtype == torch.float64 and not isinstance(given, Tensor) else rows
 
 
 def target_type_of(graph: dgl.DGLGraph, given: str | None) -> str:
