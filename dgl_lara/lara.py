@@ -505,7 +505,8 @@ class LARA:
         if errors is not None:
             self.errors_ = ErrorModel.from_dict(errors, hops, "what is stored of g's errors").to(self.features.device)
         if samples is not None:
-            self.samples_ = SharedSamples.from_dict(samples, "what is stored of shared coalitions")
+            where, gaps = "what is stored of shared coalitions", self.task.sides > 1
+            self.samples_ = SharedSamples.from_dict(samples, where, gaps=gaps)
         self._embeddings = self._seen = None
         return self
 

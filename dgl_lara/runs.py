@@ -246,7 +246,8 @@ class Run:
             return None
         sizes = self.game.num_players, self.dataset.num_targets
         try:
-            return SharedSamples.from_dict(load_tensors(path, mmap=True), path, None if self.has_other_data else sizes)
+            known = None if self.has_other_data else sizes
+            return SharedSamples.from_dict(load_tensors(path, mmap=True), path, known, self.lara.task.sides > 1)
         except LaraError as damage:
             say(f"{damage} Going on without it: scores are not corrected.")
             return None

@@ -84,11 +84,14 @@ class SharedSamples:
         return dict(vars(self))
 
     @staticmethod
-    def from_dict(content: Any, where: object, sizes: tuple[int, int] | None = None) -> SharedSamples:
+    def from_dict(
+        content: Any, where: object, sizes: tuple[int, int] | None = None, gaps: bool = False
+    ) -> SharedSamples:
         """What `to_dict` gave; LaraError where it is damaged (the kernels would read beyond the end of a shorter one),
-        or of other `sizes`: how many nodes and how many targets there are, where that is known."""
+        or of other `sizes`: how many nodes and how many targets there are, where that is known. `gaps`: not every S is
+        a coalition for every target."""
         ids, targets = sizes or (None, None)
-        pairs = fitting(content, {"d": tensor(torch.half, targets, None)}, where)["d"].shape[1]
+        pairs = fitting(content, {"d": tensor(torch.half, targets, None, gaps=gaps)}, where)["d"].shape[1]
         fields = {
             "inside": tensor(torch.uint8, ids, -(-pairs // 8)), "unit": between(1e-6, 1e30),
             "explained_class": tensor(torch.long, len(content["d"])), "full": tensor(torch.float, len(content["d"])),
@@ -155,7 +158,7 @@ class SampleKeeper:
         columns = self.game.num_players
         parts = {
             "seen": whole(), "rows": maybe(tensor(torch.uint8, None, -(-columns // 8))),
-            "d": maybe(tensor(torch.half, None, self.game.num_targets)),
+            "d": maybe(tensor(torch.half, None, self.game.num_targets, gaps=self.game.task.sides > 1)),
         }  # fmt: skip
         fitting(content, parts, "what it keeps of shared coalitions")
         self.seen = content["seen"]

@@ -79,11 +79,16 @@ def assemble(base: np.ndarray, held: np.ndarray, folder: Path, seed: int, key: d
             num_classes=1,
             source=f"MovieLens 100K, ua.base, users split by seed {seed}",
             key=key,
-            own_names={"nodes": {"user": tuple(f"user {number}" for number in people[0]), "film": tuple(films[1])}},
+            own_names={"nodes": {"user": _described(people), "film": tuple(films[1])}},
             pairs=pairs,
             relation=RATES,
         )
     )
+
+
+def _described(people: pd.DataFrame) -> tuple[str, ...]:
+    """Who they are, since nobody has a name: 24, M, technician."""
+    return tuple(f"{age}, {gender}, {job}" for age, gender, job in zip(people[1], people[2], people[3], strict=True))
 
 
 def _people(table: pd.DataFrame) -> Tensor:

@@ -351,7 +351,10 @@ class Explanation:
         if isinstance(kind, FeaturePlayers):
             called = feature_names(self.game, self.batch.names)
             return [f"x{player}" if called is None else str(called[player]) for player in self.players.tolist()]
-        return self.node_names(self.players)
+        names = self.node_names(self.players)
+        if self.task.sides == 1:
+            return names
+        return ["both ends" if own else name for own, name in zip(self.batch.is_target.tolist(), names, strict=True)]
 
     def node_names(self, nodes: Tensor) -> list[str]:
         """What nodes are called."""
