@@ -30,7 +30,7 @@ class Browser:
     def __init__(self):
         self.profile = tempfile.TemporaryDirectory()
         words = [
-            CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--remote-debugging-pipe",
+            str(CHROMIUM), "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--remote-debugging-pipe",
             f"--user-data-dir={self.profile.name}", "about:blank",
         ]  # fmt: skip
         (theirs_in, self.send_to), (self.hear_from, theirs_out) = os.pipe(), os.pipe()

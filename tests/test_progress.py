@@ -258,14 +258,13 @@ def test_silent_work_is_named_by_its_place(monkeypatch, capsys):
 def test_one_long_item_is_told_of_again_and_again(monkeypatch, capsys):
     def work():
         bar: Progress[None] = Progress(label="asking f", total=3)
-        with phase("fidelity"), bar:
+        with bar:
             bar.advance()
             time.sleep(1.5)
 
     watched(monkeypatch, work)
-    said = capsys.readouterr().err.splitlines()
-    assert len(said) >= 2 and all(line.startswith("fidelity: asking f: 1/3 after") for line in said)
-    assert progress.going_on == []
+    said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("asking f: 1/3 after")]
+    assert len(said) >= 2 and progress.going_on == []
 
 
 def test_a_library_that_loads_long_is_told_of(monkeypatch, tmp_path, capsys):
