@@ -29,14 +29,14 @@ from dgl_lara.explainer.network import Explainer, load_explainer, save_explainer
 from dgl_lara.explanation import Explanations
 from dgl_lara.explanation.scored import Scored
 from dgl_lara.game.game import Game
-from dgl_lara.game.given import as_given, pairs_here, types_of
+from dgl_lara.game.given import as_given, pairs_here, types_of, users_pairs
 from dgl_lara.game.hops import choose_hops
 from dgl_lara.game.kinds import Choice, Nodes, as_players, from_dict, to_dict
 from dgl_lara.game.link_task import LinkTask
 from dgl_lara.game.players import find
-from dgl_lara.game.removal import bare
+from dgl_lara.game.removal import bare, without_pairs
 from dgl_lara.game.task import Task
-from dgl_lara.inference.asked import as_classes, as_targets, is_triples, parted
+from dgl_lara.inference.asked import as_classes, as_targets
 from dgl_lara.inference.correction import corrected as correct_explanations
 from dgl_lara.inference.doubtful import AT_LEAST, Settled, settle_doubtful
 from dgl_lara.inference.error_bars import ErrorModel, learn_errors
@@ -210,6 +210,8 @@ class LARA:
     def game(self) -> Game:
         """What is explained. Made when first asked for; f's pass over the graph is spared where its answer is kept."""
         f = self._f
+        if isinstance(self.task, LinkTask) and not len(self.task.pairs):
+            raise InputError("no pair is known yet: name them, LARA(pairs=[(u, v), ...]), or fit(pairs) first.")
         hops = choose_hops(f, self.graph, self.features, self.task, self.hops, self.memory)
         answer = self.store.answer() if self.store else None
         if answer is not None:
@@ -278,6 +280,8 @@ class LARA:
         """The pairs to learn from are those that will be asked about, where no others were named."""
         every = torch.cat([self._as_pairs(some) for some in given if some is not None])
         self.task = LinkTask(torch.unique(every, dim=0))
+        if self.asked["leave_out"]:
+            self.graph = without_pairs(self.graph, self.task.pairs)
 
     def _knows(self, pairs: Targets) -> bool:
         return bool(self._places(self._as_pairs(pairs))[1].all())
@@ -301,7 +305,7 @@ class LARA:
         if self.samples_ is not None:
             players = self.game.players(some_targets(judging, ERROR_TARGETS, self.config_.seed).sort().values)
             samples = self.samples_.of(players, self.task.is_target(players))
-        if samples is None or len(samples.d) < FEWEST_SAMPLES:
+        if samples is None or int((~samples.d.isnan()).sum(0).min()) < FEWEST_SAMPLES:
             return None
         return learn_errors(self._amortised(samples.players.targets, None), samples)
 
@@ -474,6 +478,8 @@ class LARA:
         model and the graph. `more`: numbers to be stored beside it."""
         self.check_trained()
         about = described(self.config_, self.value, self.errors_, self.cost_) | {"players": to_dict(self.players)}
+        if isinstance(self.task, LinkTask):
+            about["pairs"] = users_pairs(self.model, self.task.pairs)  # whom the samples are of
         samples, history = self.samples_.to_dict() if self.samples_ else None, vars(self).get("history_", [])
         save_explainer(self.explainer_, Path(path), **about, samples=samples, history=history, **more)
 
@@ -486,11 +492,14 @@ class LARA:
             model: The model that it was trained to explain.
             graph: The graph, or another one for the same model.
             features: As for `LARA`.
-            more: memory, batches_on, store, target_type, pairs, relation, leave_out, as for `LARA`.
+            more: memory, batches_on, store, target_type, pairs, relation, leave_out, as for `LARA`; without pairs,
+                those that it was saved with.
         """
         explainer, stored = load_explainer(Path(path), graph.device)
         config, players = explainer.config, stored.get("players")
         more |= {"players": "nodes" if players is None else from_dict(players)}
+        if more.get("pairs") is None:
+            more["pairs"] = stored.get("pairs")
         lara = LARA(model, graph, features, config.task, config.hops, stored.get("value", "logit"), **more)
         return lara.with_explainer(explainer, stored)
 
@@ -507,8 +516,22 @@ class LARA:
         if samples is not None:
             where, gaps = "what is stored of shared coalitions", self.task.sides > 1
             self.samples_ = SharedSamples.from_dict(samples, where, gaps=gaps)
+            self._rearrange_samples(stored.get("pairs"))
         self._embeddings = self._seen = None
         return self
+
+    def _rearrange_samples(self, pairs: Tensor | None) -> None:
+        """Those that are stored are of the pairs that g was saved with, in that order."""
+        if self.samples_ is None or pairs is None or not isinstance(self.task, LinkTask):
+            return
+        if len(pairs) != len(self.samples_.full):
+            raise LaraError("what is stored of shared coalitions is not of the pairs that are stored.")
+        try:
+            before = self._as_pairs(pairs)
+        except InputError:  # of another graph
+            self.samples_ = None
+            return
+        self.samples_ = self.samples_.at(*self._places(self.task.pairs, before))
 
     # --- what users give
 
@@ -529,14 +552,16 @@ class LARA:
         assert isinstance(self.task, LinkTask)
         if isinstance(targets, Tensor) and targets.dim() == 1 and len(self.task.pairs):  # by numbers, or a mask
             return self.task.pairs[as_targets(targets, len(self.task.pairs), self.task, self.features.device)]
-        ends = parted(targets, self.asked["relation"]) if is_triples(targets) else targets
-        return pairs_here(self.model, self.graph, ends)
+        return pairs_here(self.model, self.graph, targets, self.asked["relation"])
 
-    def _places(self, pairs: Tensor) -> tuple[Tensor, Tensor]:
-        """Where pairs stand among those that this LARA was made for, and whether they do."""
+    def _places(self, pairs: Tensor, among: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Where pairs stand among others, those that this LARA was made for unless told, and whether they do."""
         assert isinstance(self.task, LinkTask)
         count = self.graph.num_nodes()
-        own, asked = (some[:, 0] * count + some[:, 1] for some in (self.task.pairs, pairs))
+        among = self.task.pairs if among is None else among
+        if not len(among):
+            return torch.zeros_like(pairs[:, 0]), torch.zeros_like(pairs[:, 0], dtype=torch.bool)
+        own, asked = (some[:, 0] * count + some[:, 1] for some in (among, pairs))
         rising, order = own.sort()
         place, known = find(asked, rising)
         return order[place], known
@@ -574,7 +599,8 @@ def explain_once(
         >>> print(explain(model, graph, features, [512])[0].in_words())
     """
     lara = LARA(model, graph, features, **settings)
-    return lara.fit(torch.arange(lara.task.num_targets(graph))).explain(targets, classes)
+    everyone = torch.ones(lara.task.num_targets(graph), dtype=torch.bool)
+    return lara.fit(everyone if len(everyone) else targets).explain(targets, classes)
 
 
 def _guessed_config(explainer: Explainer) -> TrainingConfig:

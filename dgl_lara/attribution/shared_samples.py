@@ -24,6 +24,7 @@ from dgl_lara.utils.randomness import generator
 from dgl_lara.utils.schema import between, fitting, maybe, tensor, whole
 
 SHARE_OF_MEMORY = 8  # at most one part in so many goes to kept samples
+FEWEST = 2  # samples of a target from which anything can be read
 CLOSE = 1e-3  # of the values' size: f says the same of two graphs
 
 
@@ -32,7 +33,7 @@ class SharedSamples:
     """`pairs` coalitions S of all players there are, and d(S) = f(S) - f(rest) of every target's explained class."""
 
     inside: Tensor  # (num_ids, bytes) uint8: in which S a player is, a bit a pair, the first in the highest bit
-    d: Tensor  # (num_targets, pairs) half precision, in units of `unit`
+    d: Tensor  # (num_targets, pairs) half precision, in units of `unit`; NaN where S is no coalition for the target
     unit: float
     explained_class: Tensor  # (num_targets,)
     full: Tensor  # (num_targets,) the explained value on the untouched graph
@@ -63,7 +64,10 @@ class SharedSamples:
             return torch.zeros(len(asked), dtype=torch.bool)
         now = game.full[targets, classes].cpu()
         same = (now - self.full[asked]).abs() <= CLOSE * self.unit
-        return same & (wanted == self.explained_class[asked])
+        known = same & (wanted == self.explained_class[asked])
+        if game.task.sides > 1:  # masks may say nothing of a target
+            known &= (~self.d[asked].isnan()).sum(1) >= FEWEST
+        return known
 
     def at(self, places: Tensor, known: Tensor) -> SharedSamples:
         """The same for a list of targets that stood at these places; those not `known` have no samples."""
@@ -94,7 +98,7 @@ class SharedSamples:
         pairs = fitting(content, {"d": tensor(torch.half, targets, None, gaps=gaps)}, where)["d"].shape[1]
         fields = {
             "inside": tensor(torch.uint8, ids, -(-pairs // 8)), "unit": between(1e-6, 1e30),
-            "explained_class": tensor(torch.long, len(content["d"])), "full": tensor(torch.float, len(content["d"])),
+            "explained_class": tensor(torch.long, len(content["d"])), "full": tensor(torch.float, len(content["d"]), gaps=True),
         }  # fmt: skip
         fitting(content, fields, where)
         return SharedSamples(**{name: content[name] for name in ("d", *fields)})

@@ -38,6 +38,7 @@ from dgl_lara.utils.schema import (
     number,
     rows_of,
     table,
+    tensor,
     tensors,
     text,
     whole,
@@ -215,6 +216,7 @@ def load_explainer(path: Path, device: torch.device) -> tuple[Explainer, dict[st
         "samples": maybe(table),
         "cost": maybe(between(0, 1e30)),
         "players": maybe(table),
+        "pairs": maybe(tensor(torch.long, None, 2)),
         "history": rows_of({"step": whole(), "epoch": whole(), "loss": number, "agreement": number}),
     }
     content = fitting(load_tensors(path), {**fields, **more}, path, optional=tuple(more))

@@ -5,7 +5,7 @@ Everything is checked here that can be checked without asking f, and whatever do
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -70,7 +70,7 @@ def as_given(
         given = _typed(model, graph, features, task, target_type, relation)
     if not is_link or pairs is None:
         return given
-    task = LinkTask(pairs_here(given.f, given.graph, pairs))
+    task = LinkTask(pairs_here(given.f, given.graph, pairs, relation))
     return Given(given.f, without_pairs(given.graph, task.pairs) if leave_out else given.graph, given.features, task)
 
 
@@ -105,7 +105,7 @@ def relation_of(graph: dgl.DGLGraph, given: str | Relation | None) -> Relation:
         if found:
             return found[0]
         raise InputError(f"relation must be one of {known} (got '{given}').")
-    whole = tuple(map(str, given))
+    whole = tuple(map(str, given)) if isinstance(given, Sequence) else ()
     if len(whole) != 3 or whole[0] not in graph.ntypes or whole[2] not in graph.ntypes:
         raise InputError(
             f"relation must be (type, name, type) with types of the graph, {', '.join(graph.ntypes)} (got {given})."
@@ -113,9 +113,12 @@ def relation_of(graph: dgl.DGLGraph, given: str | Relation | None) -> Relation:
     return whole[0], whole[1], whole[2]
 
 
-def pairs_here(f: Callable, graph: dgl.DGLGraph, pairs: Any) -> Tensor:
-    """(num_pairs, 2) nodes of the game's graph, from numbers that the user's graph has."""
+def pairs_here(f: Callable, graph: dgl.DGLGraph, pairs: Any, relation: str | Relation | None) -> Tensor:
+    """(num_pairs, 2) nodes of the game's graph, from numbers that the user's graph has: [(u, v), ...], or
+    [(u, relation, v), ...]."""
     count = graph.num_nodes()
+    if isinstance(pairs, Sequence) and pairs and all(_is_triple(one) for one in pairs):
+        pairs = _without_relation(f, pairs, relation)
     if not isinstance(f, Typed):
         found = checked_pairs(pairs, count, count, graph.device)
     else:
@@ -126,6 +129,27 @@ def pairs_here(f: Callable, graph: dgl.DGLGraph, pairs: Any) -> Tensor:
     if len(same):
         raise InputError(f"a pair must have two different ends (got ({int(same[0, 0])}, {int(same[0, 1])})).")
     return found
+
+
+def _is_triple(one: Any) -> bool:
+    return isinstance(one, tuple | list) and len(one) == 3 and isinstance(one[1], str | tuple | list)
+
+
+def _without_relation(f: Callable, triples: Sequence[Any], relation: str | Relation | None) -> list[tuple[Any, Any]]:
+    """The ends of (u, relation, v), all of the relation that is explained."""
+    if relation is None or not isinstance(f, Typed):
+        raise InputError(f"a graph of one type has no relations: write (u, v) (got {tuple(triples[0])}).")
+    name = relation if isinstance(relation, str) else relation[1]
+    start, end = f.asked_types
+    for u, between, v in triples:
+        if (between if isinstance(between, str) else tuple(between)) not in (name, (start, name, end)):
+            raise InputError(f"({u}, {between!r}, {v}) is not of the relation that is explained ('{name}').")
+    return [(u, v) for u, _, v in triples]
+
+
+def users_pairs(f: Callable, pairs: Tensor) -> Tensor:
+    """The same pairs in the numbers of the user's graph."""
+    return f.types.own_number(pairs) if isinstance(f, Typed) else pairs
 
 
 def features_of(graph: dgl.DGLGraph) -> Tensor:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -56,22 +55,3 @@ def as_classes(classes: Any, count: int, known: int, device: torch.device) -> Te
     if int(wanted.min()) < 0 or int(wanted.max()) >= known:
         raise InputError(f"classes must lie in 0..{known - 1} (got {wanted.tolist()[:5]}).")
     return wanted
-
-
-def is_triples(targets: Any) -> bool:
-    """[(u, relation, v), ...]"""
-    return isinstance(targets, Sequence) and bool(targets) and all(_is_triple(one) for one in targets)
-
-
-def _is_triple(one: Any) -> bool:
-    return isinstance(one, tuple | list) and len(one) == 3 and isinstance(one[1], str | tuple)
-
-
-def parted(triples: Sequence[Any], relation: str | tuple[str, ...] | None) -> list[tuple[int, int]]:
-    """The ends of (u, relation, v), all of the relation that is explained."""
-    known = () if relation is None else (relation, relation if isinstance(relation, str) else relation[1])
-    for u, between, v in triples:
-        if between not in known and (isinstance(between, str) or between[1] not in known):
-            explained = f"'{known[1]}'" if known else "it has no name here: write (u, v)"
-            raise InputError(f"({u}, {between!r}, {v}) is not of the relation that is explained ({explained}).")
-    return [(u, v) for u, _, v in triples]
