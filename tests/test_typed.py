@@ -369,7 +369,10 @@ def test_the_order_of_types_and_relations_changes_nothing(trained, idtype):
 
 def test_names_and_types_of_players(trained):
     types = trained.types
-    assert types.called({"tag": [f"t{n}" for n in range(32)]})[70:74] == ["item 70", "item 71", "t0", "t1"]
+    names = types.called({"tag": [f"t{n}" for n in range(32)]})
+    assert names[70:74] == ["", "", "t0", "t1"]
+    assert types.in_words(torch.tensor([71, 72]), names) == ["item 71", "tag 0 (t0)"]
+    assert types.in_words(torch.tensor([71, 72])) == ["item 71", "tag 0"]
     names, own = types.split(torch.tensor([0, 71, 72, 104]))
     assert names == ["item", "item", "tag", "user"] and own.tolist() == [0, 71, 0, 0]
 
