@@ -11,7 +11,7 @@ import torch
 from dgl_lara.datasets import load
 from dgl_lara.datasets.dataset import Dataset, checked
 from dgl_lara.errors import InputError
-from dgl_lara.targets import RECIPES, RECOMMENDERS, TYPED, Recipe, recipe_for
+from dgl_lara.targets import OTHER_RECIPES, RECIPES, RECOMMENDERS, TYPED, Recipe, recipe_for
 from dgl_lara.targets.checkpoint import load_target, save_target
 from dgl_lara.targets.families import new_model
 from dgl_lara.targets.fitting import accuracy, get_target, train_target
@@ -350,7 +350,11 @@ def test_shapes_that_cannot_be(architecture, changes, fragment, tmp_path):
 
 def test_recipes_by_data_set_architecture_and_kind_of_graph():
     assert recipe_for("dblp", "node").architecture == "rgcn"
-    assert recipe_for("dblp", "node", "hgt").architecture == "hgt"
+    assert (
+        recipe_for("dblp", "node", "hgt")
+        == OTHER_RECIPES["dblp", "hgt"]
+        != replace(RECIPES["dblp"], architecture="hgt")
+    )
     assert recipe_for("mine", "node", typed=True).architecture == "rgcn"
     assert recipe_for("mine", "link", typed=True).architecture == "lightgcn"
     assert recipe_for("mine", "node").architecture == "gcn"

@@ -51,6 +51,12 @@ RECIPES: dict[str, Recipe] = {
 # Where an architecture that is not the data set's first choice has settings of its own.
 OTHER_RECIPES: dict[tuple[str, str], Recipe] = {
     ("dblp", "hgt"): Recipe("hgt", 64, 2, dropout=0.2, lr=0.002, weight_decay=1e-4, epochs=100, patience=20),
+    **{
+        ("mutag", name): Recipe(
+            name, 32, 3, "max-mean", lr=0.003, epochs=40, patience=40, batch_size=128, schedule="cosine"
+        )
+        for name in EDGE_AWARE
+    },
 }
 
 # The paper's table of target models: accuracy on training / validation / test.
