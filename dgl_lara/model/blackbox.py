@@ -83,8 +83,9 @@ def _failure(f: Model, error: Exception, graph: dgl.DGLGraph, features: Tensor) 
         )
     if isinstance(error, KeyError):
         return (
-            f"the model looks for {said} and does not find it; it is given the edges and the features, nothing else of "
-            "the graph (features in graph.ndata: dgl_lara.model.adapters.features_in_graph(model))."
+            f"the model looks for {said} and does not find it; it is given the features and the edges with what they "
+            "carry (graph.edata), nothing else of the graph (features in graph.ndata: "
+            "dgl_lara.model.adapters.features_in_graph(model))."
         )
     shapes = f"{graph.num_nodes()} nodes, {graph.num_edges()} edges and features {tuple(features.shape)}"
     return f"the model failed on {shapes} ({type(error).__name__}: {said})."
