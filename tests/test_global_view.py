@@ -185,8 +185,8 @@ def test_edges_of_several_types_by_relation(directed, tmp_path):
 
 def test_relations_of_one_name_are_told_apart_by_their_types():
     graph = dgl.heterograph({("a", "to", "b"): ([0], [0]), ("b", "to", "a"): ([0], [0]), ("b", "is", "b"): ([0], [0])})
-    types = as_given(None, graph, {"a": torch.ones(1, 1), "b": torch.ones(1, 1)}, target_type="a").types
-    assert sorted(types.relation_names) == ["a to b", "b to a", "is"]
+    types = as_given(gcn_game, graph, {"a": torch.ones(1, 1), "b": torch.ones(1, 1)}, target_type="a").types
+    assert types and sorted(types.relation_names) == ["a to b", "b to a", "is"]
 
 
 @pytest.mark.parametrize("value", ["output", "probability"])

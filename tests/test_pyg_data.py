@@ -35,7 +35,7 @@ def some_data(nodes=30):
     )
 
 
-class TakesAttributes(torch.nn.Module):
+class Attributes(torch.nn.Module):
     def __init__(self):
         super().__init__()
         with torch.random.fork_rng():
@@ -43,24 +43,34 @@ class TakesAttributes(torch.nn.Module):
             inner = torch.nn.Linear(4, 8)
             self.one, self.two = theirs.GINEConv(inner, edge_dim=2), theirs.GATv2Conv(8, 3, edge_dim=2)
 
-    def forward(self, x, edge_index, edge_attr):
+    def run(self, x, edge_index, edge_attr):
         return self.two(self.one(x, edge_index, edge_attr).relu(), edge_index, edge_attr)
 
 
-class TakesWeights(torch.nn.Module):
+class TakesAttributes(Attributes):
+    def forward(self, x, edge_index, edge_attr):
+        return self.run(x, edge_index, edge_attr)
+
+
+class Weights(torch.nn.Module):
     def __init__(self):
         super().__init__()
         with torch.random.fork_rng():
             torch.manual_seed(0)
             self.one, self.two = theirs.GCNConv(4, 8), theirs.GCNConv(8, 3)
 
-    def forward(self, x, edge_index, edge_weight=None):
+    def run(self, x, edge_index, edge_weight=None):
         return self.two(self.one(x, edge_index, edge_weight).relu(), edge_index, edge_weight)
 
 
-class TakesData(TakesAttributes):
+class TakesWeights(Weights):
+    def forward(self, x, edge_index, edge_weight=None):
+        return self.run(x, edge_index, edge_weight)
+
+
+class TakesData(Attributes):
     def forward(self, data):
-        return super().forward(data.x, data.edge_index, data.edge_attr)
+        return self.run(data.x, data.edge_index, data.edge_attr)
 
 
 @pytest.mark.parametrize(
@@ -95,9 +105,9 @@ def test_a_model_gets_what_it_takes_and_nothing_else():
 
 
 def test_edge_data_of_a_batch_of_graphs():
-    class Pooled(TakesAttributes):
+    class Pooled(Attributes):
         def forward(self, x, edge_index, edge_attr, batch):
-            return theirs.global_add_pool(super().forward(x, edge_index, edge_attr), batch)
+            return theirs.global_add_pool(self.run(x, edge_index, edge_attr), batch)
 
     batch = geometric.data.Batch.from_data_list([some_data(6 + place) for place in range(3)])
     game = Game(*from_pyg(Pooled(), batch, task="graph"), "graph")
@@ -120,7 +130,7 @@ def typed_data():
     return data
 
 
-class Convs(torch.nn.Module):
+class Layers(torch.nn.Module):
     """Two layers of HeteroConv; what edges carry counts."""
 
     def __init__(self):
@@ -137,16 +147,21 @@ class Convs(torch.nn.Module):
                 for widths, out in (((3, 5), 8), ((8, 8), 4))
             )
 
-    def forward(self, x_dict, edge_index_dict, edge_attr_dict):
+    def run(self, x_dict, edge_index_dict, edge_attr_dict):
         for layer in self.layers:
             x_dict = layer(x_dict, edge_index_dict, edge_attr_dict=edge_attr_dict)
             x_dict = {kind: rows.tanh() for kind, rows in x_dict.items()}
         return x_dict
 
 
-class ConvsOfData(Convs):
+class Convs(Layers):
+    def forward(self, x_dict, edge_index_dict, edge_attr_dict):
+        return self.run(x_dict, edge_index_dict, edge_attr_dict)
+
+
+class ConvsOfData(Layers):
     def forward(self, data):
-        return super().forward(data.x_dict, data.edge_index_dict, data.edge_attr_dict)["author"]
+        return self.run(data.x_dict, data.edge_index_dict, data.edge_attr_dict)["author"]
 
 
 def as_typed():
@@ -184,6 +199,7 @@ def test_several_types_under_removal_are_those_of_pyg(which, target_type):
 
     given = as_given(*from_pyg(model, data), target_type=target_type)
     game, types = Game(given.f, given.graph, given.features, given.task, hops=2), given.types
+    assert types is not None
     torch.testing.assert_close(game.logits[: game.num_targets], ask(data))
     keep = torch.rand(6, 30, generator=seeded(6)) < 0.6
     for mask, seen in zip(keep, game.shared(keep), strict=True):
@@ -196,7 +212,7 @@ def test_several_types_under_removal_are_those_of_pyg(which, target_type):
 def test_several_types_in_one_line_and_their_mistakes():
     data = typed_data()
     lara = LARA(*from_pyg(Convs(), data), target_type="author", config=QUICK).fit(range(12))
-    assert lara.types.nodes == ("author", "paper") and len(lara.explain([3, 4])) == 2
+    assert lara.types and lara.types.nodes == ("author", "paper") and len(lara.explain([3, 4])) == 2
     bare = typed_data()
     del bare["paper"].x
     bare["paper"].num_nodes = 18
@@ -215,20 +231,25 @@ def test_several_types_in_one_line_and_their_mistakes():
         LARA(*from_pyg(Convs(), blind), target_type="author").game  # noqa: B018
 
 
-class ScoresLinks(TakesWeights):
+class Scores(Weights):
+    def of(self, x, edge_index, ends):
+        z = self.run(x, edge_index)
+        return (z[ends[0]] * z[ends[1]]).sum(1)
+
+
+class ScoresLinks(Scores):
     def forward(self, x, edge_index, edge_label_index):
-        z = super().forward(x, edge_index)
-        return (z[edge_label_index[0]] * z[edge_label_index[1]]).sum(1)
+        return self.of(x, edge_index, edge_label_index)
 
 
-class ScoresEnds(ScoresLinks):
+class ScoresEnds(Scores):
     def forward(self, x, edge_index, u, v):
-        return super().forward(x, edge_index, torch.stack([u, v]))
+        return self.of(x, edge_index, (u, v))
 
 
-class ScoresData(ScoresLinks):
+class ScoresData(Scores):
     def forward(self, data):
-        return super().forward(data.x, data.edge_index, data.edge_label_index)
+        return self.of(data.x, data.edge_index, data.edge_label_index)
 
 
 def test_links_of_pyg_models():

@@ -12,6 +12,7 @@ from games import random_graph
 
 from dgl_lara import LARA, Features, TrainingConfig
 from dgl_lara.errors import InputError, LaraError, ModelError
+from dgl_lara.game.edge_players import EdgePlayers
 from dgl_lara.metrics.characterization_score import characterization_score
 from dgl_lara.metrics.common.by_labels import heard
 from dgl_lara.metrics.fidelity import SPARSITIES
@@ -312,8 +313,9 @@ def test_masks_by_type_and_by_relation(tmp_path):
     torch.testing.assert_close(found["item"].node_mask[:, 0], own[12:], atol=1e-5, rtol=1e-4)
     assert own[:12].abs().max() > 0 and own[12:].abs().max() > 0
     edges = algorithm.laras["edges"]
-    scores = edges.explain([5])
-    one, other = edges.game.kind.ends(scores.players.player)
+    scores, kind = edges.explain([5]), edges.game.kind
+    assert isinstance(kind, EdgePlayers)
+    one, other = kind.ends(scores.players.player)
     by_pair = {(int(u), int(v) - 12): float(score) for u, v, score in zip(one, other, scores.scores, strict=True)}
     expected = torch.tensor([by_pair.get((int(u), int(v)), 0.0) for u, v in ends.T])
     assert 0 < len(by_pair) < ends.shape[1]
@@ -322,7 +324,8 @@ def test_masks_by_type_and_by_relation(tmp_path):
     each = list(explain_each(explainer, data.x_dict, data.edge_index_dict, index=torch.tensor([5, 7])))
     torch.testing.assert_close(each[0]["item"].node_mask, found["item"].node_mask)
     torch.testing.assert_close(each[1]["item"].x, data["item"].x)
-    assert found.get_explanation_subgraph()["user"].num_nodes == int((own[:12] > 0).sum())
+    part = found.get_explanation_subgraph()
+    assert len(part["user"].x) == int((own[:12] > 0).sum())
     changed = {"user": data["user"].x * 2, "item": data["item"].x}
     assert explainer(changed, data.edge_index_dict, index=5)["user"].node_mask.shape == (12, 1)  # another graph
     with pytest.raises(InputError, match="needs target_type"):

@@ -15,7 +15,7 @@ from dgl_lara.model.adapted import Adapted
 from dgl_lara.model.blackbox import Model
 
 
-def pyg(model: Callable, task: str = "node") -> Model:
+def pyg(model: Callable, task: str = "node") -> PyG:
     """A PyTorch Geometric model without its data: for `--model` on the command line, where the graph is a file.
 
     Args:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 import dgl
 import torch
@@ -24,7 +24,7 @@ from dgl_lara.pyg.masks import column_mask, edge_mask, entry_mask, node_mask, of
 from dgl_lara.training.config import TrainingConfig
 
 Index = int | Tensor | None
-Masks = Explanation | HeteroExplanation
+Masks: TypeAlias = Explanation | HeteroExplanation
 Inputs = dict[Any, Tensor]  # of the model, by name; of several types by name and type
 MaskMaker = Callable[[LARA, Explanations], Tensor]
 
@@ -124,8 +124,8 @@ class LARAExplainer(ExplainerAlgorithm):
         value = "output" if self.model_config.mode == ModelMode.regression else self.value
         laras = {}
         for kind in self._makers:
-            settings = (self._task, self.hops, value, self.config, self.memory)
-            lara = LARA(*where, *settings, players=self.players[kind], target_type=self.target_type)
+            who: dict[str, Any] = {"players": self.players[kind], "target_type": self.target_type}
+            lara = LARA(*where, self._task, self.hops, value, self.config, self.memory, **who)
             laras[kind] = lara.fit(_chosen(index, _count(lara), lara.features.device))
         self.laras, self._inputs, self._elsewhere = laras, _copied(_inputs(x, edge_index, more)), ({}, {})
         return self
@@ -274,8 +274,8 @@ def explain_each(
     found = algorithm.each(explainer.model, x, edge_index, target=target, index=outputs, **more)
     for explanation, output in zip(found, outputs, strict=True):
         explanation._model_config, explanation._model_args = explainer.model_config, list(more)
-        explanation.update({"prediction": prediction, "target": target, "index": output.reshape(1)})
-        for name, value in {"x": x, "edge_index": edge_index, **more}.items():
+        about = {"prediction": prediction, "target": target, "index": output.reshape(1)}
+        for name, value in {**about, "x": x, "edge_index": edge_index, **more}.items():
             if isinstance(value, dict):
                 explanation.set_value_dict(name.removesuffix("_dict"), value)
             else:
