@@ -183,6 +183,11 @@ class LARA:
         return "explainer_" in vars(self)
 
     @property
+    def user_model(self) -> Model:
+        """The model as it was given."""
+        return self.model.model if isinstance(self.model, WithEdgeData | Typed) else self.model
+
+    @property
     def types(self) -> Types | None:
         """Who is who, on a graph of several types."""
         return types_of(self.model)
@@ -198,8 +203,7 @@ class LARA:
         f = self.model
         if not self.batches_on:
             return f
-        inner = f.model if isinstance(f, WithEdgeData | Typed) else f
-        there = OnDevice(inner, self.batches_on)
+        there = OnDevice(self.user_model, self.batches_on)
         return f.around(there) if isinstance(f, WithEdgeData | Typed) else there
 
     @cached_property
@@ -368,7 +372,11 @@ class LARA:
         chosen = self._as_targets(targets)
         known = self.explainer_.config.num_classes
         wanted = None if classes is None else as_classes(classes, len(chosen), known, chosen.device)
-        return self.trusted(self._amortised(chosen, wanted), corrected)
+        return self.explain_numbered(chosen, wanted, corrected)
+
+    def explain_numbered(self, targets: Tensor, classes: Tensor | None = None, corrected: bool = True) -> Explanations:
+        """The same for targets by their numbers: of links, their places among `pairs`."""
+        return self.trusted(self._amortised(targets, classes), corrected)
 
     def about(self, pairs: Targets) -> LARA:
         """The same for other pairs of nodes: g is the one that has learned, and f is asked about them once."""
@@ -405,11 +413,10 @@ class LARA:
         other = self.on(graph, features, targets if isinstance(self.task, LinkTask) else None)
         return with_novelty(other.explain(targets, classes), self.explainer_, self.config_.inputs)
 
-    def on(self, graph: dgl.DGLGraph, features: Any, pairs: Targets | None = None) -> LARA:
+    def on(self, graph: dgl.DGLGraph, features: Any, pairs: Any = None) -> LARA:
         """The trained explainer on another graph: embeddings are made anew, and no sample of the old one is kept."""
         self.check_trained()
-        model = self.model.model if isinstance(self.model, WithEdgeData | Typed) else self.model
-        where = (model, graph, features, self.task.name, self.game.hops, self.value, self.config, self.memory)
+        where = (self.user_model, graph, features, self.task.name, self.game.hops, self.value, self.config, self.memory)
         other = LARA(*where, self.batches_on, players=self.players, pairs=pairs, **self.asked)
         other.explainer_, other.config_, other.errors_ = self.explainer_, self.config_, self.errors_
         return other
@@ -519,8 +526,8 @@ class LARA:
     def _as_pairs(self, targets: Any) -> Tensor:
         """(num_pairs, 2) nodes of the graph that is played on."""
         assert isinstance(self.task, LinkTask)
-        if isinstance(targets, Tensor) and targets.dtype == torch.bool and targets.shape == (len(self.task.pairs),):
-            return self.task.pairs[targets]
+        if isinstance(targets, Tensor) and targets.dim() == 1 and len(self.task.pairs):  # by numbers, or a mask
+            return self.task.pairs[as_targets(targets, len(self.task.pairs), self.task, self.features.device)]
         ends = parted(targets, self.asked["relation"]) if is_triples(targets) else targets
         return pairs_here(self.model, self.graph, ends)
 

@@ -208,7 +208,7 @@ def test_edge_data_that_is_not_there_gets_a_sentence():
         LARA(edge_weight(Weighs(), "w"), GRAPH, FEATURES).game  # noqa: B018
     with pytest.raises(ModelError, match=r"'amount', but the edges carry 'w'"):
         LARA(edge_weight(Weighs(), "amount"), WEIGHTED, FEATURES).game  # noqa: B018
-    with pytest.raises(ModelError, match=r"looks for 'amount'.*graph.edata"):
+    with pytest.raises(ModelError, match=r"looks for 'amount'.*whose edges carry"):
         LARA(lambda graph, h: graph.edata["amount"], GRAPH, FEATURES).game  # noqa: B018
 
 

@@ -73,7 +73,7 @@ def test_edges_by_the_classes_of_their_ends(directed):
     game = small_game(Edges(directed), seed=7)
     explanations = exact_explanations(game, list(range(12)))
     frame, classes = explanations.to_frame(), game.explained_class.numpy()
-    ends = np.stack([classes[frame.source], classes[frame.destination]], axis=1)
+    ends = np.stack([classes[frame.u], classes[frame.v]], axis=1)
     ends = ends if directed else np.sort(ends, axis=1)
     key = [f"{a}{'→' if directed else '–'}{b}" for a, b in ends]
     found = table_of(explanations.summary(), "predicted class of both ends")

@@ -135,7 +135,7 @@ def test_nodes_and_edges_are_those_of_lara(nodes):
     found = explainer(x, edge_index, index=6)
     assert found.validate() and found.node_mask.shape == (30, 1) and found.edge_mask.shape == (edge_index.shape[1],)
     frame = explainer.algorithm.laras["edges"].explain([6]).to_frame()
-    scores = {frozenset(pair): s for *pair, s in frame[["source", "destination", "score"]].itertuples(index=False)}
+    scores = {frozenset(pair): s for *pair, s in frame[["u", "v", "score"]].itertuples(index=False)}
     expected = [scores.get(frozenset(pair), 0.0) for pair in edge_index.T.tolist()]
     assert 0 < len(scores) < edge_index.shape[1] / 2
     torch.testing.assert_close(found.edge_mask, torch.tensor(expected), atol=1e-5, rtol=1e-4)

@@ -45,6 +45,9 @@ class Shape(Protocol):
     def alone(self) -> bool: ...
 
     @property
+    def layers(self) -> int: ...
+
+    @property
     def edge_columns(self) -> int: ...
 
     @property
@@ -113,6 +116,10 @@ class Form:
     def reach(self, config: Shape) -> int:
         """How many hops from the target the nodes stand at which players contribute."""
         return config.hops
+
+    def sight(self, config: Shape) -> int:
+        """How many hops from the target g must see: one a layer for t, as many more for p of whoever contributes."""
+        return config.hops + config.layers
 
     def source_width(self, config: Shape) -> int:
         """Numbers that the source head says of a node; 0: it is not asked."""

@@ -35,6 +35,7 @@ from dgl_lara.model import blackbox
 from dgl_lara.model.blackbox import Model
 from dgl_lara.model.evaluating import evaluating
 from dgl_lara.model.looks import columns_of, nobodies, seen_of_edges, seen_of_nodes
+from dgl_lara.model.typed import Typed, Types
 from dgl_lara.model.whole import WithEdgeData, numbered, without_edge_data
 from dgl_lara.utils.progress import Progress, working
 
@@ -106,6 +107,11 @@ class Game:
     @property
     def num_targets(self) -> int:
         return self.task.num_targets(self.graph)
+
+    @property
+    def types(self) -> Types | None:
+        """Who is who, on a graph of several types."""
+        return self.f.types if isinstance(self.f, Typed) else None
 
     @property
     def num_classes(self) -> int:
@@ -190,6 +196,14 @@ class Game:
     def value_of(self, targets: Tensor, classes: Tensor) -> Tensor:
         """(num_targets,) the explained value on the untouched graph."""
         return of_classes(self.full[targets].unsqueeze(0), classes)[0]
+
+    def features_of(self, node: int) -> Tensor:
+        """(columns,) of one node; on a graph of several types those of its type."""
+        if not isinstance(self.f, Typed):
+            return self.features[node]
+        here = torch.tensor([node], device=self.features.device)
+        kinds, own = self.f.types.split(here)
+        return self.f.features[kinds[0]][int(own)]
 
     # --- targets and their players
 

@@ -136,7 +136,7 @@ class LinkTask(Task):
         return (motif[players.player] == own) & (own >= 0)
 
     def player_noun(self, molecule: bool) -> str:
-        return "node"
+        return "neighbour"
 
     def node_numbers(self, graph: dgl.DGLGraph, target: Tensor, nodes: Tensor) -> Sequence[int]:
         return nodes.tolist()
@@ -155,8 +155,6 @@ def checked_pairs(given: object, sources: int, destinations: int, device: torch.
         pairs = torch.as_tensor(given, device=device)
     except (ValueError, TypeError, RuntimeError, OverflowError) as error:
         raise InputError(f"pairs must be whole numbers, [(u, v), ...] ({error}).") from error
-    if pairs.dim() == 1 and len(pairs) == 2:
-        pairs = pairs.unsqueeze(0)
     if pairs.dim() != 2 or pairs.shape[1] != 2 or pairs.is_floating_point() or pairs.dtype == torch.bool:
         raise InputError(f"pairs must be whole numbers, [(u, v), ...] (got {pairs.dtype} {tuple(pairs.shape)}).")
     if not len(pairs):

@@ -58,10 +58,15 @@ def has_all_loops(graph: dgl.DGLGraph) -> bool:
 
 
 def null_prediction(f: Model, graph: dgl.DGLGraph, nobody: Tensor, *ends: Tensor) -> Tensor:
-    """(num_classes,) what f says of nothing at all: of isolated nodes with the features of nobody, which have the
-    self-loop that every node of the graph has, if it has. `ends`: which of them are asked about, where that is said."""
-    own = torch.arange(len(nobody) if has_all_loops(graph) else 0, device=nobody.device)
-    return f(_some_edges(graph, own, own, len(nobody), None), nobody, *ends)[0]
+    """(num_classes,) what f says of nothing at all: of isolated nodes with the features of nobody. `ends`: which of
+    them are asked about, where that is said."""
+    return f(isolated(graph, len(nobody)), nobody, *ends)[0]
+
+
+def isolated(graph: dgl.DGLGraph, count: int) -> dgl.DGLGraph:
+    """Nodes without edges, which are nobody of the graph; with a self-loop each, if every node of the graph has one."""
+    own = torch.arange(count if has_all_loops(graph) else 0, device=graph.device)
+    return _some_edges(graph, own, own, count, None)
 
 
 def loops_of(graph: dgl.DGLGraph) -> Tensor:

@@ -107,6 +107,10 @@ class Task(ABC):
     def t_of(self, pooled: Tensor, targets: Tensor, nodes: Tensor | None) -> Tensor:
         """(num_targets, sides * width): t of targets, where g saw `nodes` (None: everybody)."""
 
+    def nodes_of_one(self, target: int) -> Tensor:
+        """The node that a target is, or both ends of a link, in that order."""
+        return torch.cat(self.side_nodes(torch.tensor([target])))
+
     def side_nodes(self, targets: Tensor) -> list[Tensor]:
         """(num_targets,) for each side: the node from which the scores walk out."""
         return [targets]

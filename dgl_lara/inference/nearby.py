@@ -33,7 +33,7 @@ def explain_nearby(
     if not game.task.local:
         return explain(explainer, game, embed_all(explainer, game, kind), targets, classes)
     classes, against = classes_for(explainer, game, targets, classes)
-    nodes = game.task.encoder_nodes(game.graph, targets, game.hops + explainer.config.layers)
+    nodes = game.task.encoder_nodes(game.graph, targets, explainer.form.sight(explainer.config))
     with evaluating(explainer):
         seen = EncoderGraph.around(game.graph, nodes, explainer_inputs(game, kind, nodes))
         p, t = explainer(seen)
@@ -57,7 +57,7 @@ def game_nearby(
     """The game of a node task as far as these targets go: f is asked about 2K hops and the K + 1 behind them, and its
     logits elsewhere are NaN."""
     config = explainer.config
-    needed = task.encoder_nodes(graph, targets, config.hops + config.layers)
+    needed = task.encoder_nodes(graph, targets, explainer.form.sight(config))
     part = khop_batch(graph, needed, config.hops + 1)
     near = blackbox.untouched(f, part.graph, features[part.nodes], part.graph.num_nodes(), task.name)
     answer = near.new_full((graph.num_nodes(), near.shape[1]), torch.nan)

@@ -77,8 +77,8 @@ class BulkExplainer:
         if not isinstance(kind, EdgePlayers) or not kind.count:
             return replace(best, kind=kind.name)
         ends = kind.ends(torch.from_numpy(best.player.clip(0)).flatten().to(self.game.features.device))
-        source, destination = (end.view(best.player.shape).cpu().numpy() for end in ends)
-        return replace(best, kind=kind.name, about={"source": source, "destination": destination})
+        u, v = (end.view(best.player.shape).cpu().numpy() for end in ends)
+        return replace(best, kind=kind.name, about={"u": u, "v": v})
 
     def _best(self, targets: Tensor, classes: Tensor, top: int) -> TopPlayers:
         kind = self.game.kind

@@ -83,12 +83,18 @@ def _failure(f: Model, error: Exception, graph: dgl.DGLGraph, features: Tensor) 
         )
     if isinstance(error, KeyError):
         return (
-            f"the model looks for {said} and does not find it; it is given the features and the edges with what they "
-            "carry (graph.edata), nothing else of the graph (features in graph.ndata: "
-            "dgl_lara.model.adapters.features_in_graph(model))."
+            f"the model looks for {said} and does not find it; it is given the features and the graph, whose edges "
+            f"carry {_carried(f)} (features in graph.ndata: dgl_lara.model.adapters.features_in_graph(model))."
         )
     shapes = f"{graph.num_nodes()} nodes, {graph.num_edges()} edges and features {tuple(features.shape)}"
     return f"the model failed on {shapes} ({type(error).__name__}: {said})."
+
+
+def _carried(f: Model) -> str:
+    """What f finds on edges, as its adapter gives it (`whole.py`, `typed.py`)."""
+    data = getattr(f, "data", {})
+    names = {name for one, held in data.items() for name in (held if isinstance(held, dict) else [one])}
+    return ", ".join(f"'{name}'" for name in sorted(names)) or "nothing"
 
 
 def _is_unwrapped_pyg(f: Model) -> bool:

@@ -7,7 +7,8 @@ what is left of the typed graph, with the features of its nodes by type and the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,7 +35,7 @@ class Types:
 
     def type_of(self, nodes: Tensor) -> Tensor:
         """(len(nodes),) the place of its type; of nobody (a negative number), the type that it is nobody of."""
-        known = torch.searchsorted(self.node_starts, nodes, right=True) - 1
+        known = torch.searchsorted(self.node_starts, nodes.contiguous(), right=True) - 1
         return torch.where(nodes < 0, -1 - nodes, known)
 
     def own_number(self, nodes: Tensor) -> Tensor:
@@ -70,12 +71,17 @@ class Types:
         return [self.nodes[place] for place in self.type_of(nodes).tolist()], self.own_number(nodes)
 
     def called(self, names: Mapping[str, Sequence[str]]) -> list[str]:
-        """A name for every node: the user's own, or type and number."""
-        every = []
-        for kind in self.nodes:
-            own = names.get(kind)
-            every += list(own) if own is not None else [f"{kind} {number}" for number in range(self.count(kind))]
-        return every
+        """The user's own name of every node; empty where a type has none."""
+        return [name for kind in self.nodes for name in names.get(kind, [""] * self.count(kind))]
+
+    def in_words(self, nodes: Tensor, names: Sequence[str] | None = None) -> list[str]:
+        """'author 12', or with the name that it has: 'author 12 (Jiawei Han)'."""
+        kinds, own = self.split(nodes)
+        plain = [f"{kind} {number}" for kind, number in zip(kinds, own.tolist(), strict=True)]
+        if names is None:
+            return plain
+        called = [names[node] for node in nodes.tolist()]
+        return [f"{one} ({name})" if name else one for one, name in zip(plain, called, strict=True)]
 
 
 class Typed(Adapted):
@@ -87,6 +93,7 @@ class Typed(Adapted):
     types: Types
     features: dict[str, Tensor]
     data: dict[Relation, dict[str, Tensor]]  # of edges
+    _stretch: Tensor | None = None
     asked_types: tuple[str, ...]  # of a target: the type whose logits f gives, or those of both ends of a pair
 
     def forward(self, graph: dgl.DGLGraph, numbers: Tensor, *ends: Tensor) -> Tensor:
@@ -97,9 +104,20 @@ class Typed(Adapted):
         for mine in members.values():
             within[mine] = torch.arange(len(mine), device=numbers.device)
         x = {name: rows_of(self.features[name], self.types.own_number(numbers[mine])) for name, mine in members.items()}
+        if self._stretch is not None:
+            x = {name: rows * self._stretch[members[name]] for name, rows in x.items()}
         part = self._typed(graph, within, {name: len(mine) for name, mine in members.items()})
         answer = self.model(part, x, *(within[end] for end in ends))
         return answer if ends else self._all_rows(answer, members, len(numbers))
+
+    @contextmanager
+    def stretched(self, by: Tensor) -> Iterator[None]:
+        """Inside, the features of each node of a part are multiplied by its row of `by`, which may want gradients."""
+        self._stretch = by
+        try:
+            yield
+        finally:
+            self._stretch = None
 
     def _typed(self, graph: dgl.DGLGraph, within: Tensor, counts: dict[str, int]) -> dgl.DGLGraph:
         src, dst = graph.edges()
@@ -189,15 +207,23 @@ def checked_features(graph: dgl.DGLGraph, features: Any) -> dict[str, Tensor]:
                 f"the features of the node type '{kind}' are missing; a type that has none of its own can have a "
                 f"column of ones, torch.ones({graph.num_nodes(kind)}, 1)."
             )
-        rows = torch.as_tensor(features[kind], device=graph.device)
-        rows = rows.float() if rows.dtype == torch.float64 else rows
-        if rows.dim() != 2 or len(rows) != graph.num_nodes(kind) or not rows.shape[1] or rows.is_complex():
-            raise InputError(
-                f"the features of '{kind}' must have one row a node, ({graph.num_nodes(kind)}, columns) (got "
-                f"{tuple(rows.shape)})."
-            )
-        found[kind] = rows
+        found[kind] = _rows(kind, features[kind], graph.num_nodes(kind), graph.device)
     return found
+
+
+def _rows(kind: str, given: Any, count: int, device: torch.device) -> Tensor:
+    """A tensor as it is, an array as a tensor, as on graphs of one type."""
+    try:
+        rows = torch.as_tensor(given, device=device)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise InputError(
+            f"the features of '{kind}' must be a tensor with one row a node (got {type(given).__name__})."
+        ) from error
+    if rows.dim() != 2 or len(rows) != count or not rows.shape[1] or rows.is_complex():
+        raise InputError(
+            f"the features of '{kind}' must have one row a node, ({count}, columns) (got {tuple(rows.shape)})."
+        )
+    return rows.float() if rows.dtype == torch.float64 and not isinstance(given, Tensor) else rows
 
 
 def target_type_of(graph: dgl.DGLGraph, given: str | None) -> str:

@@ -18,7 +18,7 @@ from dgl_lara.errors import InputError
 from dgl_lara.model.adapted import Adapted
 from dgl_lara.model.blackbox import Model
 
-EDGE = "edge"  # edata: which edge of the whole graph it is; -1: none of them
+EDGE = "_EDGE_OF_WHOLE"  # edata: which edge of the whole graph it is; -1: none of them; a name that no user gives
 KINDS = 16  # places into which whole numbers on edges are told apart
 
 
@@ -73,7 +73,7 @@ def as_columns(name: str, rows: Tensor) -> Tensor:
     columns are the same on a graph that lacks some kinds."""
     if rows.is_complex():
         raise InputError(f"the edge data '{name}' must hold real numbers (got {rows.dtype}).")
-    flat = rows.reshape(len(rows), -1)
+    flat = rows.unsqueeze(1).flatten(1)
     if rows.is_floating_point() or rows.dtype == torch.bool:
         return flat.float()
     return torch.nn.functional.one_hot(flat.long() % KINDS, KINDS).flatten(1).float()

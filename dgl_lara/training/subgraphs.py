@@ -43,8 +43,8 @@ class NeighborSubgraphs:
 
     def embed(self, explainer: Explainer, targets: Tensor) -> Embedded:
         """Eq. 12."""
-        task, hops = self.game.task, self.game.hops + explainer.config.layers
-        nodes = task.encoder_nodes(self.game.graph, targets, hops)
+        task = self.game.task
+        nodes = task.encoder_nodes(self.game.graph, targets, explainer.form.sight(explainer.config))
         part = self.encoder_graph.part(nodes, task.encoder_sizes(self.encoder_graph.sizes, targets))
         p, t = explainer(part)
         return Embedded(part, nodes, p, task.t_of(t, targets, nodes))
