@@ -48,7 +48,7 @@ from dgl_lara.inference.scores import Embeddings, embed_graph, explain
 from dgl_lara.inference.store import EmbeddingStore
 from dgl_lara.inference.top_players import BulkExplainer, TopPlayers
 from dgl_lara.inference.verification import DRAWS, verify
-from dgl_lara.model.adapters import unwrapped
+from dgl_lara.model.adapted import unwrapped
 from dgl_lara.model.blackbox import Model
 from dgl_lara.model.on_device import OnDevice
 from dgl_lara.model.typed import Relation, Typed, Types

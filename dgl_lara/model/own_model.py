@@ -20,7 +20,7 @@ from types import ModuleType
 from torch import Tensor, nn
 
 from dgl_lara.errors import InputError, LaraError
-from dgl_lara.model.adapters import unwrapped
+from dgl_lara.model.adapted import holding_weights
 from dgl_lara.model.blackbox import Model
 from dgl_lara.utils.files import load_tensors
 
@@ -131,7 +131,7 @@ def _held(content: object) -> str:
 
 def load_weights(model: Callable, weights: dict[str, Tensor], path: Path) -> None:
     """Into the model inside its adapters; one sentence where they do not fit."""
-    inner = unwrapped(model)
+    inner = holding_weights(model)
     if not isinstance(inner, nn.Module):
         raise InputError(f"{path} cannot be loaded: the model is a {type(inner).__name__}, not a torch module.")
     own = inner.state_dict()

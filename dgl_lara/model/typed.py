@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from dgl_lara.errors import InputError, ModelError
-from dgl_lara.model.adapters import Adapted
+from dgl_lara.model.adapted import Adapted
 from dgl_lara.model.whole import EDGE, as_columns, rows_of
 
 Relation = tuple[str, str, str]
@@ -44,6 +44,12 @@ class Types:
 
     def relation_of(self, edges: Tensor) -> Tensor:
         return torch.searchsorted(self.edge_starts, edges, right=True) - 1
+
+    @property
+    def relation_names(self) -> list[str]:
+        """Each by its name, with its types where others share that."""
+        short = [name for _, name, _ in self.relations]
+        return [name if short.count(name) == 1 else f"{start} {name} {end}" for start, name, end in self.relations]
 
     def count(self, kind: str) -> int:
         place = self.place(kind)

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from dgl_lara.errors import InputError
-from dgl_lara.model.adapters import Adapted
+from dgl_lara.model.adapted import Adapted
 from dgl_lara.model.blackbox import Model
 
 EDGE = "_EDGE_OF_WHOLE"  # edata: which edge of the whole graph it is; -1: none of them; a name that no user gives
