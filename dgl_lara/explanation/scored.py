@@ -75,7 +75,7 @@ def in_own_numbers(frame: pd.DataFrame, game: Game | None) -> pd.DataFrame:
     if game.types is not None:
         ends = ["u", "v", "target_u", "target_v", *(["player"] if game.kind.name == "nodes" else [])]
         for name in filter(columns.__contains__, ends):
-            kinds, own = game.types.split(torch.as_tensor(np.asarray(columns[name]), device=game.graph.device))
+            kinds, own = game.types.split(torch.tensor(np.asarray(columns[name]), device=game.graph.device))
             columns[name] = own.cpu().numpy()
             columns["type" if name == "player" else f"{name}_type"] = pd.Categorical(kinds, game.types.nodes)
     first = ["target", "target_u_type", "target_u", "target_v_type", "target_v", "player", "type"]
