@@ -30,9 +30,18 @@ RUNTIME = [
     "tqdm>=4.60",
 ]
 PYG = ["torch_geometric>=2.5"]  # pure Python
+SERVE = [
+    "httptools>=0.6",
+    "orjson>=3.9",
+    "prometheus_client>=0.20",
+    "pydantic>=2.7",
+    "starlette>=0.40",
+    "uvicorn>=0.30",
+    "uvloop>=0.19; platform_system != 'Windows'",
+]
 DOCS = ["mkdocs>=1.6,<2", "mkdocs-material>=9.5,<10", "mkdocstrings[python]>=0.26,<2"]
 STUBS = ["pandas-stubs", "types-PyYAML", "types-psutil", "types-tqdm"]
-TEST = ["mypy", "pytest>=7", "pytest-xdist", "pyyaml", "ruff", *STUBS, *PYG]
+TEST = ["httpx2>=2", "mypy", "pytest>=7", "pytest-xdist", "pyyaml", "ruff", *STUBS, *PYG, *SERVE]
 
 setup(
     name="dgl-lara",
@@ -42,9 +51,13 @@ setup(
     long_description_content_type="text/markdown",
     license="MIT",
     packages=find_packages(include=["dgl_lara", "dgl_lara.*"]),
-    package_data={"dgl_lara.drawing": ["*.html"], "dgl_lara.reports": ["*.html"]},
+    package_data={
+        "dgl_lara.drawing": ["*.css", "*.html", "*.js"],
+        "dgl_lara.reports": ["*.html"],
+        "dgl_lara.serve": ["*.html"],
+    },
     python_requires=">=3.10,<3.12",
     install_requires=RUNTIME,
-    extras_require={"molecules": ["rdkit"], "pyg": PYG, "docs": DOCS, "test": TEST},
+    extras_require={"molecules": ["rdkit"], "pyg": PYG, "serve": SERVE, "docs": DOCS, "test": TEST},
     entry_points={"console_scripts": ["dgl-lara = dgl_lara.__main__:run"]},
 )

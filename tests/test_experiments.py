@@ -189,6 +189,21 @@ def test_refinement(tmp_path):
 
 
 @pytest.mark.slow
+def test_serving(quick_runs, tmp_path):
+    """A real service under a real load, for a few seconds: only its form."""
+    where = ("--run", quick_runs["ba-shapes"], "--workers", 2, "--out", tmp_path / "out.md")
+    found = rows_of(run("serving", *where, "--seconds", 1))
+    assert len(found) >= 6 and all(len(row) == 3 for row in found)
+
+
+@pytest.mark.slow
+def test_serving_soak(quick_runs, tmp_path):
+    where = ("--run", quick_runs["ba-shapes"], "--workers", 2, "--out", tmp_path / "out.md")
+    told = dict(rows_of(run("serving_soak", *where, "--minutes", 0.4))[1:])
+    assert told["wrong answers"] == "0" and int(told["answers"].replace(",", "")) > 10
+
+
+@pytest.mark.slow
 def test_scaling(tmp_path):
     run("scaling", "--repeats", 1, "--nodes", 400, "--only", "dim", "--values", "5", "--out", tmp_path)
     frame = pd.read_csv(tmp_path / "scaling-dim.csv")

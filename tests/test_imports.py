@@ -23,7 +23,7 @@ ROOMS = [
     {"inference"},
     {"lara"},
     {"runs", "evaluation", "pyg"},
-    {"reports"},
+    {"reports", "serve"},
     {"cli"},
     {"__main__"},
 ]

@@ -24,11 +24,12 @@ def test_commands_parse(command):
 
 
 def test_it_is_short_and_shows_what_a_new_user_needs():
-    """Install, five commands, a picture, one table, where it loses; everything else is in docs/."""
-    assert len(README.splitlines()) <= 120 and len(COMMANDS) == 5
+    """Install, five commands, a service in four lines, a picture of each, one table, where it loses; everything else is
+    in docs/."""
+    assert len(README.splitlines()) <= 120 and len(COMMANDS) == 7
     assert README.count("\n|---") == 1 and "**Where LARA loses:**" in README and "![" in README
     headings = re.findall(r"^## (.+)$", README, re.MULTILINE)
-    assert headings == ["Install", "Five commands", "Your own model", "How good it is", "Further"]
+    assert headings == ["Install", "Five commands", "Your own model", "In production", "How good it is", "Further"]
 
 
 def test_python_example_runs(monkeypatch):

@@ -12,10 +12,12 @@ from dgl_lara.cli.benchmark import benchmark
 from dgl_lara.cli.datasets import datasets
 from dgl_lara.cli.evaluate import evaluate_command
 from dgl_lara.cli.explain import explain_command
+from dgl_lara.cli.explore import explore
 from dgl_lara.cli.printing import LOUDNESS, echo, never_silent, speak_as_usual
 from dgl_lara.cli.report import report
 from dgl_lara.cli.reproduce import reproduce
 from dgl_lara.cli.run_folders import runs
+from dgl_lara.cli.serve import serve
 from dgl_lara.cli.settings_file import CONFIG
 from dgl_lara.cli.summarise import summary
 from dgl_lara.cli.target import target
@@ -48,7 +50,18 @@ def main() -> None:
     """Explain any graph neural network in one feed-forward pass."""
 
 
-for command in (target, train, evaluate_command, explain_command, summary, benchmark, report, reproduce):
+for command in (
+    target,
+    train,
+    evaluate_command,
+    explain_command,
+    summary,
+    benchmark,
+    report,
+    reproduce,
+    serve,
+    explore,
+):
     command.params += [CONFIG, *LOUDNESS]
     main.add_command(command)
 for command in (datasets, runs):

@@ -40,7 +40,7 @@ class Story:
 
 def page(views: Sequence[View]) -> str:
     """The HTML; several explanations of one target stand behind a switch."""
-    data = Markup(embedded([_data(*view) for view in views]))
+    data = Markup(embedded([view_data(*view) for view in views]))
     first = views[0][1]
     return rendered(__package__, "interactive.html", title=first.title, about=first.about, data=data)
 
@@ -58,7 +58,7 @@ def embedded(data: Any) -> str:
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 
 
-def _data(picture: Scene | Bars, story: Story) -> dict[str, Any]:
+def view_data(picture: Scene | Bars, story: Story) -> dict[str, Any]:
     if isinstance(picture, Bars):
         drawn: dict[str, Any] = _bars(picture)
     elif picture.edge_score is not None:

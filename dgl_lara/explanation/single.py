@@ -454,9 +454,9 @@ class Explanation:
                 raise InputError(
                     f"one page shows one target, {self.task} {self.target} (got {other.task} {other.target} beside it)."
                 )
-        return page([one._view(most) for one in (self, *beside)])
+        return page([one.view(most) for one in (self, *beside)])
 
-    def _view(self, most: int) -> View:
+    def view(self, most: int) -> View:
         """What a page shows of it."""
         from dgl_lara.drawing.interactive import Story, drawn_players
 

@@ -25,12 +25,13 @@ TINY = np.finfo(np.float32).tiny
 class Walks:
     """What all targets share, in the layout the kernels want; made once."""
 
-    def __init__(self, explainer: Explainer, game: Game, source: Tensor) -> None:
+    def __init__(self, explainer: Explainer, game: Game, source: Tensor | np.ndarray) -> None:
+        """source: p of all nodes; an array is p by term already (processes that share it on disk keep it so)."""
         self.config, self.hops, self.num_nodes = explainer.config, game.hops, game.graph.num_nodes()
         indptr, sources, _ = game.graph.adj_tensors("csc")
         self.indptr, self.sources = indptr.numpy(), sources.numpy().astype(np.int32)
         self.scale = walk_scale(game.graph).numpy()
-        self.source = self.by_term(source)
+        self.source = source if isinstance(source, np.ndarray) else self.by_term(source)
         self.gate = explainer.gate.kernel
 
     def by_term(self, rows: Tensor) -> np.ndarray:

@@ -25,7 +25,10 @@ def rendered(room: str, name: str, **parts: Any) -> str:
     """The page `name` of that package."""
 
     def read(name: str) -> str:
-        return resources.files(room).joinpath(name).read_text(encoding="utf-8")
+        """`page.html` of the room itself, `drawing/part.js` of another."""
+        other, _, file = name.rpartition("/")
+        home = f"dgl_lara.{other}" if other else room
+        return resources.files(home).joinpath(file).read_text(encoding="utf-8")
 
     pages = Environment(
         loader=FunctionLoader(read),

@@ -1,0 +1,103 @@
+"""`dgl-lara serve`: explanations over HTTP, and the page to explore them with."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from dgl_lara.cli.options import FILE, FOLDER, RUN, Count, Memory, Rate, trust_options
+from dgl_lara.cli.printing import echo
+from dgl_lara.errors import InputError
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """How runs are to be served."""
+
+    host: str = "127.0.0.1"
+    port: int = 8080
+    workers: int | None = None
+    token_file: Path | None = None
+    state: Path | None = None
+    max_body: int = 16 * 2**20
+    timeout: float = 60.0
+    fill: bool = True
+    memory: int | None = None
+    trust: bool | str = False
+
+
+@click.command("serve")
+@click.option("--run", "folders", type=RUN, multiple=True,
+              help="Run to serve, under the name of its folder; again for more. Default: the newest.")  # fmt: skip
+@click.option("--host", default=Wanted.host, show_default=True, help="Address to listen on.")
+@click.option("--port", type=Count(0, 65535), default=Wanted.port, show_default=True, help="0: any free one.")
+@click.option("--workers", type=Count(1, 256), help="Processes that answer. [one a core]")
+@click.option("--token-file", type=FILE, help="File with the bearer token that requests must carry.")
+@click.option("--state", type=FOLDER, help="Where graph updates and shared tables are kept. [RUN/serving]")
+@click.option("--max-body", type=Memory(), default="16MB", show_default=True, help="Size of a request, at most.")
+@click.option("--timeout", type=Rate(3600), default=60.0, show_default=True, help="Seconds for a request, at most.")
+@click.option("--fill/--no-fill", default=True, help="Explain everything while nobody asks, or only what is asked for.")
+@click.option("--memory", type=Memory(), help="Working memory to keep to, like 4GB. [70 % of what is free]")
+@trust_options
+def serve(
+    folders: tuple[Path, ...],
+    host: str,
+    port: int,
+    workers: int | None,
+    token_file: Path | None,
+    state: Path | None,
+    max_body: int,
+    timeout: float,
+    fill: bool,
+    memory: int | None,
+    trust: bool | str,
+) -> None:
+    """Serve trained runs over HTTP (KServe v1) and as a page to explore them with."""
+    wanted = Wanted(host, port, workers, token_file, state, max_body, timeout, fill, memory, trust)
+    start(folders, wanted, lambda names, where: echo(f"serving {', '.join(names)} at {where}"))
+
+
+def start(folders: tuple[Path, ...], wanted: Wanted, announce: Callable[[list[str], str], None]) -> None:
+    """Until it is told to stop. `announce` gets the names of the models and the address, once they can be asked."""
+    for name in ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS"):  # a worker is one thread; before torch and numba load
+        os.environ[name] = "1"
+    counting = tempfile.TemporaryDirectory(prefix="dgl-lara-metrics-")  # where workers count, for all of them together
+    os.environ["PROMETHEUS_MULTIPROC_DIR"] = counting.name  # before prometheus_client loads
+    try:
+        from dgl_lara.serve import app  # noqa: F401 (whatever is missing is missing now)
+        from dgl_lara.serve.guard import Limits
+        from dgl_lara.serve.served import open_models
+        from dgl_lara.serve.supervisor import Supervisor
+    except ModuleNotFoundError as error:
+        raise InputError(f"serving needs more packages ({error.name}): pip install 'dgl-lara[serve]'") from error
+    from dgl_lara.runs import newest_run
+
+    chosen = folders or (newest_run(),)
+    names = [folder.resolve().name for folder in chosen]
+    supervisor = Supervisor(
+        load=lambda: open_models(chosen, wanted.state, wanted.memory, wanted.trust),
+        address=(wanted.host, wanted.port),
+        workers=wanted.workers or os.cpu_count() or 1,
+        limits=Limits(wanted.max_body, wanted.timeout),
+        token=lambda: read_token(wanted.token_file),
+        fill=wanted.fill,
+    )
+    with counting:
+        supervisor.run(lambda where: announce(names, where))
+
+
+def read_token(path: Path | None) -> str | None:
+    if path is None:
+        return None
+    try:
+        token = path.read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"the token file {path} cannot be read ({error}).") from error
+    if not token:
+        raise InputError(f"the token file {path} is empty.")
+    return token

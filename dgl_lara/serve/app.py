@@ -1,0 +1,182 @@
+"""The routes. What the table knows is answered at once; computations wait in two lanes, so that a long one (refining, a
+graph that came along, a page of the explorer) does not hold up the short ones."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import orjson
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+from starlette.routing import Route, Router
+
+from dgl_lara.serve import counters
+from dgl_lara.serve.explorer import explorer_page, view, worth_a_look
+from dgl_lara.serve.guard import Guard, Limits
+from dgl_lara.serve.jobs import Job
+from dgl_lara.serve.messages import (
+    ExplainRequest,
+    GraphUpdate,
+    PredictRequest,
+    TargetsQuery,
+    ViewQuery,
+    read,
+    read_query,
+)
+from dgl_lara.serve.openapi import description, description_page
+from dgl_lara.serve.served import ServedModel
+
+USUAL = Limits()
+LOOK_AGAIN = 0.005  # seconds between two looks whether an update counts already
+
+
+class Service:
+    def __init__(self, models: Sequence[ServedModel], limits: Limits, supervisor: int | None = None) -> None:
+        """`supervisor`: the process that can load the runs anew."""
+        self.models = {model.name: model for model in models}
+        self.limits, self.supervisor = limits, supervisor
+        self.short, self.long = ThreadPoolExecutor(1), ThreadPoolExecutor(1)
+        self.waiting = 0
+
+    def model(self, request: Request) -> ServedModel:
+        name = request.path_params["name"]
+        if name not in self.models:
+            raise HTTPException(404, f"there is no model '{name[:60]}'; there is {', '.join(self.models)}.")
+        return self.models[name]
+
+    def job(self, request: Request) -> Job:
+        return Job(self.model(request), time.monotonic() + self.limits.seconds)
+
+    async def computed(self, lane: ThreadPoolExecutor, work: Callable, *given: Any) -> Any:
+        if self.waiting >= self.limits.waiting:
+            raise HTTPException(503, f"{self.waiting} requests wait already; come back in a moment.")
+        self.waiting += 1
+        try:
+            return await asyncio.get_running_loop().run_in_executor(lane, work, *given)
+        finally:
+            self.waiting -= 1
+
+    # --- KServe v1
+
+    async def list_models(self, request: Request) -> Response:
+        return as_json({"models": list(self.models)})
+
+    async def show_model(self, request: Request) -> Response:
+        name, _, verb = request.path_params["name"].rpartition(":")
+        if name in self.models and verb in ("explain", "predict"):
+            raise HTTPException(405, f"{verb} is asked with POST.")
+        return as_json({"name": self.model(request).name, "ready": True})
+
+    async def explain(self, request: Request) -> Response:
+        job, asked = self.job(request), read(ExplainRequest, await request.body())
+        targets = job.plain_targets(asked)
+        if targets is not None and job.is_known(asked, targets):
+            answer = job.plain(asked, targets)
+        else:
+            answer = await self.computed(self.long if targets is None else self.short, job.explain, asked)
+        return counted(job, answer)
+
+    async def predict(self, request: Request) -> Response:
+        job, asked = self.job(request), read(PredictRequest, await request.body())
+        if any(instance.subgraph for instance in asked.instances):
+            return counted(job, await self.computed(self.long, job.predict, asked))
+        return counted(job, job.predict(asked))
+
+    # --- the graph
+
+    async def update_graph(self, request: Request) -> Response:
+        model, update = self.model(request), read(GraphUpdate, await request.body())
+        entry = await asyncio.to_thread(model.accept, update)
+        counters.updates.labels(model.name).inc()
+        until = time.monotonic() + self.limits.seconds
+        while (applied := model.published() >= entry["sequence"]) is False and time.monotonic() < until:
+            await asyncio.sleep(LOOK_AGAIN)
+        counters.sequence.labels(model.name).set(model.published())
+        told = {"sequence": entry["sequence"], "nodes": entry["nodes"], "applied": applied}
+        return as_json(told, 200 if applied else 202)
+
+    async def reload(self, request: Request) -> Response:
+        self.model(request)
+        if self.supervisor is None:
+            raise HTTPException(409, "this process cannot load its run anew; start it again.")
+        os.kill(self.supervisor, signal.SIGHUP)
+        return as_json({"reloading": True}, 202)
+
+    # --- the explorer
+
+    async def show_targets(self, request: Request) -> Response:
+        job, query = self.job(request), read_query(TargetsQuery, request.query_params)
+        return as_json(await self.computed(self.long, worth_a_look, job, query))
+
+    async def show_view(self, request: Request) -> Response:
+        job, query = self.job(request), read_query(ViewQuery, request.query_params)
+        answer = await self.computed(self.long, view, job, query)
+        return counted(job, answer)
+
+    async def show_explorer(self, request: Request) -> Response:
+        return HTMLResponse(explorer_page(), headers={"referrer-policy": "no-referrer"})
+
+    # --- of the service itself
+
+    async def healthz(self, request: Request) -> Response:
+        return as_json({"status": "ok"})
+
+    async def metrics(self, request: Request) -> Response:
+        return Response(counters.text(), media_type="text/plain; version=0.0.4")
+
+    async def show_description(self, request: Request) -> Response:
+        return as_json(description(tuple(self.models)))
+
+    async def show_docs(self, request: Request) -> Response:
+        return HTMLResponse(description_page(tuple(self.models)))
+
+    @property
+    def routes(self) -> list[Route]:
+        one = "/v1/models/{name}"
+        return [
+            Route(f"{one}:explain", self.explain, methods=["POST"]),
+            Route(f"{one}:predict", self.predict, methods=["POST"]),
+            Route(f"{one}/graph", self.update_graph, methods=["POST"]),
+            Route(f"{one}/reload", self.reload, methods=["POST"]),
+            Route(f"{one}/targets", self.show_targets),
+            Route(f"{one}/view", self.show_view),
+            Route("/v1/models", self.list_models),
+            Route(one, self.show_model),
+            Route("/healthz", self.healthz),
+            Route("/metrics", self.metrics),
+            Route("/openapi.json", self.show_description),
+            Route("/docs", self.show_docs),
+            Route("/", self.show_explorer),
+        ]
+
+
+async def not_found(scope: Any, receive: Any, send: Any) -> None:
+    raise HTTPException(404, "there is nothing here; /docs says what there is.")
+
+
+def as_json(content: Any, status: int = 200) -> Response:
+    return Response(orjson.dumps(content), status, media_type="application/json")
+
+
+def counted(job: Job, content: Any) -> Response:
+    if job.from_table:
+        counters.explanations.labels("table").inc(job.from_table)
+    if job.computed:
+        counters.explanations.labels("computed").inc(job.computed)
+    if job.model_calls:
+        counters.model_calls.inc(job.model_calls)
+    return as_json(content)
+
+
+def make_app(
+    models: Sequence[ServedModel], limits: Limits = USUAL, token: str | None = None, supervisor: int | None = None
+) -> Guard:
+    service = Service(models, limits, supervisor)
+    return Guard(Router(service.routes, redirect_slashes=False, default=not_found), limits, token)

@@ -1,0 +1,114 @@
+"""The best players of every target in one memory-mapped file that all workers read and fill.
+
+A row is written first and marked last, and whoever writes it writes the same numbers: no lock is needed.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from dgl_lara.explanation import Explanations
+from dgl_lara.serve.messages import TOP
+
+UNKNOWN, AMORTISED, CORRECTED = range(3)
+COLUMNS = {
+    "player": (np.int64, TOP), "score": (np.float64, TOP), "hop": (np.int8, TOP),
+    "confidence": (np.float64, 1), "kept": (np.int16, 1), "state": (np.uint8, 1),
+}  # fmt: skip
+
+
+class Table:
+    """Of each target: `kept` players, best first, with `score` and `hop`; how far they can be trusted; `state`."""
+
+    player: np.ndarray
+    score: np.ndarray
+    hop: np.ndarray
+    confidence: np.ndarray
+    kept: np.ndarray
+    state: np.ndarray
+
+    def __init__(self, path: Path, rows: int) -> None:
+        """Opened; made, with no row known, where there is none of this size."""
+        size = sum(np.dtype(kind).itemsize * width for kind, width in COLUMNS.values()) * rows
+        if not path.exists() or path.stat().st_size != size:
+            part = path.with_name(f".{path.name}.{os.getpid()}")
+            with part.open("wb") as file:
+                file.truncate(size)
+            os.replace(part, path)
+        whole, start = np.memmap(path, np.uint8, "r+"), 0
+        for name, (kind, width) in COLUMNS.items():
+            end = start + np.dtype(kind).itemsize * width * rows
+            part_of = np.asarray(whole[start:end].view(kind))
+            setattr(self, name, part_of.reshape(rows, width) if width > 1 else part_of)
+            start = end
+        self.path, self.rows = path, rows
+
+    def fill(self, targets: np.ndarray, best: Best) -> None:
+        for name in ("player", "score", "hop", "confidence", "kept"):
+            getattr(self, name)[targets] = getattr(best, name)
+        self.state[targets] = best.state
+
+    def read(self, targets: np.ndarray) -> Best:
+        return Best(*(getattr(self, name)[targets] for name in COLUMNS))
+
+    def unknown(self, targets: np.ndarray) -> np.ndarray:
+        return targets[self.state[targets] == UNKNOWN]
+
+    def copied(self, path: Path, rows: int, stale: np.ndarray) -> None:
+        """To another file with as many rows or more, less what is stale (bool, one a row of it)."""
+        if rows == self.rows:
+            shutil.copyfile(self.path, path)
+        other = Table(path, rows)
+        other.state[:] = UNKNOWN
+        known = np.flatnonzero((self.state != UNKNOWN) & ~stale[: self.rows])
+        if rows != self.rows:
+            for name in COLUMNS:
+                getattr(other, name)[known] = getattr(self, name)[known]
+        else:
+            other.state[known] = self.state[known]
+
+
+def short(values: np.ndarray) -> np.ndarray:
+    """As float64 with the seven digits that a float32 has: an answer is half as long, and no less exact."""
+    exact = np.asarray(values, np.float64)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        power = 10.0 ** (6 - np.floor(np.log10(np.abs(exact))))
+        rounded = np.round(exact * power) / power
+    return np.where(np.isfinite(rounded), rounded, np.where(np.isfinite(exact), 0.0, exact))
+
+
+class Best:
+    """The best players of some targets, as rows of a table."""
+
+    def __init__(
+        self,
+        player: np.ndarray,
+        score: np.ndarray,
+        hop: np.ndarray,
+        confidence: np.ndarray,
+        kept: np.ndarray,
+        state: np.ndarray,
+    ) -> None:
+        self.player, self.score, self.hop = player, score, hop  # (num_targets, top)
+        self.confidence, self.kept, self.state = confidence, kept, state  # (num_targets,)
+
+    @staticmethod
+    def of(explanations: Explanations, top: int) -> Best:
+        players, rank, count = explanations.players, explanations.rank(), len(explanations)
+        best = rank < top
+        place = (players.row[best].numpy(), rank[best].numpy())
+        shape = (count, top)
+        player, score, hop = np.zeros(shape, np.int64), np.zeros(shape), np.zeros(shape, np.int8)
+        player[place] = players.player[best].numpy()
+        score[place] = short(explanations.scores[best].numpy())
+        hop[place] = players.hop[best].numpy()
+        known = explanations.confidence
+        confidence = np.full(count, np.nan) if known is None else short(known.numpy())
+        corrected = torch.zeros(count) if explanations.corrected is None else explanations.corrected
+        state = np.where(corrected.numpy(), CORRECTED, AMORTISED).astype(np.uint8)
+        return Best(player, score, hop, confidence, players.counts.clamp(max=top).numpy(), state)

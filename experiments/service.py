@@ -1,0 +1,77 @@
+"""A service in processes of its own, for the load script and for tests."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from contextlib import contextmanager
+
+import psutil
+
+
+class Running:
+    def __init__(self, process, address):
+        self.process, self.address = process, address
+
+    def ask(self, path, body=None, headers=None, timeout=60):
+        """(status, answer) of one request on a connection of its own."""
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(self.address + path, data, headers or {})
+        try:
+            with urllib.request.urlopen(request, timeout=timeout) as response:
+                text = response.read()
+                return response.status, json.loads(text) if text[:1] in (b"{", b"[") else text.decode()
+        except urllib.error.HTTPError as error:
+            return error.code, json.loads(error.read())
+
+    def explain(self, name, *instances):
+        status, answer = self.ask(f"/v1/models/{name}:explain", {"instances": list(instances)})
+        assert status == 200, answer
+        return answer["explanations"]
+
+    @property
+    def children(self):
+        """The keeper is the first, workers follow."""
+        found = psutil.Process(self.process.pid).children()
+        return sorted(found, key=lambda child: (child.create_time(), child.pid))
+
+    @property
+    def workers(self):
+        return self.children[1:]
+
+    def hang_up(self):
+        self.process.send_signal(signal.SIGHUP)
+
+
+@contextmanager
+def serving(*words, environment=None, patience=240):
+    """`dgl-lara serve` on a free port, until the block ends."""
+    command = [sys.executable, "-m", "dgl_lara", "serve", "--port", "0", *map(str, words)]
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env={**os.environ, **(environment or {})}
+    )
+    said, until = [], time.monotonic() + patience
+    address = None
+    assert process.stdout is not None
+    while address is None and time.monotonic() < until:
+        line = process.stdout.readline()
+        said.append(line)
+        found = re.search(r"http://\S+", line)
+        address = found and found[0]
+        if not line:
+            break
+    assert address, "".join(said)
+    try:
+        yield Running(process, address)
+    finally:
+        process.terminate()
+        try:
+            process.wait(60)
+        except subprocess.TimeoutExpired:
+            process.kill()
+        process.stdout.close()

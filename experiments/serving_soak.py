@@ -1,0 +1,220 @@
+"""The service under everything at once, for a while: a mixed load with graph updates, reloads, bad requests and killed
+processes. No answer may be wrong, no acknowledged update lost, and memory may not grow.
+
+    python experiments/serving_soak.py --run RUN [--minutes 30]
+
+RUN is a trained run folder of a node task; a copy of it is served. Writes experiments/results/serving_soak.md.
+"""
+
+import asyncio
+import json
+import os
+import shutil
+import signal
+import tempfile
+import time
+from pathlib import Path
+
+import click
+import numpy as np
+import psutil
+from service import serving
+from serving import RESULTS, Line, asked, memory
+
+from dgl_lara.runs import open_run
+from dgl_lara.serve.messages import GraphUpdate
+from dgl_lara.serve.served import ServedModel
+from dgl_lara.serve.update_log import UpdateLog
+from dgl_lara.utils.tables import markdown_table
+
+WATCHED = 40  # nodes whose answers are checked
+CLOSE = 1e-2  # of the largest score of an answer: corrections stop at a thousandth, and states come about in two ways
+
+
+class Soak:
+    """Clients that ask, one that updates the graph in a circle, and somebody who breaks things. Every answer of a
+    watched node is held against what this process computes by itself on the same graph."""
+
+    def __init__(self, service, run, reference, states):
+        self.service, self.run, self.reference, self.states = service, run, reference, states
+        self.path = f"/v1/models/{run.name}"
+        self.state, self.next = 0, 0  # what counts, and what may count already
+        self.counts = dict.fromkeys(("answers", "updates", "reloads", "kills", "refused", "reconnects"), 0)
+        self.wrong, self.sequence, self.memory = [], 0, []
+
+    async def ask(self, seed):
+        draw, line = np.random.default_rng(seed), Line(self.service.address, f"{self.path}:explain")
+        while time.monotonic() < self.until:
+            nodes = draw.choice(WATCHED, draw.choice([1, 1, 1, 20]), replace=False)
+            allowed = {self.state, self.next}
+            try:
+                status, answer = await line.post(asked(self.reference.watched[nodes]))
+            except (OSError, asyncio.IncompleteReadError):  # its worker was killed: what any client does
+                line.close()
+                self.counts["reconnects"] += 1
+                continue
+            allowed |= {self.state, self.next}
+            self.counts["answers"] += 1
+            found = json.loads(answer)["explanations"] if status == 200 else None
+            if found is None or not any(self.reference.agrees(nodes, found, state) for state in allowed):
+                self.wrong.append((status, nodes.tolist(), sorted(allowed), answer[:200]))
+            await asyncio.sleep(draw.exponential(0.02))
+
+    async def disturb(self):
+        """Bad requests: each must be refused in a sentence."""
+        line, turn = Line(self.service.address, f"{self.path}:explain"), 0
+        bad = [b"", b"{", b'{"instances": [{"node": -1}]}', b'{"instances": [{"node": 1, "x": 2}]}', b"[1" * 999]
+        while time.monotonic() < self.until:
+            try:
+                status, answer = await line.post(bad[turn % len(bad)])
+            except (OSError, asyncio.IncompleteReadError):
+                line.close()
+                continue
+            if status != 400 or not json.loads(answer)["error"].endswith("."):
+                self.wrong.append((status, "bad request", turn, answer[:200]))
+            self.counts["refused"], turn = self.counts["refused"] + 1, turn + 1
+            await asyncio.sleep(0.2)
+
+    async def update(self):
+        line = Line(self.service.address, f"{self.path}/graph")
+        while time.monotonic() < self.until:
+            self.next = (self.state + 1) % len(self.states)
+            try:
+                status, answer = await line.post(self.states[self.next].model_dump_json().encode())
+            except (OSError, asyncio.IncompleteReadError):  # not acknowledged: it may count or not, so ask the log
+                line.close()
+                await asyncio.sleep(0.5)
+                if len(self.reference.log().entries()) == self.sequence:
+                    continue
+                status, answer = 200, json.dumps({"sequence": self.sequence + 1, "applied": True}).encode()
+                await asyncio.sleep(3)
+            told = json.loads(answer)
+            if status != 200 or told["sequence"] != self.sequence + 1:
+                self.wrong.append((status, "update", self.sequence, answer[:200]))
+            self.sequence, self.state = told.get("sequence", self.sequence), self.next
+            self.counts["updates"] += 1
+            await asyncio.sleep(1.5)
+
+    async def break_things(self, every):
+        turn = 0
+        while time.monotonic() < self.until - every:
+            await asyncio.sleep(every)
+            self.memory.append(memory_or_none(self.service))
+            if turn % 3 == 2:
+                self.service.children[0].send_signal(signal.SIGKILL)  # the keeper, or a worker after a reload
+                self.counts["kills"] += 1
+            elif turn % 3 == 1:
+                self.service.workers[-1].kill()
+                self.counts["kills"] += 1
+            else:
+                self.service.hang_up()
+                self.counts["reloads"] += 1
+            turn += 1
+
+    async def run_all(self, seconds):
+        self.until = time.monotonic() + seconds
+        every = max(4.0, min(30.0, seconds / 12))
+        await asyncio.gather(
+            *(self.ask(seed) for seed in range(6)), self.disturb(), self.update(), self.break_things(every)
+        )
+
+
+def memory_or_none(service):
+    try:
+        return memory(service)
+    except psutil.Error:  # somebody died while we looked
+        return None
+
+
+class Reference:
+    """What the watched nodes' answers are in each state of the graph, computed here."""
+
+    def __init__(self, run, folder, states):
+        self.model = ServedModel(run.name, open_run(run), folder)
+        count = self.model.snapshot.graph.num_nodes()
+        self.watched = np.random.default_rng(1).choice(count, WATCHED, replace=False)
+        self.served = run
+        self.answers = []
+        for update in [None, *states[1:], states[0]]:
+            if update is not None:
+                self.model.accept(update)
+                self.model.catch_up()
+            best = self.model.snapshot.first.best(self.watched)
+            self.answers.append((best.player.copy(), best.score.copy(), best.kept.copy()))
+        np.testing.assert_allclose(self.answers[-1][1], self.answers[0][1], rtol=1e-2, atol=1e-3)
+
+    def log(self):
+        return UpdateLog(next((self.served / "serving").glob("updates-*.jsonl")))
+
+    def agrees(self, nodes, found, state):
+        """A state is a graph, whichever way it came about: scores are the same up to rounding."""
+        for own, one in zip(nodes, found, strict=True):
+            player, score, kept = (part[own] for part in self.answers[state])
+            known = dict(zip(player[:kept].tolist(), score[:kept].tolist(), strict=True))
+            size = max(map(abs, known.values()))
+            if len(one["players"]) != kept:
+                return False
+            for told in one["players"]:
+                if abs(known.get(told["id"], np.inf) - told["score"]) > CLOSE * size:
+                    return False
+        return True
+
+
+def circle(run):
+    """Updates that lead from each state of the graph to the next, the first back to the beginning."""
+    dataset = open_run(run).dataset
+    watched = np.random.default_rng(1).choice(dataset.graph.num_nodes(), WATCHED, replace=False)
+    a, b, c, d = (int(node) for node in watched[:4])
+    return [
+        GraphUpdate(remove_edges=[(c, d)], both_ways=True),
+        GraphUpdate(add_edges=[(a, b)], both_ways=True),
+        GraphUpdate(add_edges=[(c, d)], both_ways=True),
+        GraphUpdate(remove_edges=[(a, b)], both_ways=True),
+    ]
+
+
+@click.command()
+@click.option("--run", type=click.Path(path_type=Path, exists=True), required=True)
+@click.option("--workers", default=2, show_default=True)
+@click.option("--minutes", default=30.0, show_default=True)
+@click.option("--out", type=click.Path(path_type=Path), default=RESULTS / "serving_soak.md", show_default=True)
+def main(run, workers, minutes, out):
+    """Mixed load with updates, reloads, bad requests and killed processes."""
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(shutil.copytree(run, Path(folder) / run.resolve().name, ignore=shutil.ignore_patterns("serving")))
+        states = circle(copy)
+        reference = Reference(copy, Path(folder) / "reference", states)
+        with serving("--run", copy, "--workers", workers) as service:
+            one = Soak(service, copy, reference, states)
+            asyncio.run(one.run_all(60 * minutes))
+            for pid in [service.process.pid, *(child.pid for child in service.children)]:
+                os.kill(pid, signal.SIGKILL)  # everybody at once, in the middle of it
+            service.process.wait()
+        with serving("--run", copy, "--workers", workers) as service:
+            entries = len(reference.log().entries())
+            everyone = np.arange(WATCHED)
+            found = service.explain(copy.name, *({"node": int(node)} for node in reference.watched))
+            kept = entries == one.sequence and reference.agrees(everyone, found, one.state)
+    seen = [value for value in one.memory if value is not None]
+    half = len(seen) // 2
+    early, late = (np.median(part) / 2**20 for part in (seen[:half] or seen, seen[half:]))
+    rows = [[name, f"{value:,}"] for name, value in one.counts.items()]
+    rows += [
+        ["wrong answers", len(one.wrong)],
+        ["acknowledged updates after everything was killed", f"{entries} of {one.sequence}"],
+    ]
+    rows += [
+        ["memory of all processes, median of the first and of the second half", f"{early:,.0f} MB, {late:,.0f} MB"]
+    ]
+    said = f"# The service, {minutes:g} minutes of everything at once\n\n"
+    said += f"`python experiments/serving_soak.py --minutes {minutes:g}`, {workers} workers, {run.resolve().name}.\n\n"
+    out.write_text(said + markdown_table(["what", "how many"], rows) + "\n")
+    click.echo(out.read_text())
+    for one_wrong in one.wrong[:5]:
+        click.echo(one_wrong)
+    if one.wrong or not kept:
+        raise SystemExit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,217 @@
+"""The explorer page, clicked through in a headless Chromium on a real service."""
+
+import csv
+import shutil
+import time
+
+import pytest
+from browser import Window, needs_browser
+
+from dgl_lara.cli.reproduce import script
+
+pytestmark = needs_browser
+serving = script("service").serving
+
+
+@pytest.fixture(scope="module")
+def service(quick_runs, tmp_path_factory, session_cache):
+    """A run with nodes and one with graphs."""
+    folder = tmp_path_factory.mktemp("explored")
+    runs = [shutil.copytree(quick_runs[name], folder / name) for name in ("ba-shapes", "molecules")]
+    words = [word for run in runs for word in ("--run", run)]
+    with serving(*words, "--workers", 1, environment={"DGL_LARA_CACHE": str(session_cache)}) as running:
+        yield running
+
+
+@pytest.fixture
+def window(tmp_path):
+    found = Window(tmp_path)
+    yield found
+    problems = found.problems
+    found.close()
+    assert not problems, problems
+
+
+SHOWN = "typeof data !== 'undefined' && !!data && data.target === {}"
+
+
+def open_node(window, service, target, more=""):
+    window.open(f"{service.address}/?model=ba-shapes&target={target}{more}")
+    window.until(SHOWN.format(target))
+
+
+def test_a_walk_through_a_graph(service, window):
+    """Search, words, table, a neighbour by click, back and forward, and by keyboard."""
+    window.open(service.address)
+    window.until(SHOWN.format(0))
+    assert window.ask("document.querySelectorAll('#list li').length") == 50
+    window.press("/")
+    window.type("640")
+    window.press("Enter")
+    window.until(SHOWN.format(640))
+    assert window.ask("$('title').textContent").startswith("Node 640 is class")
+    assert "expected to explain" in window.ask("$('sure').textContent")
+    rows = window.ask("[...document.querySelectorAll('#best tr')].map(row => row.innerText)")
+    assert len(rows) > 4 and rows[0].startswith("640")
+    # the strongest neighbour, in the picture
+    place = window.ask("data.players.findIndex(player => player.place === 0)")
+    neighbour = window.ask(f"data.ids[{place}]")
+    window.ask(f"nodes[{place}].id = 'strongest'")
+    window.click("#strongest")
+    window.until(SHOWN.format(neighbour))
+    assert window.ask("location.search") == f"?model=ba-shapes&target={neighbour}"
+    window.click("#back")
+    window.until(SHOWN.format(640))
+    window.click("#forward")
+    window.until(SHOWN.format(neighbour))
+    # another, in the table; and by arrows and Enter
+    other = window.ask("data.ids[+$('best').children[2].dataset.place]")
+    window.click("#best tr:nth-child(3)")
+    window.until(SHOWN.format(other))
+    window.ask("nodes[0].focus()")
+    for key in ("ArrowRight", "ArrowDown", "ArrowLeft", "ArrowUp"):
+        window.press(key)
+    focused = window.ask("data.ids[nodes.indexOf(document.activeElement)]")
+    window.press("Enter")
+    window.until(SHOWN.format(focused))
+
+
+def test_scores_in_the_page_are_those_of_the_service(service, window):
+    open_node(window, service, 640)
+    shown = window.ask("data.players.map((player, place) => [data.ids[place], player.score])")
+    told = service.explain("ba-shapes", {"node": 640, "top": 1000})[0]
+    scores = {player["id"]: player["score"] for player in told["players"]}
+    assert len(shown) > 5
+    for node, score in shown:
+        assert score == pytest.approx(scores[node], rel=1e-4, abs=1e-6)
+
+
+def test_classes_and_their_rivals(service, window):
+    open_node(window, service, 640)
+    predicted = window.ask("data.predicted_class")
+    other = 0 if predicted else 1
+    window.ask(f"$('asked').value = {other}; $('asked').dispatchEvent(new Event('change'))")
+    window.until(f"data.explained_class === {other}")
+    assert f"class={other}" in window.ask("location.search")
+    window.ask(f"$('rival').value = {predicted}; $('rival').dispatchEvent(new Event('change'))")
+    window.until(f"data.rather_than === {predicted}")
+    assert f"class {other} rather than class {predicted}" in window.ask("$('title').textContent")
+    open_node(window, service, 640, f"&class={other}&rather_than={predicted}")  # a link that somebody sent
+    assert window.ask("[$('asked').value, $('rival').value]") == [str(other), str(predicted)]
+
+
+def test_the_slider_shows_what_the_model_says(service, window):
+    open_node(window, service, 640)
+    untouched = window.ask("$('state').textContent")
+    window.click("input[value=remove]")
+    window.ask("slider.value = slider.max; slider.dispatchEvent(new Event('input'))")
+    assert window.ask("$('state').textContent") != untouched
+    assert window.ask("nodes.filter(node => node.classList.contains('gone')).length") > 0
+    said = service.ask("/v1/models/ba-shapes:predict", {"instances": [{"node": 640}]})[1]["predictions"][0]
+    first = window.ask("data.output")
+    assert first == pytest.approx(said["logits"][said["class"]], rel=1e-3)
+    assert window.ask("values.remove[0]") == pytest.approx(first, rel=1e-3)
+
+
+def test_lists(service, window):
+    """Wrong predictions are wrong, low confidence rises, classes are as chosen, pages turn."""
+    open_node(window, service, 640)
+    window.click("[data-list=wrong]")
+    window.until("document.querySelector('#list li .wrong') || document.querySelector('#count').textContent === 'none'")
+    wrong = window.ask("[...document.querySelectorAll('#list li')].every(item => item.querySelector('.wrong'))")
+    assert wrong
+    until = time.monotonic() + 120
+    listing = "/v1/models/ba-shapes/targets"
+    while service.ask(listing)[1]["about"]["explained"] < 700:  # the keeper goes through them
+        assert time.monotonic() < until
+        time.sleep(0.2)
+    rows = service.ask(f"{listing}?order=confidence&limit=200")[1]["rows"]
+    found = [row["confidence"] for row in rows]
+    assert found == sorted(found) and len(found) == 200
+    window.click("[data-list=unsure]")
+    window.until(f"document.querySelector('#list li')?.dataset.target === '{rows[0]['target']}'")
+    window.click("[data-list=all]")
+    window.ask("$('class').value = '1'; $('class').dispatchEvent(new Event('change'))")
+    window.until("[...document.querySelectorAll('#list li')].every(item => item.innerText.includes('class 1'))")
+    before = window.ask("document.querySelector('#list li').dataset.target")
+    window.click("#more")
+    window.until(f"document.querySelector('#list li').dataset.target !== '{before}'")
+
+
+def test_what_can_be_taken_away(service, window, tmp_path):
+    """A table of all players, and pictures that need no page around them."""
+    open_node(window, service, 640)
+    for name in ("csv", "svg", "png"):
+        window.click(f"#{name}")
+    expected = [tmp_path / "downloads" / f"ba-shapes-node-640.{ending}" for ending in ("csv", "svg", "png")]
+    until = time.monotonic() + 30
+    while not all(path.exists() and path.stat().st_size for path in expected):
+        assert time.monotonic() < until, [path.name for path in expected if not path.exists()]
+        time.sleep(0.1)
+    rows = list(csv.DictReader(expected[0].open()))
+    told = service.explain("ba-shapes", {"node": 640, "top": 10_000})[0]["players"]
+    assert [int(row["player"]) for row in rows] == [player["id"] for player in told]
+    assert float(rows[0]["score"]) == told[0]["score"]
+    picture = expected[1].read_text()
+    assert "var(--" not in picture and "<circle" in picture and "Node 640 is class" in picture
+    assert expected[2].read_bytes().startswith(b"\x89PNG")
+    assert len(expected[2].read_bytes()) > 10_000
+
+
+def test_dark_light_and_phones(service, window):
+    open_node(window, service, 640)
+    paper = "getComputedStyle(document.body).backgroundColor"
+    assert window.ask(paper) == "rgb(255, 255, 255)"
+    window.click("#theme")
+    assert window.ask(paper) == "rgb(22, 24, 28)"
+    window.ask("localStorage.clear()")
+    window.look(1280, 860, dark=True)
+    open_node(window, service, 640)
+    assert window.ask(paper) == "rgb(22, 24, 28)"
+    window.look(390, 844)
+    open_node(window, service, 640)
+    assert window.ask("document.documentElement.scrollWidth") <= 390  # nothing sticks out
+    assert window.ask("graph.getBoundingClientRect().width") > 300
+    assert window.ask("getComputedStyle(document.querySelector('aside')).display") == "block"
+
+
+def test_a_gallery_of_graphs(service, window):
+    window.open(f"{service.address}/?model=molecules")
+    window.until("document.querySelectorAll('#list.cards li svg circle').length > 50")
+    assert window.ask("getComputedStyle(document.querySelector('main')).display") == "none"
+    window.click("#list li:nth-child(3)")
+    target = window.ask("+document.querySelector('#list li:nth-child(3)').dataset.target")
+    window.until(SHOWN.format(target))
+    assert window.ask("$('title').textContent").startswith(f"Graph {target} is class")
+    assert window.ask("nodes.length") > 3
+    window.click("#browse")
+    window.until("document.body.classList.contains('gallery')")
+
+
+def test_mistakes_are_told(service, window):
+    window.open(f"{service.address}/?model=ba-shapes&target=99999")
+    window.until("!$('trouble').hidden")
+    assert "node must be in 0..699 (got 99999)" in window.ask("$('trouble').innerText")
+    window.problems.clear()  # the browser notes the 400
+
+
+def test_nothing_in_a_name_becomes_markup(quick_runs, tmp_path):
+    from dgl_lara.serve.explorer import explorer_page
+
+    page = explorer_page()
+    assert "innerHTML" not in page and "default-src 'none'" in page
+    assert "http://" not in page.replace("http://www.w3.org/2000/svg", "")
+    assert "https://" not in page
+
+
+def test_a_token_is_asked_for(quick_runs, tmp_path, window, session_cache):
+    (tmp_path / "token").write_text("open sesame\n")
+    run = shutil.copytree(quick_runs["ba-shapes"], tmp_path / "ba")
+    with serving("--run", run, "--workers", 1, "--token-file", tmp_path / "token") as service:
+        window.open(f"{service.address}/?model=ba&target=5")
+        window.until("$('login').open")
+        window.ask("$('token').value = 'open sesame'")
+        window.click("#login button")
+        window.until(SHOWN.format(5))
+        window.problems.clear()  # the browser notes the 401
+        assert "sesame" not in window.ask("location.href")

@@ -1,0 +1,312 @@
+"""The service within one process: what it answers, what it refuses, and that its numbers are the library's."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from starlette.testclient import TestClient
+
+from dgl_lara.runs import open_run
+from dgl_lara.serve.app import make_app
+from dgl_lara.serve.guard import Limits
+from dgl_lara.serve.served import ServedModel, open_models
+
+
+@pytest.fixture
+def model(quick_runs, tmp_path):
+    return ServedModel("ba", open_run(quick_runs["ba-shapes"]), tmp_path)
+
+
+@pytest.fixture
+def client(model):
+    return TestClient(make_app([model]))
+
+
+@pytest.fixture
+def library(quick_runs):
+    lara = open_run(quick_runs["ba-shapes"]).trained()
+    lara.embed()
+    return lara
+
+
+@pytest.fixture
+def graphs(quick_runs, tmp_path):
+    return TestClient(make_app([ServedModel("molecules", open_run(quick_runs["molecules"]), tmp_path)]))
+
+
+def explain(client, *instances, name="ba"):
+    response = client.post(f"/v1/models/{name}:explain", json={"instances": list(instances)})
+    assert response.status_code == 200, response.text
+    return response.json()
+
+
+def same_as(answer, explanation, top=20):
+    """The players, in order, with their scores, confidence and value."""
+    frame = explanation.top(top)
+    assert len(frame) > 1
+    assert np.abs(frame.score).max() > 1e-3
+    assert [player["id"] for player in answer["players"]] == frame.player.tolist()
+    assert [player["hop"] for player in answer["players"]] == frame.hop.tolist()
+    scores = [player["score"] for player in answer["players"]]
+    np.testing.assert_allclose(scores, frame.score, rtol=1e-5, atol=1e-6)
+    assert answer["target"] == explanation.target
+    assert answer["class"] == explanation.explained_class
+    np.testing.assert_allclose(answer["value"], explanation.output, rtol=1e-5)
+    np.testing.assert_allclose(answer["confidence"], float(explanation.batch.confidence), rtol=1e-4)
+    assert answer["source"] == explanation.batch.source[0]
+
+
+def test_models_are_listed_as_kserve_lists_them(client):
+    assert client.get("/v1/models").json() == {"models": ["ba"]}
+    assert client.get("/v1/models/ba").json() == {"name": "ba", "ready": True}
+    missing = client.get("/v1/models/nobody")
+    assert missing.status_code == 404
+    assert missing.json() == {"error": "there is no model 'nobody'; there is ba."}
+
+
+def test_numbers_are_those_of_the_library(client, library):
+    """Corrected ones too, one by one and many at once, computed and from the table."""
+    everyone = library.explain(torch.arange(700))
+    assert bool(everyone.corrected.any())
+    for _ in range(2):
+        for node in (5, 312, 640):
+            same_as(explain(client, {"node": node})["explanations"][0], everyone[node])
+    answer = explain(client, *({"node": node} for node in range(700)))
+    assert answer["predictions"] == everyone.explained_class.tolist()
+    for node in range(700):
+        same_as(answer["explanations"][node], everyone[node])
+
+
+def test_numbers_are_those_that_the_library_gives_of_a_few(client, library):
+    """Which it walks to in another order; corrections stop at a thousandth of what is left to correct."""
+    few = library.explain([5, 312, 640])
+    for place, one in enumerate(explain(client, *({"node": node} for node in (5, 312, 640)))["explanations"]):
+        scores = dict(zip(few[place].players.tolist(), few[place].scores.tolist(), strict=True))
+        found = [player["score"] for player in one["players"]]
+        expected = [scores[player["id"]] for player in one["players"]]
+        np.testing.assert_allclose(found, expected, atol=1e-3 * max(map(abs, expected)))
+
+
+def test_other_classes_more_players_and_refining(client, library):
+    answer = explain(
+        client,
+        {"node": 312, "class": 0, "top": 400},
+        {"node": 312, "class": 1, "rather_than": 2, "top": 5},
+        {"node": 312, "refine": 8},
+    )["explanations"]
+    many = [312] * 40  # by the route of many
+    same_as(answer[0], library.explain(many, [0] * 40)[0], 400)
+    same_as(answer[1], library.explain(many, (1, 2))[0], 5)
+    assert answer[1]["rather_than"] == 2
+    refined = library.refine(library.explain([312]), 8).explanations[0]
+    scores = [player["score"] for player in answer[2]["players"]]
+    np.testing.assert_allclose(scores, refined.top(20).score, atol=2e-3 * refined.scores.abs().max())
+    assert answer[2]["confidence"] is None
+
+
+def test_the_table_gives_what_was_computed(model):
+    part = model.snapshot.first
+    some = np.array([3, 640, 5, 640])
+    first = part.best(some)
+    assert (part.table.state[some] > 0).all()
+    again = part.best(some)
+    for name in ("player", "score", "hop", "confidence"):
+        np.testing.assert_array_equal(getattr(first, name), getattr(again, name))
+    alone = ServedModel("ba", model.run, model.folder.parent / "other").snapshot.first
+    for place, node in enumerate(some.tolist()):  # one by one gives the same bits as many at once
+        np.testing.assert_array_equal(alone.best(np.array([node])).score[0], first.score[place])
+
+
+def test_predictions_are_the_models_own(client, library):
+    answer = client.post("/v1/models/ba:predict", json={"instances": [{"node": 5}, {"node": 640}]}).json()
+    for one in answer["predictions"]:
+        logits = library.game.logits[one["target"]]
+        np.testing.assert_allclose(one["logits"], logits, rtol=1e-5)
+        assert one["class"] == int(logits.argmax())
+
+
+def test_a_graph_that_comes_along_is_explained_by_the_same_g(client, library):
+    """A piece of the graph, cut out so far around a node that neither f nor g can tell the difference."""
+    import dgl
+
+    part, places = dgl.khop_in_subgraph(library.game.graph, torch.tensor([640]), k=8)
+    nodes = part.ndata[dgl.NID]
+    src, dst = part.edges()
+    given = {
+        "features": library.features[nodes].tolist(),
+        "edges": torch.stack([src, dst], dim=1).tolist(),
+    }
+    answer = explain(client, {"node": int(places), "subgraph": given})["explanations"][0]
+    expected = library.explain([640], corrected=False)[0].top(20)
+    assert [int(nodes[player["id"]]) for player in answer["players"]] == expected.player.tolist()
+    np.testing.assert_allclose([player["score"] for player in answer["players"]], expected.score, rtol=1e-3, atol=1e-4)
+    assert answer["source"] == "amortised"
+    said = client.post("/v1/models/ba:predict", json={"instances": [{"node": int(places), "subgraph": given}]}).json()
+    np.testing.assert_allclose(said["predictions"][0]["logits"], library.game.logits[640], rtol=1e-3, atol=1e-4)
+
+
+def test_graphs_are_explained_too(graphs, quick_runs):
+    lara = open_run(quick_runs["molecules"]).trained()
+    answer = explain(graphs, {"graph": 3}, {"graph": 0, "top": 3}, name="molecules")["explanations"]
+    expected = lara.explain([3, 0])
+    assert [player["id"] for player in answer[0]["players"]] == expected[0].top(20).player.tolist()
+    assert len(answer[1]["players"]) == 3
+    named = expected.named(**open_run(quick_runs["molecules"]).dataset.names)[0]
+    names = dict(zip(named.players.tolist(), named.player_names(), strict=True))
+    assert [player["name"] for player in answer[0]["players"]] == [
+        names[player["id"]] for player in answer[0]["players"]
+    ]
+    one = {"features": lara.features[:3].tolist(), "edges": [[0, 1], [1, 0], [1, 2], [2, 1]]}
+    brought = explain(graphs, {"subgraph": one}, name="molecules")["explanations"][0]
+    assert [player["id"] for player in brought["players"]] != []
+    refused = graphs.post("/v1/models/molecules/graph", json={"remove_nodes": [3]})
+    assert (refused.status_code, "explains graphs" in refused.json()["error"]) == (400, True)
+
+
+BAD = [
+    ({"instances": []}, "instances: list should have at least 1 item"),
+    ({"instances": [{}]}, 'name one with "node"'),
+    ({"instances": [{"node": 700}]}, "node must be in 0..699 (got 700)"),
+    ({"instances": [{"node": -1}]}, "instances.0.node: input should be greater than or equal to 0 (got -1)"),
+    ({"instances": [{"node": "512"}]}, "instances.0.node: input should be a valid integer (got '512')"),
+    ({"instances": [{"node": True}]}, "instances.0.node: input should be a valid integer"),
+    ({"instances": [{"node": 2.5}]}, "instances.0.node: input should be a valid integer"),
+    ({"instances": [{"node": 10**30}]}, "instances.0.node"),
+    ({"instances": [{"node": float("nan")}]}, "instances.0.node: input should be a valid integer (got nan)"),
+    ({"instances": [{"node": 0, "subgraph": {"features": [[float("inf")]]}}]}, "instances.0.subgraph.features.0.0"),
+    ({"instances": [{"node": 5, "clas": 1}]}, "instances.0.clas: extra inputs are not permitted"),
+    ({"instances": [{"node": 5, "class": 4}]}, "class must be in 0..3 (got 4)"),
+    ({"instances": [{"node": 5, "rather_than": 1}]}, "rather_than goes with class"),
+    ({"instances": [{"node": 5, "players": "edges"}]}, "this model scores nodes, not edges"),
+    ({"instances": [{"node": 5, "top": 0}]}, "instances.0.top"),
+    ({"instances": [{"node": 5, "refine": 10**6}]}, "instances.0.refine"),
+    ({"instances": [{"graph": 5}]}, "this model explains nodes"),
+    ({"instances": [{"node": 0, "subgraph": {"features": [[1.0]]}}]}, "subgraph.features.0 must be 1"),
+    ({"instances": [{"node": 9, "subgraph": {"features": [[1.0] * 10]}}]}, "of the subgraph (got 9)"),
+    ([1, 2], "the request: "),
+]
+
+
+@pytest.mark.parametrize(("body", "said"), BAD)
+def test_what_does_not_fit_is_told_in_a_sentence(client, library, body, said):
+    text = json.dumps(body)
+    if "1.0" in text:  # as wide as this graph's features
+        width = library.features.shape[1]
+        said = said.replace("must be 1", f"must be {width}")
+        if "[[1.0]]" in text and width == 1:
+            pytest.skip("one column is right here")
+        text = text.replace(json.dumps([1.0] * 10), json.dumps([1.0] * width))
+    response = client.post("/v1/models/ba:explain", content=text)
+    assert response.status_code == 400
+    sentence = response.json()["error"]
+    assert said in sentence
+    assert sentence.endswith(".") and "Traceback" not in sentence and "\n" not in sentence
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b'{"instances": [{"node": 1}]', b"\xff\xfe", b"[" * 100_000])
+def test_what_is_no_json_is_told_too(client, body):
+    response = client.post("/v1/models/ba:explain", content=body)
+    assert response.status_code == 400
+    assert response.json()["error"].startswith("the request: invalid JSON")
+
+
+def test_paths_and_methods(client):
+    for method, path, status in (
+        ("GET", "/nowhere", 404), ("POST", "/v1/models/nobody:explain", 404), ("GET", "/v1/models/ba:explain", 405),
+        ("DELETE", "/v1/models/ba", 405), ("POST", "/healthz", 405),
+    ):  # fmt: skip
+        response = client.request(method, path)
+        assert response.status_code == status, path
+        assert set(response.json()) == {"error"}
+
+
+def test_a_token_where_one_is_asked_for(model):
+    client = TestClient(make_app([model], token="secret"))
+    assert client.get("/healthz").status_code == 200
+    for headers in (
+        {},
+        {"Authorization": "Bearer wrong"},
+        {"Authorization": "Basic secret"},
+        {"Authorization": "Bearer"},
+    ):
+        refused = client.get("/v1/models", headers=headers)
+        assert refused.status_code == 401
+        assert refused.headers["www-authenticate"] == "Bearer"
+    assert client.get("/metrics").status_code == 401
+    assert client.get("/v1/models", headers={"Authorization": "Bearer secret"}).status_code == 200
+
+
+def test_requests_have_a_size(model):
+    client = TestClient(make_app([model], Limits(body=2000)))
+    refused = client.post("/v1/models/ba:explain", content=b" " * 2001)
+    assert refused.status_code == 413
+    assert "2,000 bytes" in refused.json()["error"]
+
+    def parts():
+        for _ in range(30):
+            yield b" " * 100
+
+    assert client.post("/v1/models/ba:explain", content=parts()).status_code == 413  # without saying so beforehand
+    assert client.post("/v1/models/ba:explain", json={"instances": [{"node": 1}]}).status_code == 200
+
+
+def test_requests_have_a_time(model):
+    client = TestClient(make_app([model], Limits(seconds=1e-6)))
+    many = [{"node": node, "refine": 8} for node in range(50)]
+    refused = client.post("/v1/models/ba:explain", json={"instances": many})
+    assert refused.status_code == 503
+    assert "ask for less" in refused.json()["error"]
+
+
+def test_failures_of_ours_are_not_told_to_clients(model, monkeypatch, capsys):
+    from dgl_lara.serve.jobs import Job
+
+    monkeypatch.setattr(Job, "predict", lambda *_: 1 / 0)
+    client = TestClient(make_app([model]))
+    response = client.post("/v1/models/ba:predict", json={"instances": [{"node": 1}]})
+    assert response.status_code == 500
+    assert response.json() == {"error": "something went wrong here; the service has noted what."}
+    assert "ZeroDivisionError" in capsys.readouterr().err
+
+
+def test_metrics_count_what_happens(client):
+    def value(name):
+        lines = client.get("/metrics").text.splitlines()
+        return sum(float(line.split()[-1]) for line in lines if line.startswith(name))
+
+    names = 'dgl_lara_explanations_total{origin="table"}', 'dgl_lara_explanations_total{origin="computed"}'
+    calls = "dgl_lara_model_calls_total"
+    before = [value(name) for name in (*names, calls)]
+    explain(client, {"node": 77})
+    explain(client, {"node": 77})
+    explain(client, {"node": 78, "refine": 4})
+    after = [value(name) for name in (*names, calls)]
+    assert after[0] - before[0] == 1
+    assert after[1] - before[1] == 2
+    assert after[2] > before[2]
+    assert value('dgl_lara_requests_total{route="explain",status="200"}') >= 3
+    assert value('dgl_lara_request_seconds_bucket{le="+Inf",route="explain"}') >= 3
+
+
+def test_the_description_fits_the_service(client):
+    described = client.get("/openapi.json").json()
+    assert described["openapi"].startswith("3.")
+    routes = {
+        "/v1/models/{name}:explain",
+        "/v1/models/{name}:predict",
+        "/v1/models/{name}/graph",
+        "/healthz",
+        "/metrics",
+    }
+    assert routes <= set(described["paths"])
+    page = client.get("/docs")
+    assert page.status_code == 200
+    assert "http" not in page.text.replace("http-equiv", "")  # nothing from elsewhere
+
+
+def test_two_runs_of_one_name(quick_runs, tmp_path):
+    from dgl_lara.errors import InputError
+
+    with pytest.raises(InputError, match="two runs are called 'ba-shapes'"):
+        open_models([quick_runs["ba-shapes"]] * 2, tmp_path, None, False)

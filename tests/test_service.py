@@ -1,0 +1,181 @@
+"""The service as processes: workers that agree, that may die, that are replaced, and that finish what they began."""
+
+import os
+import shutil
+import signal
+import threading
+import time
+
+import psutil
+import pytest
+
+from dgl_lara.cli.reproduce import script
+from dgl_lara.runs import open_run
+
+serving = script("service").serving
+
+
+@pytest.fixture
+def run(quick_runs, tmp_path):
+    """A copy, for whoever changes it."""
+    return shutil.copytree(quick_runs["ba-shapes"], tmp_path / "ba", ignore=shutil.ignore_patterns("serving"))
+
+
+def until(true, seconds=60.0):
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.05)
+
+
+def test_updates_reach_all_workers_and_outlive_them(run):
+    """Acknowledged means: on disk, and seen by whoever is asked from then on."""
+    instance = {"node": 5, "top": 50}
+    with serving("--run", run, "--workers", 2) as service:
+        before = service.explain("ba", instance)[0]
+        assert all(service.explain("ba", instance)[0] == before for _ in range(10))
+        width = open_run(run).dataset.features.shape[1]
+        new = {"add_nodes": [{"features": [1.0] * width, "key": "new"}], "add_edges": [["new", 5], [5, "new"]]}
+        status, told = service.ask("/v1/models/ba/graph", new)
+        assert (status, told) == (200, {"sequence": 1, "nodes": [700], "applied": True})
+        after = service.explain("ba", instance)[0]
+        assert 700 in [player["id"] for player in after["players"]]
+        assert all(service.explain("ba", instance)[0] == after for _ in range(20))
+
+        # a worker dies: nobody is left without an answer, and nothing is forgotten
+        victim = service.workers[0]
+        victim.kill()
+        until(lambda: len(service.workers) == 2 and victim.pid not in [one.pid for one in service.workers])
+        assert all(service.explain("ba", instance)[0] == after for _ in range(20))
+
+        # and so does the keeper, with an update that nobody has applied yet
+        service.children[0].suspend()
+        answers = []
+        asked = threading.Thread(
+            target=lambda: answers.append(service.ask("/v1/models/ba/graph", {"remove_nodes": [700]}))
+        )
+        asked.start()
+        time.sleep(0.5)
+        assert not answers
+        psutil.Process(service.children[0].pid).kill()
+        asked.join(60)
+        assert answers == [(200, {"sequence": 2, "nodes": [], "applied": True})]
+        assert service.ask("/v1/models/ba:explain", {"instances": [{"node": 700}]})[0] == 400
+
+        left = service.explain("ba", instance)[0]
+        assert left["source"] == "amortised"  # its surroundings are not those of training any more
+
+        # everything dies
+        everybody = [service.process.pid, *(child.pid for child in service.children)]
+        for pid in everybody:
+            os.kill(pid, signal.SIGKILL)
+        service.process.wait(30)
+    with serving("--run", run, "--workers", 1) as service:
+        assert service.explain("ba", instance)[0] == left
+        assert service.ask("/v1/models/ba:explain", {"instances": [{"node": 700}]})[0] == 400
+        status, text = service.ask("/metrics")
+        assert 'dgl_lara_requests_total{route="explain",status="400"} 1.0' in text
+
+
+def test_a_retrained_run_is_loaded_without_a_lost_request(run, quick_runs):
+    """While clients ask all the time; and a run that cannot be loaded leaves the old one at work."""
+    with serving("--run", run, "--workers", 2) as service:
+        old = service.explain("ba", {"node": 5})[0]
+        failed, answered, stop = [], [], threading.Event()
+
+        def ask():
+            import http.client
+
+            host, port = service.address.removeprefix("http://").split(":")
+            line = http.client.HTTPConnection(host, int(port), timeout=60)
+            while not stop.is_set():
+                try:
+                    line.request("POST", "/v1/models/ba:explain", b'{"instances": [{"node": 5}]}')
+                    response = line.getresponse()
+                    answered.append(response.read())
+                    if response.status != 200:
+                        failed.append(response.status)
+                except Exception as error:  # whatever a lost request looks like
+                    failed.append(repr(error))
+                    line.close()
+
+        clients = [threading.Thread(target=ask) for _ in range(4)]
+        for client in clients:
+            client.start()
+        _train_otherwise(run)
+        first = service.workers
+        status, _ = service.ask("/v1/models/ba/reload", {})
+        assert status == 202
+        until(lambda: not any(worker.is_running() and worker.status() != "zombie" for worker in first), 120)
+        (run / "explainer.pt").write_bytes(b"damaged")
+        service.hang_up()
+        time.sleep(1)
+        until(lambda: len(service.workers) == 2)
+        time.sleep(1)
+        stop.set()
+        for client in clients:
+            client.join()
+        assert not failed, failed[:3]
+        assert len(answered) > 20
+        new = service.explain("ba", {"node": 5})[0]
+        assert new["players"] != old["players"]
+
+
+def _train_otherwise(run):
+    """Other weights, as a longer training would leave them."""
+    from dgl_lara.utils.files import load_tensors, save_tensors
+
+    content = load_tensors(run / "explainer.pt")
+    content["weights"]["unit"] = content["weights"]["unit"] * 2
+    save_tensors(content, run / "explainer.pt")
+    (run / "embeddings.pt").unlink(missing_ok=True)
+
+
+def test_a_stop_waits_for_what_is_being_answered(run):
+    with serving("--run", run, "--workers", 1) as service:
+        answers = []
+        slow = [{"node": node, "refine": 64} for node in range(8)]
+        asked = threading.Thread(
+            target=lambda: answers.append(service.ask("/v1/models/ba:explain", {"instances": slow}))
+        )
+        asked.start()
+        time.sleep(0.3)
+        assert not answers
+        service.process.terminate()
+        asked.join(60)
+        assert answers and answers[0][0] == 200
+        assert len(answers[0][1]["explanations"]) == 8
+        assert service.process.wait(30) == 0
+
+
+def test_workers_share_what_they_serve(run):
+    """A second one costs a fraction of the first."""
+    with serving("--run", run, "--workers", 2) as service:
+        for node in range(50):
+            service.explain("ba", {"node": node})
+        everybody = [psutil.Process(service.process.pid), *service.children]
+        shared = sum(one.memory_full_info().pss for one in everybody)
+        own = max(worker.memory_full_info().uss for worker in service.workers)
+        assert own < 0.35 * shared  # a small run: most of it is Python's own; docs/serving.md has ogbn-arxiv
+
+
+def test_bad_starts_are_told_in_a_sentence(run, tmp_path):
+    import subprocess
+    import sys
+
+    def said(*words):
+        command = [sys.executable, "-m", "dgl_lara", "serve", *map(str, words)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=240)
+        return done.returncode, done.stderr
+
+    empty = tmp_path / "token"
+    empty.write_text("")
+    code, text = said("--run", run, "--token-file", empty)
+    assert (code, "is empty" in text, "Traceback" in text) == (2, True, False)
+    import socket
+
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        code, text = said("--run", run, "--port", taken.getsockname()[1])
+    assert (code, "cannot be had" in text, "Traceback" in text) == (2, True, False)
