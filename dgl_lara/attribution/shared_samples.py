@@ -95,7 +95,8 @@ class SharedSamples:
         pairs = fitting(content, {"d": tensor(torch.half, targets, None, gaps=True)}, where)["d"].shape[1]
         fields = {
             "inside": tensor(torch.uint8, ids, -(-pairs // 8)), "unit": between(1e-6, 1e30),
-            "explained_class": tensor(torch.long, len(content["d"])), "full": tensor(torch.float, len(content["d"]), gaps=True),
+            "explained_class": tensor(torch.long, len(content["d"])),
+            "full": tensor(torch.float, len(content["d"]), gaps=True),
         }  # fmt: skip
         fitting(content, fields, where)
         return SharedSamples(**{name: content[name] for name in ("d", *fields)})
