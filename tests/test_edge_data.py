@@ -236,6 +236,15 @@ def test_a_node_alone_keeps_what_its_own_loop_carries(loops):
         assert f.given[-1] == expected(graph, [left_of(torch.tensor([node])) for node in alone])
 
 
+def test_nodes_that_are_alike_but_for_what_their_loops_carry():
+    graph, x = parallel(loops="all"), torch.ones(14, 2)
+    game = Game(Spy(), graph, x, hops=2)
+    solo = explainer_inputs(game, "rich")[:, -2:]
+    alone = [Spy()(dgl.node_subgraph(graph, [node]), x[:1])[0] for node in range(14)]
+    torch.testing.assert_close(solo, torch.stack(alone))
+    assert solo.std(0).min() > 0.05
+
+
 @GRAPHS
 def test_nothing_at_all_carries_nothing(loops):
     graph, f = parallel(loops=loops), Spy()

@@ -1,5 +1,6 @@
 """Graphs of several node and edge types: f is given the typed graph back, and everything else is as ever."""
 
+from itertools import pairwise
 from typing import Any
 
 import dgl
@@ -76,11 +77,11 @@ class Net(torch.nn.Module):
         drawn = generator(5)
         widths = [WIDTHS, dict.fromkeys(SIZES, 4), dict.fromkeys(SIZES, classes)]
         self.own = [
-            {kind: torch.randn(a[kind], b[kind], generator=drawn) for kind in SIZES} for a, b in zip(widths, widths[1:])
+            {kind: torch.randn(a[kind], b[kind], generator=drawn) for kind in SIZES} for a, b in pairwise(widths)
         ]
         self.across = [
             {name: torch.randn(a[start], b[end], generator=drawn) for start, name, end in RELATIONS}
-            for a, b in zip(widths, widths[1:])
+            for a, b in pairwise(widths)
         ]
 
     def forward(self, graph, x):
@@ -396,7 +397,7 @@ def answers(what):
     [
         (lambda: lara(lambda x: {k: v for k, v in x.items() if k != "tag"}), r"type 'tag' are missing.*ones\(4, 1\)"),
         (lambda: lara(lambda x: {**x, "shop": x["tag"]}), "'shop', which the graph does not have.*item, tag, user"),
-        (lambda: lara(lambda x: {**x, "tag": x["tag"][:3]}), r"'tag' must have one row a node, \(4, columns\).*\(3, 1\)"),
+        (lambda: lara(lambda x: {**x, "tag": x["tag"][:3]}), r"'tag' must have one row a node, \(4, columns"),
         (lambda: lara(lambda x: {**x, "tag": x["tag"][:, 0]}), r"'tag' must have one row a node"),
         (lambda: lara(lambda x: {**x, "tag": "words"}), "features of 'tag' must be"),
         (lambda: lara(lambda x: x["item"]), r"needs features by type, \{'item': x, ...\} \(got Tensor\)"),

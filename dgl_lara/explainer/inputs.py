@@ -48,7 +48,8 @@ def _rows(game: Game, kind: str, nodes: Tensor | None) -> Tensor:
     if kind == "features":
         return torch.cat([block[here].float() for block in game.looks], dim=1)
     loops = loops_of(game.graph)[here]
-    chosen, place = _unlike(features, loops)
+    tells_apart = game.edge_looks is not None and bool(loops.any())  # what own loops carry
+    chosen, place = (_everyone(features),) * 2 if tells_apart else _unlike(features, loops)
     ids = chosen if nodes is None else nodes[chosen]
     own = [
         signed_log(features[chosen].float()).index_select(0, place)
@@ -95,7 +96,7 @@ def _paired(game: Game, nodes: Tensor | None) -> list[Tensor]:
 def _unlike(features: Tensor, loops: Tensor) -> tuple[Tensor, Tensor]:
     """Some of the nodes, and for each node which of these it cannot be told from where it is alone. Atoms of a kind
     have the same features, and f need not be asked about each; where hardly two nodes have, these are all nodes."""
-    everyone = torch.arange(len(features), device=features.device)
+    everyone = _everyone(features)
     if features.shape[1] > WIDE:
         return everyone, everyone
     weights = torch.rand(features.shape[1], generator=generator(0)).to(features.device)
@@ -105,6 +106,10 @@ def _unlike(features: Tensor, loops: Tensor) -> tuple[Tensor, Tensor]:
     one = torch.empty_like(kinds, dtype=torch.long).scatter_(0, place, everyone)
     alike = all(torch.equal(part[one].index_select(0, place), part) for part in (features, loops))
     return (one, place) if alike else (everyone, everyone)
+
+
+def _everyone(features: Tensor) -> Tensor:
+    return torch.arange(len(features), device=features.device)
 
 
 def encoder_graph(game: Game, kind: str) -> EncoderGraph:
