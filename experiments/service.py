@@ -15,8 +15,8 @@ import psutil
 
 
 class Running:
-    def __init__(self, process, address):
-        self.process, self.address = process, address
+    def __init__(self, process, address, said):
+        self.process, self.address, self.said = process, address, said
 
     def ask(self, path, body=None, headers=None, timeout=60):
         """(status, answer) of one request on a connection of its own."""
@@ -49,11 +49,11 @@ class Running:
 
 
 @contextmanager
-def serving(*words, environment=None, patience=240):
-    """`dgl-lara serve` on a free port, until the block ends."""
-    command = [sys.executable, "-m", "dgl_lara", "serve", "--port", "0", *map(str, words)]
+def serving(*words, command="serve", environment=None, patience=240):
+    """`dgl-lara serve` (or explore) on a free port, until the block ends."""
+    asked = [sys.executable, "-m", "dgl_lara", command, "--port", "0", *map(str, words)]
     process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env={**os.environ, **(environment or {})}
+        asked, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env={**os.environ, **(environment or {})}
     )
     said, until = [], time.monotonic() + patience
     address = None
@@ -61,13 +61,13 @@ def serving(*words, environment=None, patience=240):
     while address is None and time.monotonic() < until:
         line = process.stdout.readline()
         said.append(line)
-        found = re.search(r"http://\S+", line)
+        found = re.search(r"http://[^/\s]+", line)
         address = found and found[0]
         if not line:
             break
     assert address, "".join(said)
     try:
-        yield Running(process, address)
+        yield Running(process, address, line)
     finally:
         process.terminate()
         try:

@@ -124,6 +124,20 @@ def test_what_training_said_of_unchanged_surroundings_still_corrects(laras, tmp_
             torch.testing.assert_close(found.scores, before.first.one(node, []).scores, rtol=0, atol=0)
 
 
+def test_new_neighbours_end_corrections_even_where_f_does_not_mind(tmp_path):
+    """The samples of training know nothing of a player that was not there."""
+    graph, features = ring()
+    weights = torch.randn(3, 3, generator=torch.Generator().manual_seed(1))
+    lara = LARA(lambda graph, x: x @ weights, graph, features, hops=2, config=QUICK).fit(torch.arange(60))
+    before = base_snapshot({"nodes": lara}, tmp_path / "0")
+    assert bool(before.first.one(5, []).corrected)
+    after = changed(before.graph, before.features, torch.from_numpy(before.gone), [ENTRIES[0]])
+    write_snapshot(before, after, tmp_path / "1")
+    found = open_snapshot({"nodes": lara}, tmp_path / "1", 1).first.one(5, [])
+    assert 60 in found.players.player
+    assert not bool(found.corrected)
+
+
 def test_reach_goes_along_the_edges():
     graph = dgl.graph(([0, 1, 2, 5], [1, 2, 3, 2]), num_nodes=6)
     start = torch.tensor([False, True, False, False, False, False])

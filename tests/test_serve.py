@@ -60,6 +60,8 @@ def same_as(answer, explanation, top=20):
 def test_models_are_listed_as_kserve_lists_them(client):
     assert client.get("/v1/models").json() == {"models": ["ba"]}
     assert client.get("/v1/models/ba").json() == {"name": "ba", "ready": True}
+    assert client.get("/").json() == {"status": "alive"}
+    assert "<title>Explorer</title>" in client.get("/", headers={"Accept": "text/html"}).text
     missing = client.get("/v1/models/nobody")
     assert missing.status_code == 404
     assert missing.json() == {"error": "there is no model 'nobody'; there is ba."}

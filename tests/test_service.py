@@ -159,6 +159,31 @@ def test_workers_share_what_they_serve(run):
         assert own < 0.35 * shared  # a small run: most of it is Python's own; docs/serving.md has ogbn-arxiv
 
 
+def test_explore_serves_the_page(run):
+    with serving("--run", run, "--node", 5, "--no-browser", command="explore") as service:
+        assert f"{service.address}/?model=ba&target=5 " in service.said
+        status, page = service.ask("/", headers={"Accept": "text/html,*/*"})
+        assert (status, "<title>Explorer</title>" in page) == (200, True)
+        assert service.ask("/v1/models/ba/view?target=5")[1]["target"] == 5
+
+
+def test_kserves_own_client(run):
+    kserve = pytest.importorskip("kserve", reason="needs KServe's client: pip install kserve")
+    import asyncio
+
+    async def ask(address):
+        client = kserve.InferenceRESTClient(kserve.RESTConfig(protocol="v1"))
+        assert await client.is_server_live(address)
+        assert await client.is_model_ready(address, "ba")
+        told = await client.infer(address, {"instances": [{"node": 5}]}, model_name="ba")
+        return told, await client.explain(address, "ba", {"instances": [{"node": 5, "top": 3}]})
+
+    with serving("--run", run, "--workers", 1) as service:
+        told, explained = asyncio.run(ask(service.address))
+        assert explained["explanations"] == service.explain("ba", {"node": 5, "top": 3})
+        assert told["predictions"][0]["class"] == explained["predictions"][0]
+
+
 def test_bad_starts_are_told_in_a_sentence(run, tmp_path):
     import subprocess
     import sys

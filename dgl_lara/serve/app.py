@@ -121,6 +121,8 @@ class Service:
         return counted(job, answer)
 
     async def show_explorer(self, request: Request) -> Response:
+        if "text/html" not in request.headers.get("accept", ""):  # what KServe's clients ask before anything else
+            return as_json({"status": "alive"})
         return HTMLResponse(explorer_page(), headers={"referrer-policy": "no-referrer"})
 
     # --- of the service itself

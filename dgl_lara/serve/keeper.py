@@ -36,7 +36,7 @@ def keep(models: Sequence[ServedModel], fill: bool = True) -> None:
         for model in models:
             try:
                 model.catch_up()
-            except LaraError as error:
+            except (LaraError, OSError) as error:
                 say(f"{model.name}: {error}")
                 time.sleep(1)
         filled = [_fill_some(model) for model in models] if fill else []
