@@ -323,7 +323,7 @@ def test_edges_of_a_linear_model_have_what_they_carry():
     graph = parallel()
     game = Game(weighted, graph, numbers(14)[:, 1:], hops=1, players="edges", value="output")
     players = game.players(torch.arange(14))
-    src, dst, loop = *graph.edges(), 0
+    (src, dst), loop = graph.edges(), 0
     worth = torch.zeros(14, game.num_players)
     carried = graph.edata["amount"] * game.features[src, 0]
     loop = src == dst

@@ -253,8 +253,8 @@ def test_enumeration_by_hand():
         nodes = by_type(game, stays.nonzero().flatten())
         said = f(dgl.node_subgraph(graph, nodes), {kind: x[kind][nodes[kind]] for kind in x})
         values.append((said[nodes["item"] == target][0] if stays[target] else game.null_logits)[chosen])
-    values = torch.stack(values)
-    phi = torch.stack([values[side].mean() - values[~side].mean() for side in keep.T])
+    every = torch.stack(values)
+    phi = torch.stack([every[side].mean() - every[~side].mean() for side in keep.T])
     assert phi.std() > 0.01 and 4 < len(phi) < 16
     torch.testing.assert_close(exact(game, players), phi, atol=1e-5, rtol=1e-4)
 

@@ -132,7 +132,7 @@ class ServedModel:
         }
         if not any(entry.values()):
             raise InputError("the update is empty: name nodes or edges to add or to remove.")
-        lost = {node for edge in entry["edges"] for node in edge} & set(entry["removed_nodes"])
+        lost = {node for edge in edges(update.add_edges, "add_edges") for node in edge} & set(update.remove_nodes)
         if lost:
             raise InputError(f"add_edges must not lead to a node that the same update removes (got {min(lost)}).")
         return entry
