@@ -107,8 +107,8 @@ class Window:
         to_read, self.outbox = os.pipe()
         self.inbox, to_write = os.pipe()
         words = [
-            str(CHROMIUM), "--headless", "--no-sandbox", "--disable-gpu", "--remote-debugging-pipe", "--hide-scrollbars",
-            f"--user-data-dir={folder / 'window'}", "about:blank",
+            str(CHROMIUM), "--headless", "--no-sandbox", "--disable-gpu", "--remote-debugging-pipe",
+            "--hide-scrollbars", f"--user-data-dir={folder / 'window'}", "about:blank",
         ]  # fmt: skip
         line = f"exec {shlex.join(words)} 3<&{to_read} 4>&{to_write}"
         quiet = subprocess.DEVNULL
