@@ -70,8 +70,8 @@ def in_own_numbers(frame: pd.DataFrame, game: Game | None) -> pd.DataFrame:
         return frame
     columns: dict[str, Any] = {str(name): values for name, values in frame.items()}
     if isinstance(game.task, LinkTask):
-        pairs = game.task.pairs.cpu()[frame.target.to_numpy()]
-        columns |= {"target_u": pairs[:, 0].numpy(), "target_v": pairs[:, 1].numpy()}
+        pairs = game.task.pairs.cpu().numpy()[frame.target.to_numpy()]
+        columns |= {"target_u": pairs[:, 0], "target_v": pairs[:, 1]}
     if game.types is not None:
         ends = ["u", "v", "target_u", "target_v", *(["player"] if game.kind.name == "nodes" else [])]
         for name in filter(columns.__contains__, ends):

@@ -33,6 +33,11 @@ class ServedModel:
         self.laras: dict[str, LARA] = {part.lara.players.name: part.trained() for part in run.parts}
         self.lara = next(iter(self.laras.values()))
         self.task, self.names = self.lara.task, run.dataset.names
+        if self.task.sides > 1 or self.lara.types is not None or self.lara.explainer_.config.edge_columns:
+            raise InputError(
+                f"{run.folder} explains links, several types of nodes or a model that reads edge data, which the "
+                f"service does not know yet; ask with: dgl-lara explain --run {run.folder}"
+            )
         home = state / name if state else run.folder / "serving"
         try:
             home.mkdir(parents=True, exist_ok=True)
