@@ -98,7 +98,7 @@ def nodes(place):
 
 @pytest.fixture(scope="module")
 def links(place):
-    asked = ["--pairs", "pairs.csv", "--relation", "buys", "--model", "shop_models:pairs"]
+    asked = ["--pairs", "pairs.csv", "--relation", "buys", "--model", "shop_models:pairs", "--shared-pairs", 60]
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(place)
         result = run("train", "--graph", "shop.bin", *asked, *QUICK, "--out", "links")
