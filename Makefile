@@ -17,6 +17,7 @@ demo: install
 	rm -rf runs/demo
 	$(BIN)/dgl-lara train --dataset ba-shapes --out runs/demo
 	$(BIN)/dgl-lara eval --run runs/demo --metric fidelity
+	$(BIN)/dgl-lara eval --run runs/demo --metric agreement
 
 # Three processes on two cores: many tests wait for processes of their own.
 test: install

@@ -7,11 +7,11 @@ A model that is called otherwise than f(graph, features) -> logits: see `model/a
 
 from __future__ import annotations
 
+import copy
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import cached_property
-from numbers import Integral
 from pathlib import Path
 from typing import Any
 
@@ -22,41 +22,43 @@ import torch
 from torch import Tensor
 
 from dgl_lara.attribution.shared_samples import SampleKeeper, SharedSamples, draw_more
-from dgl_lara.errors import InputError, LaraError, ModelError
+from dgl_lara.errors import InputError, LaraError
 from dgl_lara.explainer.encoder import EncoderGraph
 from dgl_lara.explainer.inputs import encoder_graph
 from dgl_lara.explainer.network import Explainer, load_explainer, save_explainer
 from dgl_lara.explanation import Explanations
 from dgl_lara.explanation.scored import Scored
-from dgl_lara.game.budget import Budget
-from dgl_lara.game.game import Game, check_targets
-from dgl_lara.game.hops import MOST_HOPS, SAMPLE, max_hop, spread_out
+from dgl_lara.game.game import Game
+from dgl_lara.game.given import as_given, pairs_here, types_of, users_pairs
+from dgl_lara.game.hops import choose_hops
 from dgl_lara.game.kinds import Choice, Nodes, as_players, from_dict, to_dict
-from dgl_lara.game.removal import bare
+from dgl_lara.game.link_task import LinkTask
+from dgl_lara.game.players import find
+from dgl_lara.game.removal import bare, without_pairs
 from dgl_lara.game.task import Task
-from dgl_lara.game.tasks import as_task
+from dgl_lara.inference.asked import as_classes, as_targets
 from dgl_lara.inference.correction import corrected as correct_explanations
 from dgl_lara.inference.doubtful import AT_LEAST, Settled, settle_doubtful
 from dgl_lara.inference.error_bars import ErrorModel, learn_errors
 from dgl_lara.inference.layerwise import embed_layerwise, full_pass_bytes, predict_in_batches
 from dgl_lara.inference.nearby import explain_nearby, game_nearby
+from dgl_lara.inference.novelty import with_novelty
 from dgl_lara.inference.refinement import Refined, refine
 from dgl_lara.inference.scores import Embeddings, embed_graph, explain
 from dgl_lara.inference.store import EmbeddingStore
 from dgl_lara.inference.top_players import BulkExplainer, TopPlayers
 from dgl_lara.inference.verification import DRAWS, verify
-from dgl_lara.model import blackbox
-from dgl_lara.model.adapters import unwrapped
+from dgl_lara.model.adapted import unwrapped
 from dgl_lara.model.blackbox import Model
-from dgl_lara.model.evaluating import evaluating
 from dgl_lara.model.on_device import OnDevice
+from dgl_lara.model.typed import Relation, Typed, Types
+from dgl_lara.model.whole import WithEdgeData
 from dgl_lara.training.config import TrainingConfig, default, within_memory
 from dgl_lara.training.loop import train
 from dgl_lara.training.state import TrainingState
 from dgl_lara.utils.progress import say, working
 from dgl_lara.utils.randomness import generator, some_targets
 
-DEPTH = 3  # of g, where every node of a graph is a player anyway and K is not known
 DRAWN_PAIRS = 300  # of shared coalitions, where training keeps none
 ERROR_TARGETS = 400  # validation targets from which g's errors are learned
 FEWEST_SAMPLES = 16  # of each of them
@@ -66,95 +68,34 @@ OTHER_MODEL = (
 )
 FEW = 16  # targets that are explained from their surroundings, where nothing is embedded yet
 
-Targets = Tensor | Sequence[int]
-
-
-def choose_hops(
-    model: Model, graph: dgl.DGLGraph, features: Tensor, task: Task, hops: int | str, memory: int | None = None
-) -> int:
-    """K: what was asked for; "auto": what the model says (`num_hops`), else Eq. 13; "measure": Eq. 13 in any case.
-
-    A model that normalises by degree really does look one hop beyond its layers, so Eq. 13 finds 4 for three layers.
-    """
-    if isinstance(hops, Integral) and not isinstance(hops, bool):
-        return int(hops)
-    if hops not in ("auto", "measure"):
-        raise InputError(f"hops must be a whole number, 'auto' or 'measure' (got '{hops}').")
-    declared = getattr(model, "num_hops", None)
-    if declared is not None and hops == "auto":
-        if not isinstance(declared, Integral) or not 0 <= int(declared) <= MOST_HOPS:
-            raise ModelError(
-                f"the model's num_hops must be a whole number from 0 to {MOST_HOPS} (got {declared!r}); give the "
-                "number of hops yourself (--hops)."
-            )
-        return int(declared)
-    if not task.local:
-        return DEPTH
-    graph, nodes = bare(graph), spread_out(graph.num_nodes(), SAMPLE, features.device)
-    # a model that cannot be explained at all is told so first
-    blackbox.untouched(model, graph, features, task.num_targets(graph), task.name)
-
-    def f(part: dgl.DGLGraph, x: Tensor) -> Tensor:
-        return blackbox.call(model, part, x, task.num_targets(part), task.name)
-
-    with working("measuring how far the model looks (Eq. 13)"), evaluating(model):
-        nodes_a_call = Budget.of(memory, features.device).nodes_a_call(features.shape[1])
-        return max_hop(f, graph, features, nodes, tolerance=1e-3, nodes_a_call=nodes_a_call)
-
-
-def features_of(graph: dgl.DGLGraph) -> Tensor:
-    """Where DGL's data sets keep them."""
-    if "feat" not in graph.ndata:
-        held = ", ".join(graph.ndata) or "nothing"
-        raise InputError(
-            f"no features were given, and graph.ndata has no 'feat' to take in their place (it has {held})."
-        )
-    return graph.ndata["feat"]
-
-
-def as_features(graph: dgl.DGLGraph, given: Any) -> Tensor:
-    """(num_nodes, columns) on the device of the graph's own kind: a tensor as it is, an array as a tensor."""
-    if not isinstance(graph, dgl.DGLGraph):
-        raise InputError(f"the graph must be a DGL graph (got {type(graph).__name__}).")
-    if not graph.is_homogeneous:
-        raise InputError("the graph must have one kind of node and one of edge (dgl.to_homogeneous makes it so).")
-    features = features_of(graph) if given is None else given
-    if not isinstance(features, Tensor):
-        try:
-            features = torch.as_tensor(features, device=graph.device)
-        except (TypeError, ValueError, RuntimeError) as error:
-            raise InputError(
-                f"features must be a tensor with one row a node (got {type(features).__name__})."
-            ) from error
-        features = features.float() if features.dtype == torch.float64 else features
-    if features.dim() != 2 or not features.shape[1] or features.is_complex():
-        raise InputError(
-            f"features must be numbers, one row a node and one column or more (got {_described(features)})."
-        )
-    return features
-
-
-def _described(features: Tensor) -> str:
-    return f"{features.dtype} {tuple(features.shape)}"
+Targets = Tensor | Sequence[int] | Sequence[tuple[int, int]]
+Pairs = Tensor | Sequence[tuple[int, int]] | None
 
 
 class LARA:
     """Learns to explain a model; afterwards an explanation is a dot product.
 
     Args:
-        model: Any callable f(graph, features) -> logits, one row a node (or a graph of a batch). Nothing else of it is
-            used: no gradients, no edge weights, no hidden layers.
-        graph: A DGL graph; for `task="graph"` a batch of graphs.
-        features: (num_nodes, columns); without them graph.ndata["feat"].
-        task: "node" or "graph": what is explained.
+        model: Any callable f(graph, features) -> logits, one row a node (or a graph of a batch); for links
+            f(graph, features, u, v) -> a score for each pair of nodes. Nothing else of it is used: no gradients, no
+            hidden layers. What edges carry (graph.edata) it finds there, whatever is removed.
+        graph: A DGL graph; for `task="graph"` a batch of graphs. It may have several types of nodes and edges.
+        features: (num_nodes, columns); without them graph.ndata["feat"]. Of several types: {type: (nodes, columns)}.
+        task: "node", "graph" or "link": what is explained.
         hops: K, how far the model looks: a number, "auto" (what it declares as `num_hops`, else Eq. 13), "measure".
-        value: The number explained: "logit", "probability", "log-odds" or "output" (regression).
+        value: The number explained: "logit", "probability", "log-odds" or "output" (regression; the default of links).
         config: Settings of the training; without them, what measured best for a graph of this size.
         memory: Bytes that training and explaining keep to; without them, most of what is free.
         batches_on: A device that gets batches while the data stays in main memory (graphs larger than a GPU).
         store: Where embeddings are kept on disk, so that the next process need not make them again.
         players: Who is scored: "nodes", "edges" or "features"; or with more to say, `Edges(directed=True)`,
             `Features(of="target", baseline="mean", groups={"job": [1, 2, 3]})`.
+        target_type: On a graph of several types, the type whose nodes are explained.
+        pairs: For links, [(u, v), ...]: those that will be asked about most; f is asked about all of them while g
+            learns, which corrects their scores. Others can be asked about too.
+        relation: On a graph of several types, the relation that pairs stand for: its name, or (type, name, type).
+        leave_out: For links, whether edges between the ends of `pairs` are taken out of the graph beforehand;
+            otherwise they are part of it, and where edges play, players.
 
     Attributes:
         explainer_: The trained g, after `fit` or `load`.
@@ -174,22 +115,30 @@ class LARA:
         self,
         model: Model,
         graph: dgl.DGLGraph,
-        features: Tensor | np.ndarray | None = None,
+        features: Tensor | np.ndarray | Mapping[str, Tensor] | None = None,
         task: str | Task = "node",
         hops: int | str = "auto",
-        value: str = "logit",
+        value: str | None = None,
         config: TrainingConfig | None = None,
         memory: int | None = None,
         batches_on: torch.device | None = None,
         store: EmbeddingStore | None = None,
         players: str | Choice = "nodes",
+        target_type: str | None = None,
+        pairs: Pairs = None,
+        relation: str | Relation | None = None,
+        leave_out: bool = False,
     ) -> None:
-        self.model, self.graph = model, graph
+        self.asked: dict[str, Any] = {"target_type": target_type, "relation": relation, "leave_out": leave_out}
+        given = as_given(model, graph, features, task, pairs=pairs, **self.asked)
+        # what the game is played with; what edges carry and several types come back where f is asked
+        self.model, self.graph, self.features, self.task = given.f, given.graph, given.features, given.task
         self.players = as_players(players)
-        self.task = as_task(task)
-        self.features = as_features(graph, features)
-        self.hops, self.value, self.config, self.memory = hops, value, config, memory
-        self.batches_on = batches_on if self.task.local else None  # graphs come in batches anyway
+        if self.types and self.players.name == "features":
+            raise InputError("on a graph of several types nodes and edges can be explained, not features.")
+        self.hops, self.value, self.config, self.memory = hops, value or self.task.value, config, memory
+        # graphs come in batches anyway, and pairs are asked about on the whole graph
+        self.batches_on = batches_on if self.task.local and self.task.sides == 1 else None
         self.store = store
         self._embeddings: Embeddings | None = None
         self._embedding = threading.RLock()  # several threads that ask first wait for one pass
@@ -209,7 +158,7 @@ class LARA:
     def of_game(game: Game, config: TrainingConfig | None = None) -> LARA:
         """For a game that was made before."""
         where = (game.f, game.graph, game.features, game.task, game.hops, game.value)
-        lara = LARA(*where, config, game.budget.memory, players=game.choice)
+        lara = LARA(*where, config, game.budget.memory, players=game.choice)  # an explained game asks no more
         lara.game = game
         return lara
 
@@ -217,6 +166,7 @@ class LARA:
         """What is explained, and how well it has learned; nothing is computed for it."""
         size = f"{self.graph.num_nodes():,} nodes and {self.graph.num_edges():,} edges"
         where = f"a graph with {size}" if self.task.local else f"{self.graph.batch_size:,} graphs with {size}"
+        where += f" of {len(self.types.nodes)} types" if self.types else ""
         state = "not trained yet: fit(targets)"
         if self.is_trained:
             config = self.explainer_.config
@@ -232,15 +182,36 @@ class LARA:
     def is_trained(self) -> bool:
         return "explainer_" in vars(self)
 
+    @property
+    def user_model(self) -> Model:
+        """The model as it was given."""
+        return self.model.model if isinstance(self.model, WithEdgeData | Typed) else self.model
+
+    @property
+    def types(self) -> Types | None:
+        """Who is who, on a graph of several types."""
+        return types_of(self.model)
+
+    @property
+    def _reads_edge_data(self) -> bool | None:
+        """Whether f makes anything of what edges carry; None: nobody has asked it yet."""
+        return self.explainer_.config.edge_columns > 0 if self.is_trained else None
+
     @cached_property
     def _f(self) -> Model:
         """The model, where it gets its batches."""
-        return OnDevice(self.model, self.batches_on) if self.batches_on else self.model
+        f = self.model
+        if not self.batches_on:
+            return f
+        there = OnDevice(self.user_model, self.batches_on)
+        return f.around(there) if isinstance(f, WithEdgeData | Typed) else there
 
     @cached_property
     def game(self) -> Game:
         """What is explained. Made when first asked for; f's pass over the graph is spared where its answer is kept."""
         f = self._f
+        if isinstance(self.task, LinkTask) and not len(self.task.pairs):
+            raise InputError("no pair is known yet: name them, LARA(pairs=[(u, v), ...]), or fit(pairs) first.")
         hops = choose_hops(f, self.graph, self.features, self.task, self.hops, self.memory)
         answer = self.store.answer() if self.store else None
         if answer is not None:
@@ -248,7 +219,7 @@ class LARA:
         elif self.batches_on:
             answer = predict_in_batches(f, self.graph, self.features, hops)
         where = (f, self.graph, self.features, self.task, hops, self.value, answer)
-        return Game(*where, memory=self.memory, players=self.players)
+        return Game(*where, memory=self.memory, players=self.players, edge_data=self._reads_edge_data)
 
     # --- learning
 
@@ -273,6 +244,8 @@ class LARA:
         Returns:
             Itself.
         """
+        if isinstance(self.task, LinkTask) and not len(self.task.pairs):
+            self._take_pairs(targets, validation)
         chosen = self._as_targets(targets).unique()
         self.config_ = self.config or within_memory(default(self.task, len(chosen)), self.game)
         if validation is None:
@@ -303,6 +276,16 @@ class LARA:
             self.errors_ = self._learned_errors(judging)
         return self
 
+    def _take_pairs(self, *given: Any) -> None:
+        """The pairs to learn from are those that will be asked about, where no others were named."""
+        every = torch.cat([self._as_pairs(some) for some in given if some is not None])
+        self.task = LinkTask(torch.unique(every, dim=0))
+        if self.asked["leave_out"]:
+            self.graph = without_pairs(self.graph, self.task.pairs)
+
+    def _knows(self, pairs: Targets) -> bool:
+        return bool(self._places(self._as_pairs(pairs))[1].all())
+
     def _shared_samples(self) -> SharedSamples | None:
         """What training has kept, and as many more as were asked for: some where training asked f about parts of the
         graph only; none of graphs, which are games of their own (what helps one of them costs as much as `refine`)."""
@@ -322,7 +305,7 @@ class LARA:
         if self.samples_ is not None:
             players = self.game.players(some_targets(judging, ERROR_TARGETS, self.config_.seed).sort().values)
             samples = self.samples_.of(players, self.task.is_target(players))
-        if samples is None or len(samples.d) < FEWEST_SAMPLES:
+        if samples is None or int((~samples.d.isnan()).sum(0).min()) < FEWEST_SAMPLES:
             return None
         return learn_errors(self._amortised(samples.players.targets, None), samples)
 
@@ -388,12 +371,62 @@ class LARA:
             `Explanations`. A few targets of a graph that is not embedded yet are explained from their surroundings.
         """
         self.check_trained()
+        if isinstance(self.task, LinkTask) and not self._knows(targets):
+            return self.about(targets).explain(targets, classes, corrected)
         chosen = self._as_targets(targets)
-        wanted = None if classes is None else self._as_classes(classes, len(chosen))
-        return self.trusted(self._amortised(chosen, wanted), corrected)
+        known = self.explainer_.config.num_classes
+        wanted = None if classes is None else as_classes(classes, len(chosen), known, chosen.device)
+        return self.explain_numbered(chosen, wanted, corrected)
+
+    def explain_numbered(self, targets: Tensor, classes: Tensor | None = None, corrected: bool = True) -> Explanations:
+        """The same for targets by their numbers: of links, their places among `pairs`."""
+        return self.trusted(self._amortised(targets, classes), corrected)
+
+    def about(self, pairs: Targets) -> LARA:
+        """The same for other pairs of nodes: g is the one that has learned, and f is asked about them once."""
+        asked = self._as_pairs(pairs)
+        self.embed()  # of nodes, whichever pairs they stand in
+        other = copy.copy(self)
+        other.task, other.store = LinkTask(asked), None
+        where = (self._f, self.graph, self.features, other.task, self.game.hops, self.value)
+        other.game = Game(
+            *where, memory=self.memory, players=self.players, edge_data=self._reads_edge_data, context=self.game.context
+        )
+        if self.samples_ is not None:
+            other.samples_ = self.samples_.at(*self._places(asked))
+        return other
+
+    def explain_on(
+        self,
+        graph: dgl.DGLGraph,
+        features: Tensor | np.ndarray | Mapping[str, Tensor] | None,
+        targets: Targets,
+        classes: Targets | tuple[int, int] | None = None,
+    ) -> Explanations:
+        """Scores on another graph of the same kind, such as this one with new nodes and edges; nothing is learned.
+
+        Args:
+            graph: A graph that the model can be asked about.
+            features: Of its nodes.
+            targets: Nodes, graphs or pairs of it.
+            classes: As for `explain`.
+
+        Returns:
+            `Explanations`, amortised; `novelty` says how far from what g has learned from each of them is.
+        """
+        other = self.on(graph, features, targets if isinstance(self.task, LinkTask) else None)
+        return with_novelty(other.explain(targets, classes), self.explainer_, self.config_.inputs)
+
+    def on(self, graph: dgl.DGLGraph, features: Any, pairs: Any = None) -> LARA:
+        """The trained explainer on another graph: embeddings are made anew, and no sample of the old one is kept."""
+        self.check_trained()
+        where = (self.user_model, graph, features, self.task.name, self.game.hops, self.value, self.config, self.memory)
+        other = LARA(*where, self.batches_on, players=self.players, pairs=pairs, **self.asked)
+        other.explainer_, other.config_, other.errors_ = self.explainer_, self.config_, self.errors_
+        return other
 
     def _amortised(self, targets: Tensor, classes: Tensor | None) -> Explanations:
-        if self.is_embedded or len(targets) > FEW or not self.task.local:
+        if self.is_embedded or len(targets) > FEW or not self.task.local or self.task.sides > 1:
             return explain(self.explainer_, self.game, self.embed(), targets, classes)
         game = vars(self).get("game") or self._game_near(targets)
         return explain_nearby(self.explainer_, game, self.config_.inputs, targets, classes)
@@ -413,7 +446,7 @@ class LARA:
         """Asks f about the surroundings of the targets alone; an explanation of them needs no more, words included."""
         graph = bare(self.graph)
         where = (self._f, graph, self.features, targets, self.explainer_, self.value, self.memory)
-        return game_nearby(*where, self.players)
+        return game_nearby(*where, self.players, self.task)
 
     def bulk(self, workers: int = 0) -> BulkExplainer:
         """For very many targets: keeps the best players of each."""
@@ -445,6 +478,8 @@ class LARA:
         model and the graph. `more`: numbers to be stored beside it."""
         self.check_trained()
         about = described(self.config_, self.value, self.errors_, self.cost_) | {"players": to_dict(self.players)}
+        if isinstance(self.task, LinkTask):
+            about["pairs"] = users_pairs(self.model, self.task.pairs)  # whom the samples are of
         samples, history = self.samples_.to_dict() if self.samples_ else None, vars(self).get("history_", [])
         save_explainer(self.explainer_, Path(path), **about, samples=samples, history=history, **more)
 
@@ -457,13 +492,15 @@ class LARA:
             model: The model that it was trained to explain.
             graph: The graph, or another one for the same model.
             features: As for `LARA`.
-            more: memory, batches_on, store, as for `LARA`.
+            more: memory, batches_on, store, target_type, pairs, relation, leave_out, as for `LARA`; without pairs,
+                those that it was saved with.
         """
-        where = as_features(graph, features)
-        explainer, stored = load_explainer(Path(path), where.device)
+        explainer, stored = load_explainer(Path(path), graph.device)
         config, players = explainer.config, stored.get("players")
         more |= {"players": "nodes" if players is None else from_dict(players)}
-        lara = LARA(model, graph, where, config.task, config.hops, stored.get("value", "logit"), **more)
+        if more.get("pairs") is None:
+            more["pairs"] = stored.get("pairs")
+        lara = LARA(model, graph, features, config.task, config.hops, stored.get("value", "logit"), **more)
         return lara.with_explainer(explainer, stored)
 
     def with_explainer(self, explainer: Explainer, stored: dict[str, Any]) -> LARA:
@@ -477,9 +514,24 @@ class LARA:
         if errors is not None:
             self.errors_ = ErrorModel.from_dict(errors, hops, "what is stored of g's errors").to(self.features.device)
         if samples is not None:
-            self.samples_ = SharedSamples.from_dict(samples, "what is stored of shared coalitions")
+            where, gaps = "what is stored of shared coalitions", self.task.sides > 1
+            self.samples_ = SharedSamples.from_dict(samples, where, gaps=gaps)
+            self._rearrange_samples(stored.get("pairs"))
         self._embeddings = self._seen = None
         return self
+
+    def _rearrange_samples(self, pairs: Tensor | None) -> None:
+        """Those that are stored are of the pairs that g was saved with, in that order."""
+        if self.samples_ is None or pairs is None or not isinstance(self.task, LinkTask):
+            return
+        if len(pairs) != len(self.samples_.full):
+            raise LaraError("what is stored of shared coalitions is not of the pairs that are stored.")
+        try:
+            before = self._as_pairs(pairs)
+        except InputError:  # of another graph
+            self.samples_ = None
+            return
+        self.samples_ = self.samples_.at(*self._places(self.task.pairs, before))
 
     # --- what users give
 
@@ -488,47 +540,31 @@ class LARA:
             raise LaraError("this LARA has not learned yet; call fit(targets) first.")
 
     def _as_targets(self, targets: Targets) -> Tensor:
-        count = self.task.num_targets(self.graph)
-        try:
-            chosen = torch.as_tensor(targets, device=self.features.device)
-        except (ValueError, TypeError, RuntimeError, OverflowError) as error:
-            raise InputError(f"targets must be whole numbers or a mask of booleans ({error}).") from error
-        if chosen.dtype == torch.bool and len(chosen) != count:
-            raise InputError(f"a mask of targets must have {count} entries (got {len(chosen)}).")
-        if chosen.dim() > 1:
-            raise InputError(f"targets must be one list of {self.task} numbers (got shape {tuple(chosen.shape)}).")
-        if chosen.is_floating_point() and len(chosen.flatten()):
-            raise InputError("targets must be whole numbers or a mask of booleans.")
-        chosen = chosen.nonzero().flatten() if chosen.dtype == torch.bool else chosen.long().flatten()
-        check_targets(chosen, count, self.task)
-        return chosen
+        if not isinstance(self.task, LinkTask):
+            return as_targets(targets, self.task.num_targets(self.graph), self.task, self.features.device)
+        place, known = self._places(self._as_pairs(targets))
+        if not known.all():
+            raise InputError("some of these pairs are not among those that this LARA was made for (pairs=...).")
+        return place
 
-    def _as_classes(self, classes: Targets | tuple[int, int], count: int) -> Tensor:
-        """(count,), or (count, 2) where a class is set against another."""
-        if isinstance(classes, tuple) and len(classes) == 2:
-            if count == 2:
-                raise InputError(
-                    f"classes={classes} can mean one class for each of the two targets, or one rather than the other; "
-                    f"write {list(classes)} for the first, {[list(classes)] * 2} for the second."
-                )
-            return torch.stack([self._as_classes([one] * count, count) for one in classes], dim=1)
-        if isinstance(classes, list) and classes and all(isinstance(one, list | tuple) for one in classes):
-            if any(len(one) != 2 for one in classes):
-                raise InputError("classes must name one, or two to set against each other, for each target.")
-            return torch.stack([self._as_classes([one[side] for one in classes], count) for side in (0, 1)], dim=1)
-        try:
-            given = torch.as_tensor(classes, device=self.features.device).flatten()
-        except (ValueError, TypeError, RuntimeError, OverflowError) as error:
-            raise InputError(f"classes must be whole numbers ({error}).") from error
-        if len(given) and (given.is_floating_point() or given.is_complex() or given.dtype == torch.bool):
-            raise InputError(f"classes must be whole numbers (got {given.tolist()[:5]}).")
-        wanted = given.long()
-        if len(wanted) != count:
-            raise InputError(f"classes must name one a target, {count} (got {len(wanted)}).")
-        known = self.explainer_.config.num_classes
-        if int(wanted.min()) < 0 or int(wanted.max()) >= known:
-            raise InputError(f"classes must lie in 0..{known - 1} (got {wanted.tolist()[:5]}).")
-        return wanted
+    def _as_pairs(self, targets: Any) -> Tensor:
+        """(num_pairs, 2) nodes of the graph that is played on."""
+        assert isinstance(self.task, LinkTask)
+        if isinstance(targets, Tensor) and targets.dim() == 1 and len(self.task.pairs):  # by numbers, or a mask
+            return self.task.pairs[as_targets(targets, len(self.task.pairs), self.task, self.features.device)]
+        return pairs_here(self.model, self.graph, targets, self.asked["relation"])
+
+    def _places(self, pairs: Tensor, among: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Where pairs stand among others, those that this LARA was made for unless told, and whether they do."""
+        assert isinstance(self.task, LinkTask)
+        count = self.graph.num_nodes()
+        among = self.task.pairs if among is None else among
+        if not len(among):
+            return torch.zeros_like(pairs[:, 0]), torch.zeros_like(pairs[:, 0], dtype=torch.bool)
+        own, asked = (some[:, 0] * count + some[:, 1] for some in (among, pairs))
+        rising, order = own.sort()
+        place, known = find(asked, rising)
+        return order[place], known
 
 
 def described(
@@ -563,7 +599,8 @@ def explain_once(
         >>> print(explain(model, graph, features, [512])[0].in_words())
     """
     lara = LARA(model, graph, features, **settings)
-    return lara.fit(torch.arange(lara.task.num_targets(graph))).explain(targets, classes)
+    everyone = torch.ones(lara.task.num_targets(graph), dtype=torch.bool)
+    return lara.fit(everyone if len(everyone) else targets).explain(targets, classes)
 
 
 def _guessed_config(explainer: Explainer) -> TrainingConfig:

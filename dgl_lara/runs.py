@@ -19,9 +19,12 @@ import sys
 import time
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
+import dgl
 import pandas as pd
 import torch
+from torch import Tensor
 
 from dgl_lara import __version__, choices, datasets
 from dgl_lara.attribution.shared_samples import SharedSamples
@@ -41,7 +44,7 @@ from dgl_lara.model.blackbox import Model
 from dgl_lara.model.own_model import OwnModel, find_model, open_model
 from dgl_lara.model.weights import weights_of
 from dgl_lara.targets.checkpoint import load_target, save_target
-from dgl_lara.targets.models import TargetModel
+from dgl_lara.targets.our_model import OurModel
 from dgl_lara.training.config import TrainingConfig
 from dgl_lara.training.state import TrainingState
 from dgl_lara.utils.files import load_tensors, locked, save_tensors, written_whole
@@ -55,8 +58,10 @@ CONFIG = {
 }  # fmt: skip
 OPTIONS = {
     "source": word(*datasets.SOURCES), "seed": whole(0, 2**32 - 1), "undirected": flag, "nodes": maybe(whole(1)),
-    "data_dir": maybe(text),
+    "data_dir": maybe(text), "target_type": maybe(text), "pairs": maybe(text), "relation": maybe(text),
+    "leave_out": flag,
 }  # fmt: skip
+NEWER = ("target_type", "pairs", "relation", "leave_out")  # options that runs of 0.1.0 do not have
 MODEL = {"module": text, "function": text, "file": text}
 MADE_WITH = {"command": text, "time": text, "git": maybe(text), "versions": table}
 CHECKPOINT = {
@@ -82,18 +87,21 @@ class RunConfig:
 
     def to_dict(self) -> dict:
         content = {**asdict(self), "players": [kinds.to_dict(choice) for choice in self.players]}
-        content["options"]["data_dir"] = str(self.options.data_dir.resolve()) if self.options.data_dir else None
+        for name in ("data_dir", "pairs"):
+            given = content["options"][name]
+            content["options"][name] = str(given.resolve()) if given else None
         return content
 
     @staticmethod
     def from_dict(content: dict, where: object) -> RunConfig:
         """LaraError that names the place, TypeError or ValueError where it is not one."""
         fitting(content, CONFIG, where, optional=("model", "data", "players"))
-        fitting(content["options"], OPTIONS, f"{where}, options,")
+        fitting(content["options"], OPTIONS, f"{where}, options,", optional=NEWER)
         if content.get("model") is not None:
             fitting(content["model"], MODEL, f"{where}, model,")
         options = dict(content["options"])
-        options["data_dir"] = Path(options["data_dir"]) if options["data_dir"] else None
+        for name in ("data_dir", "pairs"):
+            options[name] = Path(options[name]) if options.get(name) else None
         training, model = TrainingConfig(**content["training"]), content.get("model")
         own = OwnModel(**model) if model else None
         players = tuple(map(kinds.from_dict, content.get("players", []))) or (Nodes(),)
@@ -112,7 +120,29 @@ class Run:
 
     @property
     def model(self) -> Model:
-        return self.lara.model
+        return self.lara.user_model
+
+    is_elsewhere: bool = False  # it is asked about another graph than its own
+
+    def with_lara(
+        self,
+        lara: LARA,
+        file: Path | None = None,
+        graph: dgl.DGLGraph | None = None,
+        features: Any = None,
+        pairs: Tensor | None = None,
+    ) -> Run:
+        """The same explainer, asked about other links, or about the graph of a file."""
+        nobody = torch.empty(0, dtype=torch.long)
+        count = len(pairs) if pairs is not None else lara.task.num_targets(lara.graph)
+        changed: dict[str, Any] = {"pairs": pairs, "labels": torch.zeros(count, dtype=torch.long)}
+        changed |= dict.fromkeys(("train", "val", "test"), nobody)
+        if graph is not None and file is not None:
+            names = {name: known for name, known in self.dataset.own_names.items() if name != "nodes"}
+            changed |= {"graph": graph, "features": features, "motif": None, "own_names": names}
+            changed |= {"name": file.stem, "source": f"file {file.name}", "key": {"dataset": file.stem}}
+        other = replace(self.dataset, **changed)
+        return Run(self.folder, self.config, other, lara, is_elsewhere=graph is not None)
 
     @property
     def parts(self) -> list[Run]:
@@ -124,6 +154,7 @@ class Run:
         of = self.lara
         where = (of.model, of.graph, of.features, of.task, self.config.hops, of.value, of.config, of.memory)
         lara = LARA(*where, of.batches_on, players=choice)
+        lara.asked = of.asked
         return make_run(self.folder / choice.name, self.config, self.dataset, lara)
 
     @property
@@ -158,9 +189,9 @@ class Run:
                 f"the data set {self.config.dataset} was changed since {self.folder} was begun, so it cannot go on; "
                 "put the old one back, or start a new run."
             )
-        split = self.dataset.split(self.config.training.train_on)
+        split, val = map(self.dataset.targets, (self.dataset.split(self.config.training.train_on), self.dataset.val))
         with locked(self.folder):
-            self.lara.fit(split, self.dataset.val, self.last_checkpoint(), self.checkpoint)
+            self.lara.fit(split, val, self.last_checkpoint(), self.checkpoint)
             if self.lara.samples_:
                 save_tensors(self.lara.samples_.to_dict(), self.folder / "samples.pt")
             self._keep_best(self.lara.state_, self.lara.errors_, self.lara.cost_)  # also where nothing was left to do
@@ -215,7 +246,8 @@ class Run:
             return None
         sizes = self.game.num_players, self.dataset.num_targets
         try:
-            return SharedSamples.from_dict(load_tensors(path, mmap=True), path, None if self.has_other_data else sizes)
+            known = None if self.has_other_data else sizes
+            return SharedSamples.from_dict(load_tensors(path, mmap=True), path, known, self.lara.task.sides > 1)
         except LaraError as damage:
             say(f"{damage} Going on without it: scores are not corrected.")
             return None
@@ -240,7 +272,7 @@ class Run:
 def make_run(folder: Path, config: RunConfig, dataset: Dataset, lara: LARA) -> Run:
     """The run, whose LARA keeps its embeddings in the folder."""
     data = json.dumps({**dataset.key, "content": dataset.fingerprint}, sort_keys=True)
-    sizes = dataset.graph.num_nodes(), dataset.num_targets
+    sizes = lara.graph.num_nodes(), lara.task.rows(lara.graph)
     lara.store = EmbeddingStore(folder / "embeddings.pt", lara.model, data, sizes)
     return Run(folder, config, dataset, lara)
 
@@ -252,8 +284,8 @@ def create_run(out: Path | None, config: RunConfig, dataset: Dataset, lara: LARA
     config = replace(config, data=dataset.fingerprint)
     with locked(folder):
         check_free(folder)  # somebody else may have been faster
-        if isinstance(lara.model, TargetModel):
-            save_target(lara.model, folder / "target.pt", details)
+        if isinstance(lara.user_model, OurModel):
+            save_target(lara.user_model, folder / "target.pt", details)
         elif weights := weights_of(lara.model):
             save_tensors(weights, folder / "weights.pt")
         _write_json(folder / "environment.json", environment())
@@ -314,6 +346,7 @@ def open_run(
         memory,
         device if offload else None,
         players=config.players[0],
+        **dataset.asked,
     )
     run = make_run(folder, config, dataset, lara)
     if players is not None and players != config.players[0].name:

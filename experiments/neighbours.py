@@ -2,10 +2,11 @@
 
     python experiments/neighbours.py [NAME ...] [--seeds 3] [--targets 100] [--data-dir DIR]
 
-Names: the data sets (the authors' target models where DIR or DGL_LARA_DATA has them), ogbn-arxiv-undirected, and
-dense-gat and dense-sage (`dense.py`). Against phi from shared coalitions that neither training nor correction has seen;
-of graph tasks and large graphs from coalitions of each target's own. The rows of these data sets and seeds are replaced
-in experiments/results/neighbours.csv.
+Names: the data sets (the authors' target models where DIR or DGL_LARA_DATA has them), ogbn-arxiv-undirected,
+dense-gat and dense-sage (`dense.py`), dblp-rgcn and dblp-hgt (several node types), movielens-lightgcn (links),
+mutag-gine and mutag-gine-blind (a model that reads bonds, and one that does not). Against phi from shared coalitions
+that neither training nor correction has seen; of graph tasks and large graphs from coalitions of each target's own. The
+rows of these data sets and seeds are replaced in experiments/results/neighbours.csv.
 """
 
 import time
@@ -23,12 +24,17 @@ from scipy.stats import spearmanr
 
 from dgl_lara import LARA
 from dgl_lara.attribution.monte_carlo import in_halves, sample, sample_shared
+from dgl_lara.baselines.gradient import GradientInput
 from dgl_lara.baselines.graphsvx import GraphSVX
 from dgl_lara.baselines.random import Random
 from dgl_lara.baselines.sampled import Sampled
+from dgl_lara.datasets import Options
+from dgl_lara.datasets import load as load_dataset
 from dgl_lara.game.game import Game
 from dgl_lara.metrics.common.reference import Reference
 from dgl_lara.metrics.fidelity import fidelity
+from dgl_lara.targets import recipe_for
+from dgl_lara.targets.fitting import get_target
 from dgl_lara.training.config import MANY_TARGETS, default
 from dgl_lara.utils.memory import reuse_freed_memory
 from dgl_lara.utils.randomness import generator, some_targets
@@ -36,14 +42,30 @@ from dgl_lara.utils.tables import markdown_table
 
 NAMES = ("ba-shapes", "ba-community", "tree-cycles", "ba-2motifs", "mutag", "dense-gat", "dense-sage")
 UNDIRECTED = "ogbn-arxiv-undirected"
+OTHERS = {
+    "dblp-rgcn": ("dblp", "rgcn"), "dblp-hgt": ("dblp", "hgt"), "movielens-lightgcn": ("movielens", "lightgcn"),
+    "mutag-gine": ("mutag", "gine"), "mutag-gine-blind": ("mutag", "gine-blind"),
+}  # fmt: skip
+TOP = 5  # reasons, without which f is asked again
 BINS = 4  # of the reliability curve
 
 
 def load(name, data_dir):
     if name.startswith("dense-"):
         return dense(name.removeprefix("dense-"))
-    dataset, game = undirected_arxiv(data_dir) if name == UNDIRECTED else setting(name, data_dir)
+    if name in OTHERS:
+        dataset, game = other_setting(*OTHERS[name], data_dir)
+    else:
+        dataset, game = undirected_arxiv(data_dir) if name == UNDIRECTED else setting(name, data_dir)
     return game, dataset.train, dataset.val, dataset.test, dataset.source
+
+
+def other_setting(name, architecture, data_dir):
+    """A data set with one of several architectures that ship for it."""
+    dataset = load_dataset(name, Options(data_dir=data_dir))
+    typed = not dataset.graph.is_homogeneous
+    model = get_target(dataset, recipe_for(name, dataset.task, architecture, typed), 0).model
+    return dataset, LARA(model, dataset.graph, dataset.features, dataset.task, **dataset.asked).game
 
 
 def undirected_arxiv(data_dir):
@@ -54,10 +76,11 @@ def undirected_arxiv(data_dir):
 
 
 def truth(game, targets, pairs):
-    """phi in two independent halves; where all targets are too many to be asked about, from coalitions of each one's
-    own."""
+    """phi in two independent halves, from coalitions that all targets share, or from each one's own, where f is given
+    fewer nodes for these or all targets are too many to be asked about."""
     players = game.players(targets)
-    draw = sample_shared if game.task.local and game.num_targets <= MANY_TARGETS else sample
+    few = game.num_targets <= MANY_TARGETS and game.graph.num_nodes() <= len(players.player)
+    draw = sample_shared if game.task.local and few else sample
     return Reference(
         players, in_halves(*(draw(game, players, pairs // 2, generator(90_000 + half)) for half in (0, 1))), 0, ""
     )
@@ -67,7 +90,11 @@ def figures(game, explanations, against):
     others = ~explanations.is_target
     table = fidelity(game, explanations)
     average = table[table["sparsity"] == "average"].set_index("definition")["delta"]
+    best = explanations.rank(include_target=False) < TOP
+    left = game.coalitions(explanations.players, ~(best & others).unsqueeze(0), explanations.explained_class)[0]
+    before = game.value_of(explanations.players.targets, explanations.explained_class)
     row = {
+        f"drop without the top {TOP}": float((before - left).mean()),
         "R2": against.r_squared(explanations.scores),
         "R2, neighbours": against.r_squared(explanations.scores, others),
     }
@@ -137,7 +164,8 @@ def main(names, seeds, first_seed, most, reference_pairs, steps, objective, shar
         ideal = replace(Random(game).explain(targets), scores=against.estimate.phi)
         note({**common, "method": "phi itself", **figures(game, ideal, against), "nodes f saw": 0.0})
         for seed in range(first_seed, first_seed + seeds):
-            for rival in (Random(game, seed), Sampled(game, seed), GraphSVX(game, seed)) if rivals else ():
+            others = (Random(game, seed), GradientInput(game, seed)) if name in OTHERS else (Random(game, seed),)
+            for rival in (*others, Sampled(game, seed), GraphSVX(game, seed)) if rivals else ():
                 before = game.nodes_asked
                 found = rival.explain(targets)
                 cost = {"seed": seed, "nodes f saw": (game.nodes_asked - before) / len(targets)}

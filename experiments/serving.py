@@ -15,6 +15,7 @@ import subprocess
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import click
 import numpy as np
@@ -35,7 +36,8 @@ class Line:
     def __init__(self, address, path):
         host, port = address.removeprefix("http://").split(":")
         self.where, self.host, self.path = (host, int(port)), f"{host}:{port}", path
-        self.reader = self.writer = None
+        self.reader: Any = None
+        self.writer: Any = None
 
     async def post(self, body):
         """(status, bytes of the answer); a connection that the service closed between two requests is opened anew."""

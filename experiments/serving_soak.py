@@ -200,7 +200,7 @@ def main(run, workers, minutes, out):
     early, late = (np.median(part) / 2**20 for part in (seen[:half] or seen, seen[half:]))
     rows = [[name, f"{value:,}"] for name, value in one.counts.items()]
     rows += [
-        ["wrong answers", len(one.wrong)],
+        ["wrong answers", f"{len(one.wrong)}"],
         ["acknowledged updates after everything was killed", f"{entries} of {one.sequence}"],
     ]
     rows += [

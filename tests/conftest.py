@@ -1,6 +1,8 @@
 """Every test has a cache of its own and sees no data folder, unless it asks for `real_data`."""
 
+import fcntl
 import os
+import shutil
 import signal
 import sys
 from pathlib import Path
@@ -16,9 +18,38 @@ REAL_DATA = os.environ.get("DGL_LARA_DATA")
 
 
 @pytest.fixture(scope="session")
-def session_cache(tmp_path_factory):
+def everybodys(tmp_path_factory):
+    """A folder that all processes of this test run share."""
+    own = tmp_path_factory.getbasetemp()
+    return own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
+
+
+@pytest.fixture(scope="session")
+def session_cache(everybodys):
     """Shared by all tests, so that a data set is generated once."""
-    return tmp_path_factory.mktemp("cache")
+    folder = everybodys / "cache"
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
+@pytest.fixture(autouse=True, scope="session")
+def hardly_timed():
+    """Before an evaluation a part of it is timed; here that would take longer than all of it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("dgl_lara.evaluation.forecast.ENOUGH", 0.0)
+        yield
+
+
+@pytest.fixture
+def hardly_judged(monkeypatch):
+    """Trainings are judged by few coalitions and seldom: for tests that do not look at what the judge says."""
+    judge_hardly(monkeypatch)
+
+
+def judge_hardly(patch):
+    patch.setattr("dgl_lara.training.validation.PAIRS", 32)
+    patch.setattr("dgl_lara.training.validation.FEWEST_PAIRS", 32)
+    patch.setattr("dgl_lara.training.loop.CHECKS", 3)
 
 
 @pytest.fixture(autouse=True)
@@ -46,27 +77,37 @@ def real_data(own_folders, monkeypatch):
 
 
 @pytest.fixture(scope="session")
-def quick_runs(session_cache, tmp_path_factory):
-    """Small real runs, shared: 'ba-shapes' (nodes) and 'molecules' (graphs) -> run folder."""
+def quick_runs(session_cache, everybodys, tmp_path_factory):
+    """Small real runs: 'ba-shapes' (nodes) and 'molecules' (graphs) -> run folder. Whichever process needs them first
+    makes them, and each has a copy."""
+    shared, own = everybodys / "quick-runs", tmp_path_factory.mktemp("runs") / "quick"
+    with (everybodys / "quick-runs.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (shared / "made").exists():
+            shutil.rmtree(shared, ignore_errors=True)
+            _make_runs(shared, session_cache)
+            (shared / "made").touch()
+    shutil.copytree(shared, own)
+    return {name: own / name for name in ("ba-shapes", "molecules")}
+
+
+def _make_runs(folder, cache):
     from click.testing import CliRunner
 
     from dgl_lara.cli import main
 
-    folder = tmp_path_factory.mktemp("runs")
-    runs = {}
+    folder.mkdir()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("DGL_LARA_CACHE", str(session_cache))
+        patch.setenv("DGL_LARA_CACHE", str(cache))
         patch.delenv("DGL_LARA_DATA", raising=False)
         for name, epochs in (("ba-shapes", "60"), ("molecules", "2")):
-            target, runs[name] = folder / f"{name}.pt", folder / name
             quick = ["--hidden", "16", "--dim", "5", "--masks", "2", "--epochs", epochs]
             for words in (
-                ["target", "--dataset", name, "--epochs", epochs, "--out", target],
-                ["train", "--dataset", name, "--target", target, *quick, "--out", runs[name]],
+                ["target", "--dataset", name, "--epochs", epochs, "--out", folder / f"{name}.pt"],
+                ["train", "--dataset", name, "--target", folder / f"{name}.pt", *quick, "--out", folder / name],
             ):
                 result = CliRunner().invoke(main, list(map(str, words)))
                 assert result.exit_code == 0, result.output
-    return runs
 
 
 @pytest.fixture

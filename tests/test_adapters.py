@@ -12,8 +12,18 @@ from dgl_lara import LARA
 from dgl_lara.attribution.exact import exact
 from dgl_lara.errors import InputError, ModelError
 from dgl_lara.game.game import Game
-from dgl_lara.model.adapters import element, features_in_graph, from_pyg, head, keywords, unwrapped
+from dgl_lara.model.adapters import (
+    edge_weight,
+    element,
+    features_in_graph,
+    from_pyg,
+    head,
+    keywords,
+    link_predictor,
+    unwrapped,
+)
 from dgl_lara.model.adapters import pyg as alone
+from dgl_lara.model.weights import weights_hash, weights_of
 from dgl_lara.training.config import TrainingConfig
 
 GRAPH = random_graph(40, 46, 0)
@@ -25,6 +35,19 @@ PLAIN = SmallGCN()
 class InGraph(SmallGCN):
     def forward(self, graph):
         return super().forward(graph, graph.ndata["feat"])
+
+
+WEIGHTED = GRAPH.clone()
+WEIGHTED.edata["w"] = torch.rand(GRAPH.num_edges(), generator=torch.Generator().manual_seed(3))
+
+
+class Weighs(SmallGCN):
+    def forward(self, graph, h, edge_weight=None):
+        with graph.local_scope():
+            graph.edata["own"] = torch.ones(graph.num_edges()) if edge_weight is None else edge_weight
+            graph.ndata["h"] = h @ self.weights[0] @ self.weights[1]
+            graph.update_all(dgl.function.u_mul_e("h", "own", "m"), dgl.function.sum("m", "h"))
+            return graph.ndata["h"]
 
 
 class ByKeyword(SmallGCN):
@@ -161,6 +184,107 @@ def test_lara_learns_from_single_outputs(task, value):
     result = lara.fit(range(count), validation=range(count)).explain(range(count))
     assert max(row["agreement"] for row in lara.history_) > 0.6
     assert set(result.explained_class.tolist()) == ({0} if value == "output" else {0, 1})
+
+
+# --- what edges carry, and links
+
+
+@pytest.mark.parametrize("keyword", [None, "edge_weight"])
+def test_weights_of_edges_as_an_argument(keyword):
+    """The same game as a model that looks into the graph plays, and another one than without weights."""
+    weighs = Weighs()
+    looks = Game(lambda graph, h: weighs(graph, h, graph.edata["w"]), WEIGHTED, FEATURES, hops=1)
+    game = Game(edge_weight(weighs, "w", keyword), WEIGHTED, FEATURES, hops=1)
+    blind = Game(weighs, WEIGHTED, FEATURES, hops=1)
+    keep = torch.rand(4, 40, generator=torch.Generator().manual_seed(2)) < 0.5
+    torch.testing.assert_close(game.shared(keep), looks.shared(keep))
+    assert (game.shared(keep) - blind.shared(keep)).abs().max() > 0.1
+    lara = LARA(edge_weight(weighs, "w", keyword), WEIGHTED, FEATURES, config=QUICK).fit(range(40))
+    torch.testing.assert_close(lara.game.logits, looks.logits)
+
+
+def test_edge_data_that_is_not_there_gets_a_sentence():
+    with pytest.raises(ModelError, match=r"the edge data 'w', but the edges carry nothing; put it into graph.edata"):
+        LARA(edge_weight(Weighs(), "w"), GRAPH, FEATURES).game  # noqa: B018
+    with pytest.raises(ModelError, match=r"'amount', but the edges carry 'w'"):
+        LARA(edge_weight(Weighs(), "amount"), WEIGHTED, FEATURES).game  # noqa: B018
+    with pytest.raises(ModelError, match=r"looks for 'amount'.*whose edges carry"):
+        LARA(lambda graph, h: graph.edata["amount"], GRAPH, FEATURES).game  # noqa: B018
+
+
+def test_weights_of_several_relations_come_by_relation():
+    graph = dgl.heterograph({("a", "to", "b"): ([0, 1], [0, 0]), ("b", "back", "a"): ([0], [1])})
+    graph.edges["to"].data["w"] = torch.tensor([1.0, 2.0])
+    seen = []
+    f = edge_weight(lambda graph, x, w: seen.append(w) or x["b"], "w")
+    f(graph, {"a": torch.ones(2, 1), "b": torch.ones(1, 1)})
+    assert list(seen[0]) == [("a", "to", "b")] and seen[0]["a", "to", "b"].tolist() == [1.0, 2.0]
+
+
+PAIRS = torch.tensor([[0, 3], [5, 9], [20, 31]])
+
+
+def dot(graph, h, u, v):
+    z = PLAIN(graph, h)
+    return (z[u] * z[v]).sum(1)
+
+
+class PairsByKeyword(SmallGCN):
+    def forward(self, *, g, inputs, source, end, scale):
+        return torch.stack([torch.zeros(len(source)), scale * dot(g, inputs, source, end)], dim=1)[:, None]
+
+
+def in_graph_dot(graph, u, v):
+    return "something", dot(graph, graph.ndata["feat"], u, v)
+
+
+def weighted_dot(graph, h, w, u, v):
+    assert len(w) == graph.num_edges()
+    return dot(graph, h, u, v)
+
+
+LINKS = {
+    "dot": link_predictor(PLAIN),
+    "own score": link_predictor(PLAIN, lambda one, other: (one * other).sum(1)),
+    "module": link_predictor(PLAIN, torch.nn.CosineSimilarity()),
+    "in graph": element(features_in_graph(in_graph_dot), 1),
+    "by keyword": head(
+        keywords(PairsByKeyword(), graph="g", features="inputs", ends=("source", "end"), scale=1.0), "mean"
+    ),
+    "weights": edge_weight(weighted_dot, "w"),
+    "weights by keyword": edge_weight(lambda graph, h, u, v, w: weighted_dot(graph, h, w, u, v), "w", "w"),
+}
+
+
+@pytest.mark.parametrize("name", LINKS)
+def test_links_through_every_adapter(name):
+    lara = LARA(LINKS[name], WEIGHTED, FEATURES, task="link", pairs=PAIRS, hops=2, config=QUICK)
+    expected = dot(GRAPH, FEATURES, *PAIRS.T)
+    if name == "module":
+        z = PLAIN(GRAPH, FEATURES)
+        expected = torch.nn.functional.cosine_similarity(z[PAIRS[:, 0]], z[PAIRS[:, 1]])
+    torch.testing.assert_close(lara.game.answer[:, -1], expected.detach())
+
+
+def test_ends_of_other_types_and_their_mistakes():
+    graph = dgl.heterograph({("user", "likes", "film"): ([0, 1, 1], [0, 0, 1])})
+    x = {"user": torch.tensor([[1.0], [2.0]]), "film": torch.tensor([[3.0], [5.0]])}
+    u, v = torch.tensor([0, 1]), torch.tensor([1, 0])
+    assert link_predictor(lambda graph, x: x, types=("user", "film"))(graph, x, u, v).tolist() == [5, 6]
+    with pytest.raises(ModelError, match=r"embeddings of user, film, and no types were given; name those of both"):
+        link_predictor(lambda graph, x: x)(graph, x, u, v)
+    with pytest.raises(ModelError, match=r"and types=\('user', 'item'\) was given"):
+        link_predictor(lambda graph, x: x, types=("user", "item"))(graph, x, u, v)
+    with pytest.raises(InputError, match="score must be 'dot' or a function"):
+        link_predictor(PLAIN, "cosine")
+
+
+def test_the_weights_of_a_scorer_are_weights_of_the_model():
+    """A run that stores, or tells models apart by, the encoder alone would take another scorer for this one."""
+    one, other = (link_predictor(PLAIN, torch.nn.Bilinear(3, 3, 1)) for _ in range(2))
+    assert {"score.weight", "model.weights.0"} <= set(weights_of(element(one, 0)))
+    assert weights_hash(one) != weights_hash(other) == weights_hash(element(other, 0))
+    assert set(weights_of(link_predictor(PLAIN))) == set(weights_of(PLAIN))
 
 
 # --- PyTorch Geometric ---------------------------------------------------------------------------------------------

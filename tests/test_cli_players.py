@@ -1,16 +1,23 @@
 """`--players`: a run that holds explainers of several kinds, and every command that asks one of them."""
 
 import json
+import re
 import shutil
 
 import pandas as pd
 import pytest
+import torch
 from click.testing import CliRunner
+from conftest import judge_hardly
 
 from dgl_lara.cli import main
+from dgl_lara.reports.findings import measure
+from dgl_lara.reports.page import render
+from dgl_lara.runs import open_run
 
 QUICK = ["--hidden", "16", "--dim", "5", "--masks", "2", "--epochs", "6"]
 KINDS = ["--players", "nodes", "--players", "edges", "--players", "features"]
+pytestmark = pytest.mark.usefixtures("hardly_judged")
 
 
 def run(*arguments):
@@ -23,6 +30,7 @@ def several(quick_runs, session_cache, tmp_path_factory):
     folder = tmp_path_factory.mktemp("several") / "run"
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DGL_LARA_CACHE", str(session_cache))
+        judge_hardly(patch)
         target = quick_runs["ba-shapes"] / "target.pt"
         result = run("train", "--dataset", "ba-shapes", "--target", target, *QUICK, *KINDS, "--out", folder)
     assert result.exit_code == 0, result.output
@@ -44,7 +52,7 @@ def test_one_node_by_each_kind(several, kind, noun):
 
 
 def test_the_table_of_edges_names_their_ends(several, tmp_path):
-    for kind, columns in (("edges", ["source", "destination"]), ("features", [])):
+    for kind, columns in (("edges", ["u", "v"]), ("features", [])):
         out = tmp_path / f"{kind}.parquet"
         result = run("explain", "--run", several, "--split", "test", "--players", kind, "--top", 3, "--out", out)
         assert result.exit_code == 0, result.output
@@ -119,3 +127,14 @@ def test_a_run_of_several_kinds_is_resumed(several, tmp_path):
     assert result.exit_code == 0 and (copy / "edges/explainer.pt").is_file(), result.output
     unbroken, again = (pd.read_csv(folder / "edges/metrics.csv") for folder in (several, copy))
     pd.testing.assert_frame_equal(again, unbroken)
+
+
+def test_report_on_edges_speaks_of_no_target_among_the_players(quick_runs, session_cache, monkeypatch, tmp_path):
+    monkeypatch.setenv("DGL_LARA_CACHE", str(session_cache))
+    where = ("--dataset", "ba-shapes", "--target", quick_runs["ba-shapes"] / "target.pt", "--out", tmp_path / "run")
+    assert run("train", *where, *QUICK, "--players", "edges").exit_code == 0
+    edges = open_run(tmp_path / "run", torch.device("cpu"))
+    page = render(measure(edges, "test", 16, pairs=10, reference_pairs=100, seed=0))
+    assert "a player (edge) of the true motif" in page
+    of_nodes = r"fidelity with the target kept|\(target kept\)|neighbours only|neighbours alone|Two definitions"
+    assert not re.search(of_nodes, page)

@@ -236,6 +236,17 @@ def test_faults(tmp_path):
     assert (tmp_path / "faults.md").stat().st_size > 200
 
 
+def test_audit():
+    """What is said of a release that PyPI has a page of, of the newest alone, of none; PyPI itself is not asked."""
+    known = script("audit").known
+    bad = {"info": {"version": "2.0"}, "vulnerabilities": [{"id": "A"}, {"id": "B", "withdrawn": "2024"}]}
+    good = {"info": {"version": "2.0"}, "vulnerabilities": []}
+    assert known("1.0", bad | {"info": {"version": "1.0"}}, None) == ("this one", "A")
+    assert known("2.0", None, good) == ("this one", "none known")
+    assert known("1.0", None, good) == ("only 2.0", "none known")
+    assert known("1.0", None, None) == ("none", "not on PyPI")
+
+
 def test_first_second():
     figures = dict(rows_of(run("first_second", "--nodes", 200, "--edges", 1500, "--steps", 3))[1:])
     assert figures["nodes, directed edges"].startswith("200, ")

@@ -18,6 +18,7 @@ from dgl_lara.inference.scores import explain
 from dgl_lara.runs import open_run
 
 ABOUT = {"run": "a", "seed": 0}
+pytestmark = pytest.mark.usefixtures("hardly_judged")
 
 
 @pytest.fixture(autouse=True)

@@ -17,6 +17,8 @@ from dgl_lara.drawing.global_view import swing
 from dgl_lara.errors import InputError
 from dgl_lara.explanation.summary import medoids
 from dgl_lara.game.game import Game
+from dgl_lara.game.given import as_given
+from dgl_lara.game.link_task import LinkTask
 
 
 def table_of(summary, by):
@@ -71,7 +73,7 @@ def test_edges_by_the_classes_of_their_ends(directed):
     game = small_game(Edges(directed), seed=7)
     explanations = exact_explanations(game, list(range(12)))
     frame, classes = explanations.to_frame(), game.explained_class.numpy()
-    ends = np.stack([classes[frame.source], classes[frame.destination]], axis=1)
+    ends = np.stack([classes[frame.u], classes[frame.v]], axis=1)
     ends = ends if directed else np.sort(ends, axis=1)
     key = [f"{a}{'→' if directed else '–'}{b}" for a, b in ends]
     found = table_of(explanations.summary(), "predicted class of both ends")
@@ -116,6 +118,95 @@ def test_features_of_graphs_are_coloured_by_their_means():
     x = torch.randn(18, 3, generator=torch.Generator().manual_seed(2)) / 5
     expected = [part[:, player].mean() for part in x.split([5, 7, 6])]
     np.testing.assert_allclose(summary.swarm[0].value, expected, rtol=1e-5)
+
+
+# --- graphs of several types, and links
+
+
+def typed_game(players="nodes"):
+    """Authors who write papers, papers that cite papers; what relation and what type it is makes a difference."""
+    u, v = torch.randint(6, (2, 14), generator=torch.Generator().manual_seed(4))
+    cites = random_graph(6, 5, 3).edges()
+    edges = {
+        ("author", "writes", "paper"): (u, v),
+        ("paper", "by", "author"): (v, u),
+        ("paper", "cites", "paper"): cites,
+    }
+    graph = dgl.to_simple(dgl.heterograph(edges, num_nodes_dict={"author": 6, "paper": 6}), return_counts=None)
+    x = {kind: torch.rand(6, 2, generator=torch.Generator().manual_seed(n)) for n, kind in enumerate(graph.ntypes)}
+    weight = {relation: 1.5 - place for place, relation in enumerate(graph.canonical_etypes)}
+
+    def f(graph, h):
+        for _ in range(2):
+            new = dict(h)
+            for relation in graph.canonical_etypes:
+                start, _, end = relation
+                new[end] = new[end] + weight[relation] * dgl.ops.copy_u_mean(graph[relation], h[start])
+            h = {kind: rows.tanh() for kind, rows in new.items()}
+        return h["author"]
+
+    given = as_given(f, graph, x, target_type="author")
+    return Game(given.f, given.graph, given.features, given.task, hops=2, players=players)
+
+
+def test_nodes_of_several_types_by_type():
+    game = typed_game()
+    explanations = exact_explanations(game, list(range(6)))
+    frame, summary = explanations.to_frame(), explanations.summary()
+    kinds = np.where(explanations.players.player < 6, "author", "paper")
+    others = ~explanations.is_target.numpy()
+    found = table_of(summary, "type")
+    speaks, against = by_hand(frame[others], kinds[others], 6)
+    assert found["for"].to_dict() == pytest.approx(speaks.to_dict(), rel=1e-5)
+    assert found["against"].to_dict() == pytest.approx(against.to_dict(), rel=1e-5, abs=1e-7)
+    assert found.share.sum() == pytest.approx(1) and found.share.min() > 0.01
+    assert [table["by"].iloc[0] for table in summary.groups] == ["hop", "type"]  # f gives papers no class
+
+
+@pytest.mark.parametrize("directed", [False, True])
+def test_edges_of_several_types_by_relation(directed, tmp_path):
+    game = typed_game(Edges(directed))
+    explanations = exact_explanations(game, [0, 1, 2])
+    source, destination = game.kind.ends(explanations.players.player)
+
+    def relation(one, other):
+        if one >= 6 and other >= 6:
+            return "cites"
+        return ("writes" if one < 6 else "by") if directed else "writes + by"
+
+    key = [relation(int(one), int(other)) for one, other in zip(source, destination, strict=True)]
+    summary = explanations.summary()
+    found, expected = table_of(summary, "relation"), by_hand(explanations.to_frame(), key, 3)[0].to_dict()
+    assert len(expected) == (3 if directed else 2)
+    assert found["for"].to_dict() == pytest.approx(expected, rel=1e-5, abs=1e-7)
+    summary.save(tmp_path / "a.svg")
+    assert set(expected) <= set(texts(tmp_path / "a.svg"))
+
+
+def test_relations_of_one_name_are_told_apart_by_their_types():
+    graph = dgl.heterograph({("a", "to", "b"): ([0], [0]), ("b", "to", "a"): ([0], [0]), ("b", "is", "b"): ([0], [0])})
+    types = as_given(gcn_game, graph, {"a": torch.ones(1, 1), "b": torch.ones(1, 1)}, target_type="a").types
+    assert types and sorted(types.relation_names) == ["a to b", "b to a", "is"]
+
+
+@pytest.mark.parametrize("value", ["output", "probability"])
+def test_links_have_two_ends_and_no_classes(value):
+    game = gcn_game()
+    model, graph, x = game.f, game.graph, game.features
+
+    def score(graph, x, u, v):
+        z = model(graph, x)
+        return (z[u] * z[v]) if value == "probability" else (z[u] * z[v]).sum(1)
+
+    pairs = torch.tensor([[0, 3], [2, 5], [4, 9]])
+    links = Game(score, graph, x, LinkTask(pairs), hops=2, value=value)
+    explanations = exact_explanations(links, [0, 1, 2])
+    summary = explanations.summary()
+    assert [table["by"].iloc[0] for table in summary.groups] == ["hop"]
+    assert table_of(summary, "hop").index[0] == "both ends"
+    frame = explanations.to_frame()
+    np.testing.assert_allclose(table_of(summary, "hop")["for"], by_hand(frame, frame.hop, 3)[0], rtol=1e-5, atol=1e-7)
+    assert ("class" in summary.title) == (value == "probability") and summary.title.startswith("3 links")
 
 
 def test_medoids_are_the_middles_of_the_clouds():

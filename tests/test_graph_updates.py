@@ -21,7 +21,14 @@ from dgl_lara.serve.update_log import UpdateLog
 from dgl_lara.training.config import TrainingConfig
 
 QUICK = TrainingConfig(steps=12, hidden=8, dim=3, masks=2)
-NOTHING = {"features": [], "names": [], "nodes": [], "edges": [], "removed_nodes": [], "removed_edges": []}
+NOTHING: dict[str, list] = {
+    "features": [],
+    "names": [],
+    "nodes": [],
+    "edges": [],
+    "removed_nodes": [],
+    "removed_edges": [],
+}
 
 
 def ring(nodes=60):
@@ -256,7 +263,7 @@ BAD = [
     ({"add_edges": [(1, 700)]}, "add_edges must name nodes that are there, 0..699 (got 700)"),
     ({"add_edges": [("x", 1)]}, "'x' that this update does not add"),
     ({"remove_nodes": [900]}, "remove_nodes must name nodes that are there"),
-    ({"add_nodes": [NewNode(features=[1.0] * 77)]}, "add_nodes.0.features must be"),
+    ({"add_nodes": [NewNode(features=[1.0] * 77, key=None, name=None)]}, "add_nodes.0.features must be"),
     ({"remove_nodes": [4], "add_edges": [(4, 5)]}, "must not lead to a node that the same update removes (got 4)"),
 ]
 

@@ -73,7 +73,7 @@ def test_tables_and_graphs_of_edges(tmp_path):
         edge: values["score"] for *edge, values in graph.edges(data=True) if "score" in values for edge in [tuple(edge)]
     }
     best = content["players"][0]
-    assert best["rank"] == 1 and scored[best["source"], best["destination"]] == pytest.approx(float(one.scores.max()))
+    assert best["rank"] == 1 and scored[best["u"], best["v"]] == pytest.approx(float(one.scores.max()))
     assert len({frozenset(edge) for edge in scored}) == len(one)
     assert not any("score" in values for _, values in graph.nodes(data=True))
     one.save(tmp_path / "a.graphml")

@@ -136,3 +136,27 @@ def test_truth_file_of_another_length_is_refused(mutag_copy):
 def test_mutag_cannot_be_generated():
     with pytest.raises(LaraError, match="'mutag' cannot be generated.*--dataset molecules"):
         load("mutag", Options(source="generated"))
+
+
+# --- bonds ------------------------------------------------------------------------------------------------------
+
+
+def test_bonds_are_edge_data_and_change_nothing_else(real_data, mutag_copy):
+    dataset = load("mutag")
+    bonds = dataset.graph.edata["bond"]
+    kinds = np.loadtxt(real_data / "Mutagenicity" / "Mutagenicity_edge_labels.txt", dtype=int)
+    assert torch.equal(bonds.argmax(dim=1), torch.as_tensor(kinds)) and (bonds.sum(dim=1) == 1).all()
+    assert bonds.sum(dim=0).tolist() == [221_000, 45_674, 220]
+    src, dst = dataset.graph.edges()
+    assert torch.equal(bonds[dataset.graph.edge_ids(dst, src)], bonds)  # alike in both directions
+    (mutag_copy / "Mutagenicity" / "Mutagenicity_edge_labels.txt").unlink()
+    without = load("mutag", Options(data_dir=mutag_copy))
+    assert not without.graph.edata
+    assert (without.key, without.fingerprint) == (dataset.key, dataset.fingerprint)
+    assert dataset.fingerprint == "b3bc60c6ac469fe9"  # of stored target models and runs, before there were bonds
+
+
+def test_other_bonds_are_refused(mutag_copy):
+    (mutag_copy / "Mutagenicity" / "Mutagenicity_edge_labels.txt").write_text("0\n1\n")
+    with pytest.raises(LaraError, match="does not hold the bonds of TU Mutagenicity as published .2 of 266894 rows."):
+        load("mutag", Options(data_dir=mutag_copy))

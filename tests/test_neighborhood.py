@@ -10,6 +10,7 @@ from dgl_lara.errors import InputError
 from dgl_lara.game import listing
 from dgl_lara.game.hops import max_hop
 from dgl_lara.game.players import MANY, in_neighborhood, nodes_of_graphs
+from dgl_lara.game.tasks import NODE
 from dgl_lara.game.walks import walk_scale, walk_weights
 
 
@@ -75,7 +76,7 @@ def test_max_hop_counts_the_layers(layers):
 
     ring = dgl.graph((torch.arange(40), (torch.arange(40) + 1) % 40))
     features = torch.randn(40, 2, generator=torch.Generator().manual_seed(0))
-    assert max_hop(model, ring, features, torch.tensor([0, 11, 30])) == layers
+    assert max_hop(model, NODE, ring, features, torch.tensor([0, 11, 30])) == layers
 
 
 def test_degree_normalisation_looks_one_hop_further_unless_tolerated():
@@ -83,8 +84,8 @@ def test_degree_normalisation_looks_one_hop_further_unless_tolerated():
     model = SmallGCN(layers=2)
     nodes = torch.arange(0, 200, 10)
     with torch.no_grad():
-        assert max_hop(model, graph, features, nodes, tolerance=1e-6) == 3
-        assert max_hop(model, graph, features, nodes, tolerance=0.5) <= 2
+        assert max_hop(model, NODE, graph, features, nodes, tolerance=1e-6) == 3
+        assert max_hop(model, NODE, graph, features, nodes, tolerance=0.5) <= 2
 
 
 def test_a_model_that_sees_everything_is_refused_with_a_sentence():
@@ -94,7 +95,7 @@ def test_a_model_that_sees_everything_is_refused_with_a_sentence():
         return h.sum(0, keepdim=True).expand(graph.num_nodes(), -1)
 
     with pytest.raises(InputError, match="beyond 5 hops"):
-        max_hop(whole, path, torch.ones(50, 1), torch.tensor([40]), limit=5)
+        max_hop(whole, NODE, path, torch.ones(50, 1), torch.tensor([40]), limit=5)
 
 
 def test_max_hop_is_not_fooled_by_a_hop_that_changes_nothing():
@@ -105,7 +106,7 @@ def test_max_hop_is_not_fooled_by_a_hop_that_changes_nothing():
 
     ring = dgl.graph((torch.arange(40), (torch.arange(40) + 1) % 40))
     features = torch.randn(40, 2, generator=torch.Generator().manual_seed(0))
-    assert max_hop(model, ring, features, torch.tensor([0, 11, 30])) == 2
+    assert max_hop(model, NODE, ring, features, torch.tensor([0, 11, 30])) == 2
 
 
 def test_max_hop_looks_one_hop_further():
@@ -116,4 +117,4 @@ def test_max_hop_looks_one_hop_further():
         once = dgl.ops.copy_u_sum(graph, x)
         return x + once - dgl.ops.copy_u_sum(graph, once)
 
-    assert max_hop(f, chain, torch.ones(30, 1), torch.tensor([3, 9])) == 2
+    assert max_hop(f, NODE, chain, torch.ones(30, 1), torch.tensor([3, 9])) == 2

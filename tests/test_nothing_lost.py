@@ -28,6 +28,7 @@ from dgl_lara.utils.files import locked, written_whole
 
 QUICK = ["--hidden", 8, "--dim", 4, "--masks", 1, "--epochs", 3]
 ABOUT = {"run": "a"}
+pytestmark = pytest.mark.usefixtures("hardly_judged")
 
 
 class Killed(BaseException):

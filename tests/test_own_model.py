@@ -17,7 +17,8 @@ from dgl_lara.cli import main
 from dgl_lara.model.weights import weights_hash
 from dgl_lara.runs import open_run
 
-QUICK = ["--hidden", "16", "--dim", "5", "--masks", "2", "--epochs", "20"]
+QUICK = ["--hidden", "16", "--dim", "5", "--masks", "2", "--epochs", "3"]
+pytestmark = pytest.mark.usefixtures("hardly_judged")
 BUILD = ["--model", "my_module:build_model"]
 CODE = """
 import dgl

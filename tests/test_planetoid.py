@@ -46,6 +46,26 @@ def test_a_pickle_that_wants_more_than_arrays_is_refused(tmp_path):
     assert not (tmp_path / "done").exists()
 
 
+@pytest.mark.parametrize("part", ["allx", "tx"])
+def test_one_altered_word_of_one_paper_is_noticed(real_data, fresh_cache, part):
+    """A column moved by one in features that are valid otherwise: nothing but the checksum can tell."""
+    if not (real_data / "planetoid").is_dir():
+        pytest.skip("needs planetoid/raw in the data folder")
+    folder = fresh_cache / "planetoid" / "raw"
+    folder.mkdir(parents=True)
+    for file in DATASETS["cora"].files:
+        shutil.copy(real_data / file, folder)
+    assert load("cora", Options(data_dir=fresh_cache)).features.shape == (2708, 1433)
+    path = folder / f"ind.cora.{part}"
+    words = _unpickled(path)
+    stored, first = words.indices.tobytes(), words.indptr[5]
+    words.indices[first] = next(word for word in range(1433) if word not in words[5].indices)
+    assert path.read_bytes().count(stored) == 1
+    path.write_bytes(path.read_bytes().replace(stored, words.indices.tobytes()))
+    with pytest.raises(LaraError, match="not cora as published .*features"):
+        load("cora", Options(data_dir=fresh_cache))
+
+
 def test_changed_or_truncated_files(real_data, fresh_cache):
     if not (real_data / "planetoid").is_dir():
         pytest.skip("needs planetoid/raw in the data folder")

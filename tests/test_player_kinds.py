@@ -243,7 +243,7 @@ def test_fit_explain_correct_refine_verify(players):
     frame = better.to_frame()
     assert set(frame.kind) == {lara.players.name}
     if players == Edges():
-        assert graph.has_edges_between(frame.source.to_numpy(), frame.destination.to_numpy()).all()
+        assert graph.has_edges_between(frame.u.to_numpy(), frame.v.to_numpy()).all()
 
 
 @pytest.mark.parametrize("players", [Edges(), Features()], ids=str)
@@ -328,7 +328,7 @@ def test_the_best_of_many_are_those_of_all_pairs(players, gate):
         torch.from_numpy(best.score[real]).sort().values, expected[first].sort().values, atol=1e-5, rtol=1e-3
     )
     if players.name == "edges":
-        ends = [torch.from_numpy(best.about[end][real]) for end in ("source", "destination")]
+        ends = [torch.from_numpy(best.about[end][real]) for end in ("u", "v")]
         assert torch.equal(game.kind.of_edges(*ends), torch.from_numpy(best.player[real]))
 
 

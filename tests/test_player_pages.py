@@ -15,6 +15,7 @@ from dgl_lara.training.config import TrainingConfig
 DOCS = Path(__file__).parents[1] / "docs"
 PAGES = ("edges.md", "features.md", "global.md")
 QUICK = TrainingConfig(masks=2, steps=8, hidden=16, dim=5)
+pytestmark = pytest.mark.usefixtures("hardly_judged")
 
 
 def blocks_of(page):
@@ -42,12 +43,11 @@ def test_blocks_run(page, tmp_path, monkeypatch, capsys):
 def test_commands_run(session_cache, tmp_path, monkeypatch):
     """Training is cut short, everything else is as written."""
     monkeypatch.chdir(tmp_path)
+    target = ["target", "--dataset", "ba-shapes", "--epochs", "20", "--out", "target.pt"]
+    assert CliRunner().invoke(main, target).exit_code == 0
     for words in map(shlex.split, [command for page in PAGES for command in commands_of(page)]):
-        quick = ["--hidden", "16", "--dim", "5", "--masks", "1", "--epochs", "2"] if words[0] == "train" else []
-        if words[0] == "train":
-            target = ["target", "--dataset", "ba-shapes", "--epochs", "20", "--out", "target.pt"]
-            assert CliRunner().invoke(main, target).exit_code == 0
-            quick += ["--target", "target.pt"]
+        quick = ["--hidden", "16", "--dim", "5", "--masks", "1", "--epochs", "2", "--target", "target.pt"]
+        quick = quick if words[0] == "train" else []
         if words[0] == "summary":
             quick = ["--targets", "40"]
         result = CliRunner().invoke(main, [*words, *quick])

@@ -1,8 +1,11 @@
 """Nobody waits in silence: what is shown, when, and with which estimate; -q and -v; evaluations that take long."""
 
+import importlib.util
 import io
 import re
 import shutil
+import sys
+import threading
 import time
 
 import pytest
@@ -10,9 +13,9 @@ import torch
 from click.testing import CliRunner
 from games import gcn_game
 
-from dgl_lara.cli import main
+from dgl_lara.cli import main, watching
 from dgl_lara.evaluation import forecast as forecasts
-from dgl_lara.evaluation.run_evaluation import Subject
+from dgl_lara.evaluation.run_evaluation import Subject, evaluate
 from dgl_lara.lara import LARA
 from dgl_lara.metrics.common.metric import Case
 from dgl_lara.training.config import TrainingConfig
@@ -28,7 +31,8 @@ def impatient(monkeypatch):
 
 
 @pytest.fixture(autouse=True)
-def as_usual():
+def as_usual(monkeypatch):
+    monkeypatch.setattr(forecasts, "ENOUGH", 0.2)
     yield
     set_loudness(progress.USUAL)
 
@@ -132,7 +136,7 @@ def subject_of(pairs=None):
 def test_an_evaluation_that_takes_long_says_so_and_offers_fewer_targets(monkeypatch, capsys):
     subject = subject_of()
     forecasts.announce(subject, ["fidelity", "agreement"])
-    assert "will take" not in capsys.readouterr().err
+    assert "this will take about" not in capsys.readouterr().err
     monkeypatch.setattr(forecasts, "_seconds_a_player", lambda *a: 0.1)  # a slow model
     expected = forecasts.forecast(subject, ["fidelity"])
     players = float(subject.case.game.players(subject.case.targets).counts.sum())
@@ -156,6 +160,24 @@ def test_the_forecast_is_of_the_right_size():
     subject.explanations  # noqa: B018 (makes them)
     spent = time.perf_counter() - start
     assert expected / 8 < spent < expected * 8
+
+
+def test_the_forecast_of_fidelity_counts_the_cutting_out(monkeypatch):
+    """Each target's surroundings are cut out anew for a few coalitions: where that is slow, so is fidelity."""
+    subject = subject_of(pairs=0)
+    task, cut = type(subject.case.game.task), subject.case.game.task.egos
+    subject.explanations  # noqa: B018 (makes them)
+
+    def slowly(self, graph, targets, *more):
+        time.sleep(0.02 * len(targets))
+        return cut(graph, targets, *more)
+
+    monkeypatch.setattr(task, "egos", slowly)
+    expected = forecasts.forecast(subject, ["fidelity"]).seconds
+    start = time.perf_counter()
+    evaluate(subject, "fidelity")
+    spent = time.perf_counter() - start
+    assert spent > 0.02 * 12 * 2 * 2 * 3 and expected == pytest.approx(spent, rel=0.4)
 
 
 def test_the_forecast_times_the_regressions_that_will_be_made(monkeypatch):
@@ -199,3 +221,60 @@ def test_options_on_the_command_line(quick_runs, tmp_path, monkeypatch):
     assert usual.stdout == loud.stdout == quiet.stdout != "" and quiet.stderr == ""
     assert "run runs/mine (the newest" in usual.stderr  # loudness is a command's own
     assert "reading ba-shapes: " in loud.stderr and "reading ba-shapes: " not in usual.stderr
+
+
+# --- a command is never silent
+
+
+def watched(monkeypatch, work):
+    monkeypatch.setattr(watching, "SILENCE", 0.2)
+    monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", 0.6)
+    over = threading.Event()
+    thread = threading.Thread(target=watching.watch, args=(over,))
+    progress.heard()
+    thread.start()
+    try:
+        work()
+    finally:
+        over.set()
+        thread.join()
+
+
+def test_silent_work_is_named_by_its_place(monkeypatch, capsys):
+    """Once soon, then now and then; a line of its own spares the next."""
+    monkeypatch.setitem(watching.PLACES, __name__, "testing")
+    watched(monkeypatch, lambda: time.sleep(1.3))
+    assert capsys.readouterr().err.splitlines() in (["testing ..."] * 2, ["testing ..."])
+
+    def talk():
+        for _ in range(10):
+            say("a word")
+            time.sleep(0.05)
+
+    watched(monkeypatch, talk)
+    assert set(capsys.readouterr().err.splitlines()) == {"a word"}
+
+
+def test_one_long_item_is_told_of_again_and_again(monkeypatch, capsys):
+    def work():
+        bar: Progress[None] = Progress(label="asking f", total=3)
+        with bar:
+            bar.advance()
+            time.sleep(1.5)
+
+    watched(monkeypatch, work)
+    said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("asking f: 1/3 after")]
+    assert len(said) >= 2 and progress.going_on == []
+
+
+def test_a_library_that_loads_long_is_told_of(monkeypatch, tmp_path, capsys):
+    (tmp_path / "loads_long.py").write_text("import time\ntime.sleep(0.6)\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    watched(monkeypatch, lambda: __import__("loads_long"))
+    assert "loading libraries ..." in capsys.readouterr().err
+    sys.modules.pop("loads_long")
+
+
+def test_every_place_that_is_named_exists():
+    for place in watching.PLACES:
+        assert importlib.util.find_spec(place) is not None

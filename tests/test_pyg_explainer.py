@@ -12,6 +12,7 @@ from games import random_graph
 
 from dgl_lara import LARA, Features, TrainingConfig
 from dgl_lara.errors import InputError, LaraError, ModelError
+from dgl_lara.game.edge_players import EdgePlayers
 from dgl_lara.metrics.characterization_score import characterization_score
 from dgl_lara.metrics.common.by_labels import heard
 from dgl_lara.metrics.fidelity import SPARSITIES
@@ -134,7 +135,7 @@ def test_nodes_and_edges_are_those_of_lara(nodes):
     found = explainer(x, edge_index, index=6)
     assert found.validate() and found.node_mask.shape == (30, 1) and found.edge_mask.shape == (edge_index.shape[1],)
     frame = explainer.algorithm.laras["edges"].explain([6]).to_frame()
-    scores = {frozenset(pair): s for *pair, s in frame[["source", "destination", "score"]].itertuples(index=False)}
+    scores = {frozenset(pair): s for *pair, s in frame[["u", "v", "score"]].itertuples(index=False)}
     expected = [scores.get(frozenset(pair), 0.0) for pair in edge_index.T.tolist()]
     assert 0 < len(scores) < edge_index.shape[1] / 2
     torch.testing.assert_close(found.edge_mask, torch.tensor(expected), atol=1e-5, rtol=1e-4)
@@ -251,6 +252,86 @@ def test_what_is_explained_of_each_mode(mode, returns, change, value):
         assert found.target[6] == game.explained_class[6]
 
 
+# --- edge data, several types
+
+
+class Weighted(torch.nn.Module):
+    """Sums the neighbours, each by the weight of its edge."""
+
+    def forward(self, x, edge_index, edge_weight):
+        return x[:, :3].index_add(0, edge_index[1], edge_weight.unsqueeze(1) * x[edge_index[0], :3])
+
+
+def test_edge_data_is_handed_on_and_tells_graphs_apart():
+    x, edge_index = some_graph()
+    weight = torch.rand(edge_index.shape[1], generator=generator(5)) + 0.5
+    model = Weighted()
+    explainer = explainer_of(model, LARAExplainer(hops=1, config=QUICK), node_mask_type="object", edge_mask_type=None)
+    explainer.algorithm.train(model, x, edge_index, edge_weight=weight)
+    found = explainer(x, edge_index, edge_weight=weight, index=6)
+    game = explainer.algorithm.laras["nodes"].game
+    torch.testing.assert_close(game.logits, model(x, edge_index, weight))
+    mine = explainer.algorithm.laras["nodes"].explain([6])
+    own = torch.zeros(30).index_put((mine.players.player,), mine.scores)
+    torch.testing.assert_close(found.node_mask[:, 0], own, atol=1e-5, rtol=1e-4)
+    assert explainer.algorithm._laras_on(model, x, edge_index, {"edge_weight": weight}) is explainer.algorithm.laras
+    elsewhere = explainer.algorithm._laras_on(model, x, edge_index, {"edge_weight": 2 * weight})["nodes"]
+    torch.testing.assert_close(elsewhere.game.logits, model(x, edge_index, 2 * weight))
+    each = next(explain_each(explainer, x, edge_index, edge_weight=weight, index=6))
+    torch.testing.assert_close(each.edge_weight, weight)
+    torch.testing.assert_close(each.node_mask, found.node_mask)
+    for more in ({"edge_weight": weight[:-1]}, {"edge_attr": weight}, {"pos": x}):
+        with pytest.raises(InputError, match=f"nothing else of the graph.*{next(iter(more))}"):
+            explainer.algorithm.train(model, x, edge_index, **{"edge_weight": weight, **more})
+
+
+def test_masks_by_type_and_by_relation(tmp_path):
+    """Those of the very LARA, parted; PyG's own object and its tools."""
+    data = pyg.data.HeteroData()
+    data["user"].x, data["item"].x = (torch.randn(12, 4, generator=generator(seed)) for seed in (1, 2))
+    ends = torch.randint(12, (2, 30), generator=generator(3)).unique(dim=1)
+    there, back = ("user", "buys", "item"), ("item", "bought_by", "user")
+    data[there].edge_index, data[back].edge_index = ends, ends.flip(0)
+
+    class Typed(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv = pyg.nn.HeteroConv({one: pyg.nn.SAGEConv((4, 4), 4) for one in data.edge_types})
+
+        def forward(self, x, edge_index):
+            return self.conv(self.conv(x, edge_index), edge_index)["user"]
+
+    model = Typed()
+    algorithm = LARAExplainer(hops=2, config=QUICK, target_type="user")
+    explainer = explainer_of(model, algorithm, node_mask_type="object")
+    algorithm.train(model, data.x_dict, data.edge_index_dict, index=torch.arange(9))
+    found = explainer(data.x_dict, data.edge_index_dict, index=5)
+    assert isinstance(found, theirs.HeteroExplanation) and found.validate()
+    mine = algorithm.laras["nodes"].explain([5])
+    own = torch.zeros(24).index_put((mine.players.player,), mine.scores)
+    torch.testing.assert_close(found["user"].node_mask[:, 0], own[:12], atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(found["item"].node_mask[:, 0], own[12:], atol=1e-5, rtol=1e-4)
+    assert own[:12].abs().max() > 0 and own[12:].abs().max() > 0
+    edges = algorithm.laras["edges"]
+    scores, kind = edges.explain([5]), edges.game.kind
+    assert isinstance(kind, EdgePlayers)
+    one, other = kind.ends(scores.players.player)
+    by_pair = {(int(u), int(v) - 12): float(score) for u, v, score in zip(one, other, scores.scores, strict=True)}
+    expected = torch.tensor([by_pair.get((int(u), int(v)), 0.0) for u, v in ends.T])
+    assert 0 < len(by_pair) < ends.shape[1]
+    for relation in (there, back):  # both directions are one player
+        torch.testing.assert_close(found[relation].edge_mask, expected, atol=1e-5, rtol=1e-4)
+    each = list(explain_each(explainer, data.x_dict, data.edge_index_dict, index=torch.tensor([5, 7])))
+    torch.testing.assert_close(each[0]["item"].node_mask, found["item"].node_mask)
+    torch.testing.assert_close(each[1]["item"].x, data["item"].x)
+    part = found.get_explanation_subgraph()
+    assert len(part["user"].x) == int((own[:12] > 0).sum())
+    changed = {"user": data["user"].x * 2, "item": data["item"].x}
+    assert explainer(changed, data.edge_index_dict, index=5)["user"].node_mask.shape == (12, 1)  # another graph
+    with pytest.raises(InputError, match="needs target_type"):
+        explainer_of(model).algorithm.train(model, data.x_dict, data.edge_index_dict)
+
+
 def test_settings_that_are_not_supported(caplog):
     for settings, said in (
         ({"level": "edge"}, "not task_level='edge'"),
@@ -272,7 +353,7 @@ def test_mistakes_get_a_sentence(nodes):
     for ask, kind, said in (
         (lambda: fresh(x, edge_index, index=0), LaraError, r"explain by edges yet.*algorithm.train\(model"),
         (lambda: train(0, model, x, edge_index), InputError, "has no epochs"),
-        (lambda: train(model, hidden, hidden), InputError, "one kind of node"),
+        (lambda: train(model, hidden, edge_index), InputError, "a dict of these by type and by relation"),
         (lambda: train(model, x, torch.eye(30).to_sparse()), InputError, "dense edge_index"),
         (lambda: train(model, x, edge_index, edge_weight=x), InputError, "nothing else of the graph.*edge_weight"),
         (lambda: train(model, x, edge_index, index=99), InputError, r"outputs 0\.\.29"),

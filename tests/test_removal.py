@@ -4,6 +4,7 @@ import dgl
 import torch
 from games import PooledGCN, SmallGCN, random_graph
 
+from dgl_lara.game.batch import Batch
 from dgl_lara.game.players import in_neighborhood
 from dgl_lara.game.removal import copies, edgeless, ego_graphs, induced, null_prediction, remove_nodes
 from dgl_lara.game.tasks import GRAPH as GRAPHS
@@ -11,6 +12,10 @@ from dgl_lara.game.tasks import NODE
 
 GRAPH = random_graph(15, 20, 0)
 FEATURES = torch.randn(15, 3, generator=torch.Generator().manual_seed(5))
+
+
+def whole(graph, targets):
+    return Batch(graph, torch.arange(graph.num_nodes()), torch.arange(targets), torch.arange(targets))
 
 
 def random_masks(count, nodes, seed=0):
@@ -35,8 +40,8 @@ def test_copies_do_not_touch_each_other():
 def test_many_masks_at_once_equal_one_at_a_time():
     model, keep = SmallGCN(), random_masks(6, 15)
     keep[2] = False
-    null = null_prediction(model, FEATURES)
-    got = NODE.predict(model, GRAPH, remove_nodes(GRAPH, FEATURES, keep), null)
+    null = null_prediction(model, GRAPH, torch.zeros_like(FEATURES[:1]))
+    got = NODE.predict(model, whole(GRAPH, 15), remove_nodes(GRAPH, FEATURES, keep), null)
     for mask, prediction in zip(keep, got, strict=True):
         nodes = mask.nonzero().flatten()
         expected = null.repeat(15, 1)
@@ -51,8 +56,8 @@ def test_graphs_of_a_batch_stay_apart_and_empty_ones_are_null():
     keep = random_masks(4, 16)
     keep[1, 5:12] = False  # the second graph is gone
     keep[2] = False
-    null = null_prediction(model, features)
-    got = GRAPHS.predict(model, batch, remove_nodes(batch, features, keep), null)
+    null = null_prediction(model, batch, torch.zeros_like(features[:1]))
+    got = GRAPHS.predict(model, whole(batch, 3), remove_nodes(batch, features, keep), null)
     for mask, predictions in zip(keep, got, strict=True):
         for number, (start, stop) in enumerate(((0, 5), (5, 12), (12, 16))):
             nodes = torch.arange(start, stop)[mask[start:stop]]
@@ -65,7 +70,7 @@ def test_graphs_of_a_batch_stay_apart_and_empty_ones_are_null():
 def test_null_prediction_is_f_of_one_isolated_zero_node():
     model = SmallGCN()
     expected = model(dgl.graph(([], []), num_nodes=1), torch.zeros(1, 3))[0]
-    torch.testing.assert_close(null_prediction(model, FEATURES), expected)
+    torch.testing.assert_close(null_prediction(model, GRAPH, torch.zeros_like(FEATURES[:1])), expected)
 
 
 def test_ego_graphs_with_one_hop_more_give_fs_own_predictions():
@@ -102,7 +107,7 @@ def test_batches_without_nodes_know_their_edges():
     keep[1, 5:12] = False
     batch = dgl.batch(graphs)
     left = remove_nodes(batch, torch.ones(16, 1), keep)
-    got = GRAPHS.predict(edges_of_each, batch, left, torch.tensor([-1.0]))
+    got = GRAPHS.predict(edges_of_each, whole(batch, 3), left, torch.tensor([-1.0]))
     for mask, numbers in zip(keep, got[:, :, 0], strict=True):
         for graph, mine, number in zip(graphs, mask.split([5, 7, 4]), numbers, strict=True):
             expected = dgl.node_subgraph(graph, mine.nonzero().flatten()).num_edges() if mine.any() else -1

@@ -113,6 +113,11 @@ def test_page_holds_its_sections_and_the_figures(found, page):
     assert stored["command"] in text and stored["versions"]["torch"] in text
 
 
+def test_page_says_what_the_model_had_to_do(found, page):
+    asked = f"lara {found.run.trained().cost_:,.0f} (in training, shared by all"
+    assert asked in page and "sampled 10 " in page.split("What the model had to do:")[1].split("</p>")[0]
+
+
 def test_what_matters_in_general(found, page):
     ((summary, explanations),) = found.general
     text = html.unescape(re.sub(r"<[^>]+>", " ", page))

@@ -2,6 +2,7 @@
 
 import ast
 import json
+import re
 import socket
 import subprocess
 import sys
@@ -64,6 +65,15 @@ def test_the_one_unpickler_makes_arrays_and_nothing_else():
     users = [path.name for path in SOURCES if "import pickle" in path.read_text()]
     assert users == ["planetoid.py"]
     assert set(planetoid._ArraysOnly.KNOWN) == {"_reconstruct", "ndarray", "dtype", "csr_matrix", "defaultdict", "list"}
+
+
+def test_nobody_listens():
+    """dgl's server for training on several machines unpickles what comes (GHSA-3x5x-fw77-g54c, without a mend)."""
+    for path in SOURCES:
+        tree = ast.parse(path.read_text())
+        imports = [ast.unparse(node) for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)]
+        assert not any("distributed" in line or "socketserver" in line for line in imports), path
+        assert not re.search(r"\.distributed|start_server|\.listen\(|\.bind\(", path.read_text()), path
 
 
 # --- pages ------------------------------------------------------------------------------------------------------------

@@ -94,7 +94,7 @@ def test_a_retrained_run_is_loaded_without_a_lost_request(run, quick_runs):
                     response = line.getresponse()
                     answered.append(response.read())
                     if response.status != 200:
-                        failed.append(response.status)
+                        failed.append(str(response.status))
                 except Exception as error:  # whatever a lost request looks like
                     failed.append(repr(error))
                     line.close()

@@ -51,8 +51,9 @@ def test_every_option_of_a_set_changes_its_key(tmp_path):
     """The key of a data set names its target models: two variants must never share one."""
     base = Options(nodes=400)
     changed = {"seed": 1, "undirected": True, "nodes": 401}
-    # where the files are does not change what they hold; `source` has no second value for this set
-    assert {field.name for field in fields(Options)} == {*changed, "data_dir", "source"}
+    # where the files are does not change what they hold; `source` has no second value for this set; `target_type` is
+    # for files of the user's own (test_typed_files.py)
+    assert {field.name for field in fields(Options)} == {*changed, "data_dir", "source", "target_type"}
     keys = [load("citation", base).key] + [
         load("citation", replace(base, **{name: value})).key for name, value in changed.items()
     ]

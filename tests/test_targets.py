@@ -14,7 +14,8 @@ from dgl_lara.game.removal import take_graphs
 from dgl_lara.model.evaluating import evaluating
 from dgl_lara.targets import ARCHITECTURES, RECIPES, Recipe
 from dgl_lara.targets.checkpoint import load_target, save_target
-from dgl_lara.targets.fitting import accuracy, batches, get_target, new_model, target_path, train_target
+from dgl_lara.targets.families import new_model
+from dgl_lara.targets.fitting import accuracy, batches, get_target, target_path, train_target
 from dgl_lara.targets.models import ModelConfig, SAGELayer, TargetModel, divide_by_row_sum, masking_messages_only
 
 
@@ -133,7 +134,9 @@ def test_rows_that_sum_to_zero_stay():
 
 
 def test_unknown_architecture_is_refused():
-    with pytest.raises(ValueError, match="architecture must be one of gcn, gat, gin, sage .got 'gnn'."):
+    with pytest.raises(
+        ValueError, match="architecture must be one of gcn, gat, gin, sage, gine, gine-blind .got 'gnn'."
+    ):
         a_model(architecture="gnn")
 
 

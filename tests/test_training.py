@@ -189,6 +189,7 @@ def test_graph_task_learns():
     assert state.best > 0.8 > state.history[0]["agreement"]
 
 
+@pytest.mark.usefixtures("hardly_judged")
 def test_resumed_equals_uninterrupted():
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job begins by ignoring it
     game = gcn_game(nodes=40, edges=50, seed=3)
@@ -426,6 +427,7 @@ def test_walks_and_pairs_agree_on_a_graph_with_its_own_self_loops():
     torch.testing.assert_close(step._along_the_edges(), step._by_pairs())
 
 
+@pytest.mark.usefixtures("hardly_judged")
 def test_ctrl_c_in_the_middle_of_a_step_waits_for_its_end(monkeypatch):
     """A real signal inside the optimiser: what is stored is a whole step, and resuming repeats the unbroken run."""
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job begins by ignoring it
@@ -475,6 +477,7 @@ def test_a_graph_too_large_for_phi_is_judged_by_unseen_coalitions(monkeypatch):
         assert judge.score(trained.best_explainer()) > max(before, 0) + 0.3
 
 
+@pytest.mark.usefixtures("hardly_judged")
 def test_only_so_many_targets_are_learned_from():
     game = gcn_game(nodes=40, edges=50, seed=3)
     config = replace(SMALL, batch_size=5, epochs=2)

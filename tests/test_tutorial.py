@@ -64,7 +64,8 @@ def test_blocks_then_the_commands_that_train(cora, tmp_path, monkeypatch, capsys
     for command in COMMANDS[:2]:
         name, *words = shlex.split(command)
         assert name == "train"
-        result = CliRunner().invoke(main, [name, *words, "--epochs", "2", "--masks", "1"])
+        quick = ["--epochs", "2", "--masks", "1", "--hidden", "16", "--dim", "5"]
+        result = CliRunner().invoke(main, [name, *words, *quick])
         assert result.exit_code == 0, result.output
     for module in ("my_module", "my_pyg"):
         sys.modules.pop(module, None)

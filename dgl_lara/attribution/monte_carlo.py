@@ -74,23 +74,28 @@ class Samples:
 
     players: Players
     keep: Tensor  # (num_samples, columns) bool: S
-    d: Tensor  # (num_samples, num_targets)
+    d: Tensor  # (num_samples, num_targets); NaN where S is no coalition for the target
     own: Tensor  # (num_pairs,) bool: the player is the target itself
     columns: Tensor | None = None  # which column of `keep` a (target, player) pair has; None: its own
 
     @property
     def enough(self) -> bool:
         """For least squares, of every target."""
-        return len(self.d) >= ENOUGH * int(self.players.counts.max())
+        known = len(self.d) - self.d.isnan().sum(0)
+        return bool((known >= ENOUGH * self.players.counts).all())
 
     def part(self, rows: slice) -> Samples:
         return replace(self, keep=self.keep[rows], d=self.d[rows])
 
     def each(self) -> Iterator[tuple[slice, Tensor, Tensor]]:
-        """For each target: its pairs, sigma (num_samples, players) and d (num_samples,)."""
+        """For each target: its pairs, sigma (num_samples, players) and d (num_samples,), of the samples it has."""
         for row, pairs in enumerate(Progress(self.players.slices, "fitting phi", unit="target")):
             mine = self.keep[:, pairs] if self.columns is None else self.keep[:, self.columns[pairs]]
-            yield pairs, signed(mine), self.d[:, row]
+            d = self.d[:, row]
+            known = ~d.isnan()
+            if not bool(known.all()):
+                mine, d = mine[known], d[known]
+            yield pairs, signed(mine), d
 
 
 def sample(
@@ -113,7 +118,14 @@ def sample_shared(game: Game, players: Players, pairs: int, generator: torch.Gen
         (game.shared(part) - game.shared(~part))[:, players.targets, classes]
         for part in Progress(keep.split(step), "asking f about coalitions", unit="pass")
     ]
-    return Samples(players, keep, torch.cat(d), game.task.is_target(players), players.player)
+    known = blank_unusable(game, keep, torch.cat(d), players.targets)
+    return Samples(players, keep, known, game.task.is_target(players), players.player)
+
+
+def blank_unusable(game: Game, keep: Tensor, d: Tensor, targets: Tensor) -> Tensor:
+    """d (num_masks, num_targets) of masks over all players there are, with NaN where they say nothing of a target."""
+    usable = game.kind.usable(lambda players: keep[:, players], targets)
+    return d if usable is None else d.masked_fill(~usable, torch.nan)
 
 
 def least_squares(game: Game, players: Players, pairs: int, generator: torch.Generator) -> Estimate:

@@ -7,14 +7,14 @@ are kept here, as many as memory allows, and serve whoever wants to know phi bet
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from dgl_lara.attribution.monte_carlo import Samples, random_coalitions
+from dgl_lara.attribution.monte_carlo import Samples, blank_unusable, random_coalitions
 from dgl_lara.errors import LaraError
 from dgl_lara.game.game import Game
 from dgl_lara.game.players import Players
@@ -24,6 +24,7 @@ from dgl_lara.utils.randomness import generator
 from dgl_lara.utils.schema import between, fitting, maybe, tensor, whole
 
 SHARE_OF_MEMORY = 8  # at most one part in so many goes to kept samples
+FEWEST = 2  # samples of a target from which anything can be read
 CLOSE = 1e-3  # of the values' size: f says the same of two graphs
 
 
@@ -32,7 +33,7 @@ class SharedSamples:
     """`pairs` coalitions S of all players there are, and d(S) = f(S) - f(rest) of every target's explained class."""
 
     inside: Tensor  # (num_ids, bytes) uint8: in which S a player is, a bit a pair, the first in the highest bit
-    d: Tensor  # (num_targets, pairs) half precision, in units of `unit`
+    d: Tensor  # (num_targets, pairs) half precision, in units of `unit`; NaN where S is no coalition for the target
     unit: float
     explained_class: Tensor  # (num_targets,)
     full: Tensor  # (num_targets,) the explained value on the untouched graph
@@ -63,28 +64,42 @@ class SharedSamples:
             return torch.zeros(len(asked), dtype=torch.bool)
         now = game.full[targets, classes].cpu()
         same = (now - self.full[asked]).abs() <= CLOSE * self.unit
-        return same & (wanted == self.explained_class[asked])
+        known = same & (wanted == self.explained_class[asked])
+        if game.task.sides > 1:  # masks may say nothing of a target
+            known &= (~self.d[asked].isnan()).sum(1) >= FEWEST
+        return known
+
+    def at(self, places: Tensor, known: Tensor) -> SharedSamples:
+        """The same for a list of targets that stood at these places; those not `known` have no samples."""
+        places, known = places.cpu(), known.cpu()
+        full = self.full[places].masked_fill(~known, torch.nan)
+        return replace(self, d=self.d[places], explained_class=self.explained_class[places], full=full)
 
     def _as_many(self, game: Game) -> bool:
         return len(self.full) == game.num_targets and len(self.inside) == game.num_players
 
     def are_of_another(self, game: Game, targets: Tensor) -> bool:
         """The graph is as large as it was, but f says of none of these targets what it said then."""
-        classes = self.explained_class[targets.cpu()].to(targets.device) if self._as_many(game) else targets
-        return self._as_many(game) and not bool(self.know(game, targets, classes).any())
+        if not self._as_many(game) or bool(self.full[targets.cpu()].isnan().all()):  # nothing was said of them
+            return False
+        return not bool(self.know(game, targets, self.explained_class[targets.cpu()].to(targets.device)).any())
 
     def to_dict(self) -> dict[str, Any]:
         return dict(vars(self))
 
     @staticmethod
-    def from_dict(content: Any, where: object, sizes: tuple[int, int] | None = None) -> SharedSamples:
+    def from_dict(
+        content: Any, where: object, sizes: tuple[int, int] | None = None, gaps: bool = False
+    ) -> SharedSamples:
         """What `to_dict` gave; LaraError where it is damaged (the kernels would read beyond the end of a shorter one),
-        or of other `sizes`: how many nodes and how many targets there are, where that is known."""
+        or of other `sizes`: how many nodes and how many targets there are, where that is known. `gaps`: not every S is
+        a coalition for every target."""
         ids, targets = sizes or (None, None)
-        pairs = fitting(content, {"d": tensor(torch.half, targets, None)}, where)["d"].shape[1]
+        pairs = fitting(content, {"d": tensor(torch.half, targets, None, gaps=gaps)}, where)["d"].shape[1]
         fields = {
             "inside": tensor(torch.uint8, ids, -(-pairs // 8)), "unit": between(1e-6, 1e30),
-            "explained_class": tensor(torch.long, len(content["d"])), "full": tensor(torch.float, len(content["d"])),
+            "explained_class": tensor(torch.long, len(content["d"])),
+            "full": tensor(torch.float, len(content["d"]), gaps=gaps),
         }  # fmt: skip
         fitting(content, fields, where)
         return SharedSamples(**{name: content[name] for name in ("d", *fields)})
@@ -104,7 +119,9 @@ class SampleKeeper:
 
     def add(self, keep: Tensor, inside: Tensor, outside: Tensor) -> None:
         """Masks over everything, and the values (num_masks, num_targets, num_classes) under them and the rest."""
-        d = of_classes(inside - outside, self.game.explained_class).div_(self.unit).half().cpu()
+        everyone = torch.arange(self.game.num_targets, device=inside.device)
+        d = of_classes(inside - outside, self.game.explained_class[everyone]).div_(self.unit)
+        d = blank_unusable(self.game, keep, d, everyone).half().cpu()
         rows = np.packbits(keep.cpu().numpy(), axis=1)
         for row, mine in zip(rows, d, strict=True):
             place = self._place()
@@ -132,9 +149,10 @@ class SampleKeeper:
         for first in range(0, packed.shape[1], 4096):  # bits are turned round in pieces: as bytes they may not fit
             bits = np.unpackbits(packed[:, first : first + 4096], axis=1)[:, : columns - 8 * first]
             inside[8 * first : 8 * first + bits.shape[1]] = np.packbits(bits.T, axis=1)
-        full = game.full.gather(1, game.explained_class.unsqueeze(1)).squeeze(1)
+        classes = game.explained_class[: game.num_targets]
+        full = game.full[: game.num_targets].gather(1, classes.unsqueeze(1)).squeeze(1)
         d = torch.stack(self.d).T.contiguous()
-        return SharedSamples(torch.from_numpy(inside), d, self.unit, game.explained_class.cpu(), full.cpu())
+        return SharedSamples(torch.from_numpy(inside), d, self.unit, classes.cpu(), full.cpu())
 
     def state_dict(self) -> dict[str, Any]:
         rows = torch.from_numpy(np.stack(self.rows)) if self.rows else None
@@ -145,7 +163,7 @@ class SampleKeeper:
         columns = self.game.num_players
         parts = {
             "seen": whole(), "rows": maybe(tensor(torch.uint8, None, -(-columns // 8))),
-            "d": maybe(tensor(torch.half, None, self.game.num_targets)),
+            "d": maybe(tensor(torch.half, None, self.game.num_targets, gaps=self.game.task.sides > 1)),
         }  # fmt: skip
         fitting(content, parts, "what it keeps of shared coalitions")
         self.seen = content["seen"]

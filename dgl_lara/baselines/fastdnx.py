@@ -71,7 +71,7 @@ class FastDnX(Method):
             raise LaraError(f"{self.name} has not learned yet; call fit(targets) first.")
         players = self.game.players(targets)
         scores = [self._explain(part) for part in batches(players, self.game.nodes_a_call)]
-        return self.result(players, torch.cat([*scores, self.game.features.new_empty(0)]))
+        return self.result(players, torch.cat([*scores, torch.empty(0, device=targets.device)]))
 
     def _explain(self, players: Players) -> Tensor:
         if self.game.task.local:

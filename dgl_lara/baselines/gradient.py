@@ -15,6 +15,7 @@ from dgl_lara.explanation import Explanations
 from dgl_lara.game.players import Players
 from dgl_lara.game.value import to_values
 from dgl_lara.model.evaluating import evaluating
+from dgl_lara.model.typed import Typed
 
 WAY_BACK = 4  # times the memory of a pass that keeps no intermediate states
 
@@ -29,15 +30,23 @@ class GradientInput(Method):
     def explain(self, targets: Tensor) -> Explanations:
         players, budget = self.game.players(targets), max(1, self.game.nodes_a_call // WAY_BACK)
         scores = [self.reduce(self._products(part)) for part in batches(players, budget)]
-        return self.result(players, torch.cat([*scores, self.game.features.new_empty(0)]))
+        return self.result(players, torch.cat([*scores, torch.empty(0, device=targets.device)]))
 
     def _products(self, players: Players) -> Tensor:
         """(num_pairs, in_dim) gradient x input."""
         game, here = self.game, egos(self.game, players)
         classes = game.explained_class[players.targets].unsqueeze(1)
         with evaluating(game.f), torch.enable_grad():
-            inputs = game.features[here.nodes].detach().requires_grad_()
-            values = to_values(game.call(here.graph, inputs)[here.places], game.value).gather(1, classes)
+            features = game.features[here.nodes].detach()
+            if isinstance(game.f, Typed):  # how far a node's features are stretched: the same product, summed
+                inputs = torch.ones(len(features), 1, device=features.device, requires_grad=True)
+                with game.f.stretched(inputs):
+                    said = game.call(here.graph, features, *game.task.ends(here))
+            else:
+                inputs = features.requires_grad_()
+                said = game.call(here.graph, inputs, *game.task.ends(here))
+            said = said[here.places]
+            values = to_values(said, game.value).gather(1, classes)
             if not values.requires_grad:
                 raise InputError(
                     f"{self.name} needs a model that torch can differentiate (this one's output is cut off)."

@@ -70,7 +70,7 @@ class GraphSVX(Method):
         players = self.game.players(targets)
         parts = list(batches(players, MASK_ENTRIES // self.samples))
         scores = [self._explain(part) for part in Progress(parts, self.name)]
-        return self.result(players, torch.cat([*scores, self.game.features.new_empty(0)]))
+        return self.result(players, torch.cat([*scores, torch.empty(0, device=targets.device)]))
 
     def _explain(self, players: Players) -> Tensor:
         """One evaluation for the coalitions of all these targets; each has its own generator and its own fit."""

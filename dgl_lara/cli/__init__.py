@@ -13,7 +13,7 @@ from dgl_lara.cli.datasets import datasets
 from dgl_lara.cli.evaluate import evaluate_command
 from dgl_lara.cli.explain import explain_command
 from dgl_lara.cli.explore import explore
-from dgl_lara.cli.printing import LOUDNESS, echo, speak_as_usual, word_while_loading
+from dgl_lara.cli.printing import LOUDNESS, echo, never_silent, speak_as_usual
 from dgl_lara.cli.report import report
 from dgl_lara.cli.reproduce import reproduce
 from dgl_lara.cli.run_folders import runs
@@ -31,7 +31,7 @@ class Command(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         speak_as_usual()
         try:
-            with word_while_loading():
+            with never_silent():
                 return super().invoke(ctx)
         except LaraError as error:
             echo(f"Error: {error}", err=True)

@@ -23,7 +23,7 @@ def datasets(data_dir: Path | None) -> None:
         found = find_files(entry.files, data_dir) if entry.files else None
         if entry.generated:
             return "yes, and the original" if found else "yes"
-        return "yes" if found else "no (download)"
+        return "yes" if found else "no (download)" if entry.download else "no"
 
     header = [
         "name",

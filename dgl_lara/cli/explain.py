@@ -17,6 +17,7 @@ from dgl_lara.cli.options import (
     Count,
     CountOrWord,
     Memory,
+    NumberOrFile,
     Rate,
     choose_device,
     device_option,
@@ -39,13 +40,22 @@ AT_LEAST = 0.9  # confidence below which an explanation is in doubt
 @click.option("--run", "folder", type=RUN, help="Run to explain with. Default: the newest.")
 @click.option("--node", "some_nodes", type=Count(0), multiple=True,
               help="Explain this node: a sentence, a table, a picture. Can be given several times.")  # fmt: skip
-@click.option("--graph", "some_graphs", type=Count(0), multiple=True, help="The same for this graph.")
+@click.option(
+    "--graph",
+    "graphs_or_file",
+    type=NumberOrFile(),
+    multiple=True,
+    help="The same for this graph; or a .bin or .npz file: explain on that graph, without training anew.",
+)
+@click.option("--pair", "some_pairs", type=Count(0), nargs=2, multiple=True, metavar="U V",
+              help="The same for the link from U to V.")  # fmt: skip
 @click.option("--picture", type=FILE, help="With --node or --graph: a .png, .svg, .pdf or interactive .html file.")
 @click.option("--class", "asked_class", type=Count(0), help="With --node or --graph: explain this class.")
 @click.option("--rather-than", type=Count(0), help="With --class: why that class rather than this one.")
 @click.option("--all", "everything", is_flag=True, help="Explain every node (or graph).")
 @click.option("--split", type=click.Choice(["train", "val", "test"]), help="Explain this split.")
 @click.option("--nodes", "nodes_file", type=FILE, help="Explain the numbers in this file, one a line.")
+@click.option("--pairs", "pairs_file", type=FILE, help="Explain the links in this file, u,v a line.")
 @click.option(
     "--top",
     type=CountOrWord("all"),
@@ -70,13 +80,15 @@ AT_LEAST = 0.9  # confidence below which an explanation is in doubt
 def explain_command(
     folder: Path | None,
     some_nodes: tuple[int, ...],
-    some_graphs: tuple[int, ...],
+    graphs_or_file: tuple[int | Path, ...],
+    some_pairs: tuple[tuple[int, int], ...],
     picture: Path | None,
     asked_class: int | None,
     rather_than: int | None,
     everything: bool,
     split: str | None,
     nodes_file: Path | None,
+    pairs_file: Path | None,
     top: int | str | None,
     refine: int | str | None,
     at_least: float | None,
@@ -90,15 +102,23 @@ def explain_command(
     device: str,
     trust: bool | str,
 ) -> None:
-    """Explain one node or graph (--node, --graph), or many at once to a file (--all, --split, --nodes)."""
+    """Explain one node, graph or link (--node, --graph, --pair), or many at once to a file (--all, --split, --nodes,
+    --pairs); with --graph FILE on a graph that was not there in training."""
     started = time.monotonic()
-    if sum([bool(some_nodes), bool(some_graphs), everything, split is not None, nodes_file is not None]) != 1:
-        raise click.UsageError("say what to explain: --node, --graph, --all, --split or --nodes, one of them.")
-    few = bool(some_nodes or some_graphs)
+    some_graphs = tuple(one for one in graphs_or_file if isinstance(one, int))
+    files_given = [one for one in graphs_or_file if isinstance(one, Path)]
+    if len(files_given) > 1 or (files_given and (some_graphs or split)):
+        raise click.UsageError("--graph takes one file, or numbers of graphs; a file has no splits.")
+    many = [everything, split is not None, nodes_file is not None, pairs_file is not None]
+    if sum([bool(some_nodes), bool(some_graphs), bool(some_pairs), *many]) != 1:
+        raise click.UsageError(
+            "say what to explain: --node, --graph, --pair, --all, --split, --nodes or --pairs, one of them."
+        )
+    few = bool(some_nodes or some_graphs or some_pairs)
     if not few and out is None:
         raise click.UsageError("name the file to write with --out.")
     if not few and (picture or asked_class is not None):
-        raise click.UsageError("--picture and --class go with --node or --graph.")
+        raise click.UsageError("--picture and --class go with --node, --graph or --pair.")
     if rather_than is not None and asked_class is None:
         raise click.UsageError("--rather-than goes with --class: why one class rather than the other.")
     if at_least is not None and refine != "auto":
@@ -114,12 +134,15 @@ def explain_command(
     run = open_run(where, choose_device(device), memory, offload, trust=trust, players=players)
     (detail if folder else say)(f"run {run.folder}" + ("" if folder else " (the newest; --run names another)"))
     reuse_freed_memory(run.dataset.graph.num_nodes())
+    if files_given or some_pairs or pairs_file:
+        run = _elsewhere(run, files_given[0] if files_given else None, some_pairs, pairs_file)
     wanted = Wanted(refine if isinstance(refine, int) else None, (at_least or AT_LEAST) if refine == "auto" else None,
                     verify, not amortised)  # fmt: skip
     if few:
         classes = [one for one in (asked_class, rather_than) if one is not None]
-        asked = _asked_for(run, {"node": some_nodes, "graph": some_graphs}, classes)
-        all_kinds = players is None and picture is not None and picture.suffix == ".html"
+        numbers = tuple(range(len(some_pairs)))
+        asked = _asked_for(run, {"node": some_nodes, "graph": some_graphs, "link": numbers}, classes)
+        all_kinds = players is None and picture is not None and picture.suffix == ".html" and not files_given
         others = run.parts[1:] if all_kinds else []  # a page can be switched to them
         for place, target in enumerate(asked):
             if place:
@@ -163,7 +186,8 @@ def _asked_for(run: Run, given: dict[str, tuple[int, ...]], classes: list[int]) 
     lara, dataset = run.trained(), run.dataset
     task, targets = lara.task, tuple(dict.fromkeys(given[lara.task.name]))
     if not targets:
-        raise click.UsageError(f"this run explains {task}s: ask with --{task} (its data set is {dataset.name}).")
+        option = "pair U V" if task.sides > 1 else task
+        raise click.UsageError(f"this run explains {task}s: ask with --{option} (its data set is {dataset.name}).")
     for target in targets:
         if target >= dataset.num_targets:
             raise click.UsageError(f"--{task} must be in 0..{dataset.num_targets - 1} (got {target}).")
@@ -181,9 +205,15 @@ def _file_of(path: Path, target: int, of: int) -> Path:
 
 def _scored(run: Run, target: int, classes: list[int], wanted: Wanted) -> tuple[Explanations, list[str]]:
     """The explanation of one target, and what is to be said of how it was bought."""
+    import torch
+
+    from dgl_lara.inference.novelty import with_novelty
+
     lara = run.trained()
     asked = None if not classes else (tuple(classes) if len(classes) == 2 else classes)
-    found, spent = lara.explain([target], asked, wanted.corrected), []
+    found, spent = lara.explain(run.dataset.targets(torch.tensor([target])), asked, wanted.corrected), []
+    if run.is_elsewhere:
+        found = with_novelty(found, lara.explainer_, lara.config_.inputs)
     if wanted.at_least:
         settled = lara.settle(found, wanted.at_least)
         found = settled.explanations
@@ -225,8 +255,8 @@ def _table(explanation: Explanation, most: int) -> str:
     names = dict(zip(explanation.players.tolist(), explanation.player_names(), strict=True))
     local = explanation.task.local and explanation.batch.players.kind != "features"
     columns = ["hop", "score", "rank"] if local else ["score", "rank"]
-    best = explanation.top(most)
-    everyone = explanation.top(len(explanation))
+    everyone = explanation.numbered_frame()
+    best = everyone.head(most)
     against = everyone[(everyone.score < 0) & (everyone["rank"] > most)].tail(3)  # the strongest that speak against
     best = pd.concat([best, against])
     figures = best[columns].itertuples(index=False)
@@ -265,7 +295,7 @@ def _explain_many(run: Run, targets: Tensor, wanted: Wanted, top: int | str, out
         "verified": wanted.verify,
     }
     bought = Bought(wanted.refine, wanted.at_least, lara.errors_.stretch if lara.errors_ else 1.0, wanted.verify)
-    make = trusted_rows(partial(lara.explain, corrected=wanted.corrected), bought, seed)
+    make = trusted_rows(partial(lara.explain_numbered, corrected=wanted.corrected), bought, seed)
     plain = not (wanted.refine or wanted.at_least or wanted.verify or wanted.corrected)
     kept, pairs = None if top == "all" else int(top), wanted.refine or (MOST_SPENT if wanted.at_least else 0)
     everyone = targets.to(lara.features.device)
@@ -279,6 +309,26 @@ def _spent(doubtful: int, pairs: int, at_least: float) -> str:
     if not doubtful:
         return f"no explanation was in doubt: all are expected to reach {at_least:.0%} (no model call)"
     return f"{doubtful:,} in doubt (below {at_least:.0%}); {2 * pairs:,} evaluations of the model were spent on them"
+
+
+def _elsewhere(run: Run, graph_file: Path | None, pairs: tuple[tuple[int, int], ...], pairs_file: Path | None) -> Run:
+    """The run with what was asked for in the place of its own graph, or of its own links."""
+    import torch
+
+    from dgl_lara.datasets.link_files import read_pairs
+    from dgl_lara.datasets.own_files import load_graph
+
+    lara = run.trained()
+    asked = torch.tensor(pairs) if pairs else read_pairs(pairs_file) if pairs_file else None
+    if asked is not None and lara.task.sides == 1:
+        raise click.UsageError(f"this run explains {lara.task}s, not links (its data set is {run.dataset.name}).")
+    if graph_file is None and asked is not None:
+        return run.with_lara(lara.about(asked), pairs=asked)
+    assert graph_file is not None
+    if lara.task.sides > 1 and asked is None:
+        raise click.UsageError("say with --pair or --pairs which links of that graph to explain.")
+    graph, features = load_graph(graph_file)
+    return run.with_lara(lara.on(graph, features, asked), graph_file, graph, features, asked)
 
 
 def read_targets(path: Path) -> Tensor:

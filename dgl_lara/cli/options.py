@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import torch
 
     from dgl_lara.datasets.dataset import Dataset
-    from dgl_lara.targets.models import TargetModel
+    from dgl_lara.targets.our_model import OurModel
 
 
 class Named(click.Path):
@@ -53,6 +53,19 @@ class Rate(click.FloatRange):
         if given != given:
             self.fail("must be a number (got nan).", param, ctx)
         return given
+
+
+class NumberOrFile(click.ParamType):
+    """A whole number, or the name of a .bin or .npz file."""
+
+    name = "number|file"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | Path:
+        if isinstance(value, int | Path):
+            return value
+        if str(value).endswith((".bin", ".npz")):
+            return Path(value)
+        return Count(0).convert(value, param, ctx)
 
 
 FILE = Named(dir_okay=False, path_type=Path)
@@ -139,6 +152,10 @@ def dataset_options(command: Callable, required: bool = True) -> Callable:
                      help="Seed of generated data and random splits."),
         click.option("--undirected", is_flag=True, help="Use every edge in both directions."),
         click.option("--nodes", type=Count(), help="Size of the data set 'citation'."),
+        click.option("--target-type", help="Of a .bin file with several node types: whose nodes are explained."),
+        click.option("--pairs", "pairs_file", type=FILE, help="Of a .bin file: links to explain, u,v a line."),
+        click.option("--relation", help="With --pairs and several node types: the relation that they stand for."),
+        click.option("--leave-out", is_flag=True, help="With --pairs: take edges between their ends out beforehand."),
     ]  # fmt: skip
 
     def with_options(
@@ -148,9 +165,15 @@ def dataset_options(command: Callable, required: bool = True) -> Callable:
         data_seed: int,
         undirected: bool,
         nodes: int | None,
+        target_type: str | None,
+        pairs_file: Path | None,
+        relation: str | None,
+        leave_out: bool,
         **rest: Any,
     ) -> Any:
-        return command(name=name, options=Options(source, data_seed, undirected, nodes, data_dir), **rest)
+        pairs = pairs_file.resolve() if pairs_file else None
+        options = Options(source, data_seed, undirected, nodes, data_dir, target_type, pairs, relation, leave_out)
+        return command(name=name, options=options, **rest)
 
     with_options.__name__, with_options.__doc__ = command.__name__, command.__doc__
     with_options.__click_params__ = getattr(command, "__click_params__", [])  # type: ignore[attr-defined]
@@ -213,13 +236,14 @@ def stored_name(name: str) -> str:
     return str(Path(name).resolve()) if is_file_name(name) else name
 
 
-def target_for(dataset: Dataset, target_file: Path | None, seed: int) -> tuple[TargetModel, dict]:
+def target_for(dataset: Dataset, target_file: Path | None, seed: int) -> tuple[OurModel, dict]:
     """The model named by --target, or the stored one of this data set, trained first where there is none."""
     from dgl_lara.targets.checkpoint import load_target
     from dgl_lara.targets.fitting import get_target
 
     if target_file:
         model, details = load_target(target_file, dataset)
-        return model.to(dataset.features.device), details
-    stored = get_target(dataset, recipe_for(dataset.name, dataset.task), seed)
+        return model.to(dataset.device), details
+    typed = not dataset.graph.is_homogeneous
+    stored = get_target(dataset, recipe_for(dataset.name, dataset.task, typed=typed), seed)
     return stored.model, stored.details

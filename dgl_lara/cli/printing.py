@@ -18,6 +18,9 @@ LOADING = 2.0  # seconds after which a word is due
 
 
 def echo(text: str = "", err: bool = False) -> None:
+    progress = sys.modules.get("dgl_lara.utils.progress")
+    if progress:
+        progress.heard()
     try:
         click.echo(text, err=err)
     except BrokenPipeError:
@@ -37,22 +40,21 @@ def speak_as_usual() -> None:
 
 
 @contextmanager
-def word_while_loading() -> Iterator[None]:
-    """torch and dgl can take long to load on a busy machine; whoever waits for them is told so."""
+def never_silent() -> Iterator[None]:
+    """Whoever waits for a command hears what it is at, from the loading of torch to the last file."""
+    over = threading.Event()
 
-    def act() -> None:
-        if not hasattr(sys.modules.get("dgl"), "DGLGraph"):
-            from dgl_lara.utils.progress import say
+    def after_a_while() -> None:
+        if not over.wait(LOADING):
+            from dgl_lara.cli.watching import watch  # not before: --help stays light
 
-            say("loading torch and dgl ...")
+            watch(over)
 
-    timer = threading.Timer(LOADING, act)
-    timer.daemon = True
-    timer.start()
+    threading.Thread(target=after_a_while, daemon=True).start()
     try:
         yield
     finally:
-        timer.cancel()
+        over.set()
 
 
 def _quiet(context: click.Context, option: click.Parameter, given: bool) -> None:

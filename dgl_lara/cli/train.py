@@ -78,7 +78,7 @@ def training_options(command: Callable) -> Callable:
 @click.option("--weights", "weights_file", type=FILE, help="Its weights, a state dict.")
 @click.option("--hops", type=CountOrWord("auto", "measure"), default="auto", show_default=True,
               help="K, how far the model looks: what it declares, Eq. 13 on sampled nodes, or a number.")  # fmt: skip
-@click.option("--value", type=click.Choice(VALUES), default="logit", show_default=True, help="The number explained.")
+@click.option("--value", type=click.Choice(VALUES), help="The number explained. [logit; of links: output]")
 @click.option("--players", "who", type=click.Choice(PLAYERS), multiple=True, default=("nodes",), show_default="nodes",
               help="Who is scored; given several times, the run holds an explainer for each.")  # fmt: skip
 @click.option("--directed-edges", is_flag=True, help="With --players edges: each direction is a player of its own.")
@@ -102,7 +102,7 @@ def train(
     own_name: str | None,
     weights_file: Path | None,
     hops: int | str,
-    value: str,
+    value: str | None,
     who: tuple[str, ...],
     directed_edges: bool,
     features_of: str,
@@ -150,7 +150,14 @@ def train(
         lara, how = lara_for(explained.model, dataset, hops, value, memory, players[0])
         lara.config = settings(lara, dataset, preset, changes, seed)
         about = RunConfig(
-            stored_name(str(name)), options, lara.game.hops, value, lara.config, preset, explained.own, players=players
+            stored_name(str(name)),
+            options,
+            lara.game.hops,
+            lara.value,
+            lara.config,
+            preset,
+            explained.own,
+            players=players,
         )
         run = create_run(out, about, dataset, lara, explained.details)
         echo(f"K = {lara.game.hops} ({how})")
@@ -229,7 +236,7 @@ def own_model(name: str, weights: Path | None, dataset: Dataset) -> Explained:
 
 
 def lara_for(
-    model: Any, dataset: Dataset, hops: int | str, value: str, memory: int | None, players: Choice
+    model: Any, dataset: Dataset, hops: int | str, value: str | None, memory: int | None, players: Choice
 ) -> tuple[LARA, str]:
     """The method on this data, and how its K came about."""
     from dgl_lara.lara import LARA
@@ -237,7 +244,7 @@ def lara_for(
     if hops == "auto" and not hasattr(model, "num_hops"):
         hops = "measure"
     where = (model, dataset.graph, dataset.features, dataset.task, hops, value)
-    lara = LARA(*where, memory=memory, players=players)
+    lara = LARA(*where, memory=memory, players=players, **dataset.asked)
     how = {"auto": "declared by the model", "measure": "measured, Eq. 13"}.get(str(hops), "given")
     if hops == "measure" and not lara.task.local:
         how = "the explainer's depth; every node of a graph is a player"

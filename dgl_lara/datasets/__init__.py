@@ -30,12 +30,13 @@ class Entry:
     nodes: int | None
     edges: int | None
     labels: int
-    features: int
+    features: int | None
     truth: str
     origin: str
     generated: bool  # can be made offline from a seed
     files: tuple[str, ...] = ()  # relative to a data folder; the original needs all of them
     stand_in: str | None = None  # what to use where the original cannot be had
+    download: bool = True  # where it is not at hand; some may not be passed on
 
 
 @dataclass(frozen=True)
@@ -47,11 +48,16 @@ class Options:
     undirected: bool = False
     nodes: int | None = None
     data_dir: Path | None = None
+    target_type: str | None = None  # of a file's graph of several node types: whose nodes are explained
+    pairs: Path | None = None  # of a file's graph: the links to explain
+    relation: str | None = None  # what they stand for, on a graph of several types
+    leave_out: bool = False  # whether edges between their ends are taken out of the graph
 
 
 MUTAG_FILES = tuple(
     f"Mutagenicity/Mutagenicity_{part}.txt" for part in ("A", "graph_indicator", "graph_labels", "node_labels")
 )
+BOND, BONDS = "bond", ("single", "double", "triple")  # its edge data, and what the columns stand for
 ARXIV_FILES = tuple(
     f"ogbn_arxiv/{part}.csv.gz"
     for part in (
@@ -59,6 +65,14 @@ ARXIV_FILES = tuple(
         "split/time/train", "split/time/valid", "split/time/test",
     )
 )  # fmt: skip
+
+DBLP_FILES = tuple(
+    f"dblp_four_area/{part}.txt"
+    for part in (
+        "author_label", "paper_author", "paper_term", "paper_conf", "author", "paper", "term", "conf",
+    )
+)  # fmt: skip
+MOVIELENS_FILES = tuple(f"ml-100k/{part}" for part in ("ua.base", "ua.test", "u.item", "u.user"))
 
 
 def _planetoid(name: str) -> tuple[str, ...]:
@@ -98,6 +112,14 @@ DATASETS: dict[str, Entry] = {
             ("cora", 2_708, 10_556, 7, 1_433), ("citeseer", 3_327, 9_228, 6, 3_703), ("pubmed", 19_717, 88_651, 3, 500),
         )
     },
+    "dblp": Entry(
+        "dblp", "node", 1, 27_303, 296_492, 4, None, "-", "DBLP four area, 4 node types", False, DBLP_FILES,
+        download=False,
+    ),
+    "movielens": Entry(
+        "movielens", "link", 1, 2_625, 181_140, 1, None, "-", "MovieLens 100K, users and films", False,
+        MOVIELENS_FILES, download=False,
+    ),
     "molecules": Entry(
         "molecules", "graph", 1_000, None, None, 2, 14, "NO2, NH2 on a ring", "generated stand-in for mutag", True,
     ),
@@ -142,6 +164,14 @@ def _check(name: str, options: Options) -> None:
         raise InputError(f"--data-dir must be a folder (got '{options.data_dir}', which is not one).")
     if options.nodes is not None and name != "citation":
         raise InputError(f"--nodes sets the size of the data set 'citation' only ('{name}' has a fixed size).")
+    if options.target_type is not None and not is_file_name(name):
+        raise InputError(f"--target-type is for a .bin file with several node types ('{name}' has its own targets).")
+    if options.pairs is None and (options.relation is not None or options.leave_out):
+        raise InputError("--relation and --leave-out go with --pairs, the links to explain.")
+    if options.pairs is not None and not name.endswith(".bin"):
+        raise InputError(f"--pairs is for a graph in a .bin file ('{name}' is none).")
+    if options.pairs is not None and options.target_type is not None:
+        raise InputError("give --pairs (links are explained) or --target-type (nodes are), not both.")
     entry = DATASETS.get(name)
     if entry and options.source == "generated" and not entry.generated:
         instead = f" The generated stand-in is --dataset {entry.stand_in}." if entry.stand_in else ""

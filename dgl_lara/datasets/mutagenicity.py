@@ -1,5 +1,6 @@
 """MUTAG as the paper means it: TU Mutagenicity, 4,337 molecules, class 0 = mutagen.
 
+The kind of each bond (single, double, triple) is edge data, where the file that says it is present.
 Ground truth: the bonds inside NO2 and NH2 groups, from the authors' `edge_gt` file where it is present, otherwise
 derived from the molecules by the same rule (a test checks that both agree on every bond).
 """
@@ -15,7 +16,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from dgl_lara.datasets import DATASETS, Options
+from dgl_lara.datasets import BOND, BONDS, DATASETS, Options
 from dgl_lara.datasets.dataset import Dataset, checked, cut
 from dgl_lara.datasets.storage import cache_dir, checksum, fetch, find_files, how_to_get
 from dgl_lara.errors import LaraError
@@ -23,6 +24,7 @@ from dgl_lara.errors import LaraError
 ATOMS = ("C", "O", "Cl", "H", "N", "F", "Br", "S", "P", "I", "Na", "K", "Li", "Ca")
 OXYGEN, HYDROGEN, NITROGEN = ATOMS.index("O"), ATOMS.index("H"), ATOMS.index("N")
 URL = "https://www.chrsmrrs.com/graphkerneldatasets/Mutagenicity.zip"
+BONDS_CHECKSUM = "ecb5684947d92b59a6e9ac04e23c479dc216b3a2f73c48328fa684caf54ba48b"
 CHECKSUM = "ca814069b1090e1cb12703be145716c8473d09f64e794b8227ec37e5eb0d88c0"
 
 
@@ -55,6 +57,13 @@ def _read(folder: Path) -> Dataset:
     truth = _column(truth_file).flatten() if truth_file.exists() else None
     if truth is not None and len(truth) != len(bonds):
         raise LaraError(f"{truth_file} must have one row an edge, {len(bonds)} (got {len(truth)}).")
+    kinds_file = folder / "Mutagenicity_edge_labels.txt"
+    kinds = _column(kinds_file).flatten() if kinds_file.exists() else None
+    if kinds is not None and checksum(kinds) != BONDS_CHECKSUM:
+        raise LaraError(
+            f"{kinds_file} does not hold the bonds of TU Mutagenicity as published ({len(kinds)} of {len(bonds)} "
+            "rows); put the original there, or remove it to go on without kinds of bonds."
+        )
     order = torch.as_tensor(np.random.RandomState(42).permutation(len(labels)))  # noqa: NPY002 (the authors' split)
     return assemble_molecules(
         "mutag",
@@ -66,6 +75,7 @@ def _read(folder: Path) -> Dataset:
         splits=cut(order),
         source="TU Mutagenicity" + (", truth from edge_gt" if truth is not None else ", truth derived"),
         key={"dataset": "mutag"},
+        kinds=kinds,
     )
 
 
@@ -79,14 +89,20 @@ def assemble_molecules(
     splits: tuple[Tensor, Tensor, Tensor],
     source: str,
     key: dict,
+    kinds: np.ndarray | None = None,
 ) -> Dataset:
-    """Molecules as one batched graph with one-hot atoms; `truth` marks bonds, None: derive the NO2/NH2 groups."""
+    """Molecules as one batched graph with one-hot atoms; `truth` marks bonds, None: derive the NO2/NH2 groups.
+
+    `kinds` of bonds, where they are known, are edge data, which models may read or leave.
+    """
     src, dst = torch.as_tensor(bonds.T.copy())
     counts = torch.as_tensor(sizes)
     graph = dgl.graph((src, dst), num_nodes=len(atoms))
     graph_of_node = torch.repeat_interleave(torch.arange(len(counts)), counts)
     graph.set_batch_num_nodes(counts)
     graph.set_batch_num_edges(torch.bincount(graph_of_node[src], minlength=len(counts)))
+    if kinds is not None:
+        graph.edata[BOND] = torch.nn.functional.one_hot(torch.as_tensor(kinds), len(BONDS)).float()
     edge_truth = group_bonds(bonds, atoms) if truth is None else truth.astype(bool)
     motif = np.full(len(atoms), -1)
     groups = nx.Graph(bonds[edge_truth].tolist())
@@ -109,6 +125,7 @@ def assemble_molecules(
             motif=torch.as_tensor(motif),
             edge_truth=torch.as_tensor(edge_truth),
             node_names=ATOMS,
+            checked_edge_data=True,
         )
     )
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -30,7 +31,7 @@ NAMES = {
     "classes": ("class_names", "label_names"),
     "features": ("feature_names", "attr_names"),
 }
-Names = dict[str, tuple[str, ...]]
+Names = dict[str, Any]  # tuples of texts; of the nodes of several types: by type
 
 
 def read_layout(path: Path) -> tuple[Arrays, Names]:
@@ -128,15 +129,30 @@ def names_beside(path: Path) -> Names:
         raise InputError(f"{beside} must be a JSON file ({error}).") from error
     if not isinstance(content, dict) or not set(content) <= set(NAMES):
         raise InputError(f"{beside} must hold lists under {', '.join(NAMES)}, and nothing else.")
-    for of, names in content.items():
-        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-            raise InputError(f"{beside}: '{of}' must be a list of texts.")
-    return {of: tuple(names) for of, names in content.items()}
+    return {of: _texts(beside, of, names) for of, names in content.items()}
 
 
-def check_names(path: Path, names: Names, counts: dict[str, int]) -> Names:
-    """A name for each of them, no more and no fewer."""
+def _texts(beside: Path, of: str, names: Any) -> Any:
+    """A list of texts; of the nodes also one for each type."""
+    if of == "nodes" and isinstance(names, dict):
+        return {kind: _texts(beside, f"nodes of {kind}", own) for kind, own in names.items()}
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise InputError(f"{beside}: '{of}' must be a list of texts.")
+    return tuple(names)
+
+
+def check_names(path: Path, names: Names, counts: dict[str, Any]) -> Names:
+    """A name for each of them, no more and no fewer. Counts by type ask for names by type, of some types or all."""
     for of, given in names.items():
-        if len(given) != counts[of]:
+        if of not in counts or isinstance(given, dict) != isinstance(counts[of], dict):
+            kind = "lists by node type" if isinstance(counts.get(of), dict) else "one list"
+            wanted = f"must be {kind}" if of in counts else "have a name only where there is one type of nodes"
+            raise InputError(f"{path}: the names of {of} {wanted}.")
+        if isinstance(given, dict):
+            unknown = [kind for kind in given if kind not in counts[of]]
+            if unknown:
+                raise InputError(f"{path}: there are names of '{unknown[0]}' (the types are {', '.join(counts[of])}).")
+            check_names(path, given, counts[of])
+        elif len(given) != counts[of]:
             raise InputError(f"{path}: there must be a name for each of the {counts[of]} {of} (got {len(given)}).")
     return names

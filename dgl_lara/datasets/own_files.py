@@ -4,7 +4,7 @@
       (the graph each node belongs to, 0, 1, 2, ...): then the task is graph classification and y has a row a graph.
       Other layouts, and names of nodes, classes and features: `npz_layouts.py`.
 .bin: one graph with ndata x or feat, y or label, optional masks; or many graphs, with the graph labels stored
-      under y, label or labels.
+      under y, label or labels. Edge data stay. Several node types: `typed_files.py`.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import os
 import resource
 import sys
 from pathlib import Path
+from typing import Any
 
 import dgl
 import numpy as np
@@ -23,13 +24,22 @@ import torch
 from torch import Tensor
 
 from dgl_lara.datasets import Options
-from dgl_lara.datasets.dataset import Dataset, checked, random_split
+from dgl_lara.datasets.dataset import Dataset, checked
+from dgl_lara.datasets.file_parts import (
+    PARTS,
+    check_edges,
+    content_of,
+    labels_and_splits,
+    numbers_of,
+    pick,
+    whole_numbers,
+)
+from dgl_lara.datasets.link_files import link_dataset
 from dgl_lara.datasets.npz_layouts import Names, check_names, names_beside, read_layout
-from dgl_lara.datasets.storage import checksum
+from dgl_lara.datasets.typed_files import read_typed
 from dgl_lara.errors import InputError, LaraError
 
 SLOWEST_READ = 10 * 2**20  # bytes a second
-PARTS = ("train", "val", "test")
 USED = ("src", "dst", "x", "y", "graph", *(f"{part}_mask" for part in PARTS))
 
 
@@ -38,8 +48,31 @@ def load_file(path: Path, options: Options) -> Dataset:
         raise InputError(f"the data set file '{path}' does not exist.")
     if path.suffix not in READERS:
         raise InputError(f"'{path}' must be an .npz or a DGL .bin file (got '{path.suffix or 'no ending'}').")
-    dataset = READERS[path.suffix](path, options.seed)
+    dataset = READERS[path.suffix](path, options)
     return dataset.to_undirected() if options.undirected else dataset
+
+
+def load_graph(path: Path) -> tuple[dgl.DGLGraph, Any]:
+    """A graph and its features alone, of one node type or several: to be explained, not to be learned from."""
+    if not os.path.isfile(path):
+        raise InputError(f"the graph file '{path}' does not exist.")
+    if path.suffix == ".npz":
+        read, _ = read_layout(path)
+        src, dst = (whole_numbers(path, name, _tensor(path, name, read[name])) for name in ("src", "dst"))
+        x = _tensor(path, "x", read["x"])
+        check_edges(path, src, dst, len(x))
+        return dgl.graph((src, dst), num_nodes=len(x)), x.float()
+    if not _readable(path):
+        raise LaraError(f"{path} is truncated or not a DGL .bin file (dgl cannot read it).")
+    graphs, _ = dgl.load_graphs(str(path))
+    graph = graphs[0] if len(graphs) == 1 else dgl.batch(graphs)
+    found = {
+        kind: pick(path, f"features of '{kind}'", graph.nodes[kind].data, ("x", "feat")).float()
+        for kind in graph.ntypes
+    }
+    for kind in graph.ntypes:
+        graph.nodes[kind].data.clear()
+    return graph, found[graph.ntypes[0]] if graph.is_homogeneous else found
 
 
 def _assemble(
@@ -52,33 +85,14 @@ def _assemble(
     seed: int,
     names: Names | None = None,
 ) -> Dataset:
-    y = _whole(path, "labels", y)
-    y = y.flatten() if y.dim() == 2 and y.shape[1] == 1 else y
-    if y.dim() != 1:
-        raise InputError(f"{path}: labels must have one entry a {task} (got shape {tuple(y.shape)}).")
-    if len(y) and int(y.max()) >= len(y):
-        raise InputError(f"{path}: labels must be numbered 0, 1, 2, ... (got {int(y.max())} among {len(y)} {task}s).")
-    given = {part: mask for part, mask in masks.items() if mask is not None}
-    if given and len(given) < 3:
-        raise InputError(f"{path}: give train_mask, val_mask and test_mask, or none (got {', '.join(given)} only).")
-    for part, mask in given.items():
-        if mask.shape != y.shape:
-            raise InputError(
-                f"{path}: {part}_mask must have the shape of y, {tuple(y.shape)} (got {tuple(mask.shape)})."
-            )
-        if not bool(((mask == 0) | (mask == 1)).all()):
-            raise InputError(
-                f"{path}: {part}_mask must say yes or no (1 or 0) of every {task}; it holds other numbers (is it a "
-                f"list of {task}s?)."
-            )
-    if given:
-        splits = {part: mask.bool().nonzero().flatten() for part, mask in given.items()}
-    else:
-        splits = dict(zip(PARTS, random_split(len(y), seed), strict=True))
-    src, dst = graph.edges()
-    content = checksum(
-        *(part.numpy() for part in (src, dst, graph.batch_num_nodes(), y, *splits.values())),
-        x.double().contiguous().numpy().view(np.int64),
+    y, splits, how = labels_and_splits(path, task, y, masks, seed)
+    parts = (
+        *graph.edges(),
+        graph.batch_num_nodes(),
+        y,
+        *splits.values(),
+        x.double(),
+        *numbers_of(graph.edata).values(),
     )
     num_classes = int(y.max()) + 1 if len(y) else 0
     counts = {"nodes": graph.num_nodes(), "classes": num_classes, "features": x.shape[-1]}
@@ -91,17 +105,17 @@ def _assemble(
             labels=y,
             num_classes=num_classes,
             own_names=check_names(path, {**(names or {}), **names_beside(path)}, counts),
-            source=f"file {path.name}" + ("" if given else f", random split, seed {seed}"),
-            key={"dataset": path.stem, "content": content[:12]},
+            source=f"file {path.name}{how}",
+            key={"dataset": path.stem, "content": content_of(*parts)},
             **splits,
         )
     )
 
 
-def _read_npz(path: Path, seed: int) -> Dataset:
+def _read_npz(path: Path, options: Options) -> Dataset:
     read, names = read_layout(path)
     arrays = {name: _tensor(path, name, array) for name, array in read.items() if name in USED}
-    src, dst = (_whole(path, name, arrays[name]) for name in ("src", "dst"))
+    src, dst = (whole_numbers(path, name, arrays[name]) for name in ("src", "dst"))
     x, y = arrays["x"], arrays["y"]
     if src.dim() != 1 or src.shape != dst.shape:
         raise InputError(
@@ -109,13 +123,13 @@ def _read_npz(path: Path, seed: int) -> Dataset:
         )
     if x.dim() != 2:
         raise InputError(f"{path}: x must have one row a node and one column a feature (got shape {tuple(x.shape)}).")
-    _check_edges(path, src, dst, len(x))
+    check_edges(path, src, dst, len(x))
     graph = dgl.graph((src, dst), num_nodes=len(x))
     task = "graph" if "graph" in arrays else "node"
     if "graph" in arrays:
-        _set_batch(path, graph, _whole(path, "graph", arrays["graph"]))
+        _set_batch(path, graph, whole_numbers(path, "graph", arrays["graph"]))
     masks = {part: arrays.get(f"{part}_mask") for part in PARTS}
-    return _assemble(path, task, graph, x, y, masks, seed, names)
+    return _assemble(path, task, graph, x, y, masks, options.seed, names)
 
 
 def _tensor(path: Path, name: str, array: np.ndarray) -> Tensor:
@@ -124,24 +138,6 @@ def _tensor(path: Path, name: str, array: np.ndarray) -> Tensor:
     if array.dtype.kind == "u" and array.size and int(array.max()) > np.iinfo(np.int64).max:
         raise InputError(f"{path}: the array {name} holds numbers beyond 2^63 (got {int(array.max())}).")
     return torch.as_tensor(array.astype(np.float64 if array.dtype.kind == "f" else np.int64))
-
-
-def _whole(path: Path, name: str, values: Tensor) -> Tensor:
-    if values.is_floating_point() and not bool((values == values.round()).all()):
-        raise InputError(f"{path}: {name} must be whole numbers (got fractions).")
-    if values.is_floating_point() and bool((values.abs() > 2**53).any()):
-        raise InputError(f"{path}: {name} must be whole numbers (got numbers beyond 2^53, which floats do not hold).")
-    return values.long()
-
-
-def _check_edges(path: Path, src: Tensor, dst: Tensor, nodes: int) -> None:
-    outside = ((src < 0) | (src >= nodes) | (dst < 0) | (dst >= nodes)).nonzero().flatten()
-    if len(outside):
-        edge = int(outside[0])
-        raise InputError(
-            f"{path}: edges must join nodes 0..{nodes - 1} (x has {nodes} rows); {len(outside)} do not, "
-            f"first: edge {edge}, {int(src[edge])} -> {int(dst[edge])}."
-        )
 
 
 def _set_batch(path: Path, graph: dgl.DGLGraph, graph_of_node: Tensor) -> None:
@@ -159,21 +155,17 @@ def _set_batch(path: Path, graph: dgl.DGLGraph, graph_of_node: Tensor) -> None:
     graph.set_batch_num_edges(torch.bincount(graph_of_node[src], minlength=len(sizes)))
 
 
-def _pick(path: Path, what: str, data: dict, names: tuple[str, ...]) -> Tensor:
-    for name in names:
-        if name in data:
-            return data[name]
-    raise InputError(f"{path}: {what} must be stored as {' or '.join(names)} (found: {', '.join(data) or 'nothing'}).")
-
-
-def _read_bin(path: Path, seed: int) -> Dataset:
+def _read_bin(path: Path, options: Options) -> Dataset:
     if not _readable(path):
         raise LaraError(f"{path} is truncated or not a DGL .bin file (dgl cannot read it).")
     graphs, labels = dgl.load_graphs(str(path))
+    if options.pairs is not None:
+        if len(graphs) != 1:
+            raise InputError(f"{path}: links are explained in one graph (got {len(graphs)}).")
+        asked = (options.pairs, options.relation, options.leave_out, options.seed)
+        return link_dataset(path, graphs[0], *asked)
     if any(not graph.is_homogeneous for graph in graphs):
-        raise InputError(
-            f"{path}: the graph must have one kind of node and one of edge (dgl.to_homogeneous makes it so)."
-        )
+        return read_typed(path, graphs, options)
     try:
         graph = graphs[0] if len(graphs) == 1 else dgl.batch(graphs)
     except dgl.DGLError as error:
@@ -181,16 +173,17 @@ def _read_bin(path: Path, seed: int) -> Dataset:
             f"{path}: all graphs must have the same node and edge data (names, shapes and types)."
         ) from error
     task = "node" if len(graphs) == 1 else "graph"
-    x = _pick(path, "node features", graph.ndata, ("x", "feat"))
+    x = pick(path, "node features", graph.ndata, ("x", "feat"))
     holder = graph.ndata if len(graphs) == 1 else labels
-    y = _pick(path, "labels", holder, ("y", "label", "labels"))
+    y = pick(path, "labels", holder, ("y", "label", "labels"))
     masks = {part: holder.get(f"{part}_mask") for part in PARTS}
     src, dst = (ends.long() for ends in graph.edges())
-    _check_edges(path, src, dst, graph.num_nodes())
+    check_edges(path, src, dst, graph.num_nodes())
     bare = dgl.graph((src, dst), num_nodes=graph.num_nodes())
     bare.set_batch_num_nodes(graph.batch_num_nodes().long())  # dgl 2 wants the types of sizes and ids to agree
     bare.set_batch_num_edges(graph.batch_num_edges().long())
-    return _assemble(path, task, bare, x, y, masks, seed)
+    bare.edata.update(numbers_of(graph.edata))
+    return _assemble(path, task, bare, x, y, masks, options.seed)
 
 
 def _readable(path: Path) -> bool:

@@ -103,6 +103,14 @@ def checksum(*arrays: np.ndarray) -> str:
     return digest.hexdigest()
 
 
+def text_checksum(*paths: Path) -> str:
+    """Of the text of these files, whatever their line ends."""
+    digest = hashlib.sha256()
+    for path in paths:
+        digest.update(path.read_bytes().replace(b"\r\n", b"\n"))
+    return digest.hexdigest()
+
+
 def download(url: str, path: Path, otherwise: str) -> None:
     """Fetch `url` into `path`, with a progress bar; where that fails, one sentence that ends with `otherwise`."""
     try:

@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from dgl_lara.drawing.pictures import AGAINST, FOR
+from dgl_lara.drawing.pictures import AGAINST, FOR, explained
 from dgl_lara.drawing.scene import Bars
 from dgl_lara.drawing.words import NOT_ADDITIVE
 
@@ -46,7 +46,7 @@ def draw_bars(bars: Bars, words: str, explained_class: str, value: str) -> Figur
     axis.tick_params(axis="x", labelsize=7)
     axis.tick_params(axis="y", length=0)
     axis.spines[["top", "right", "left"]].set_visible(False)
-    axis.set_xlabel(f"against  ←  class {explained_class} ({value})  →  for", fontsize=7.5)
+    axis.set_xlabel(f"against  ←  {explained(explained_class, value)}  →  for", fontsize=7.5)
     figure.text(0.12 / width, 1 - 0.12 / height, "\n".join(title), fontsize=9.5, va="top", linespacing=1.25)
     figure.text(0.12 / width, 0.08 / height, "\n".join(notes), fontsize=7.5, va="bottom", color="#444444")
     return figure

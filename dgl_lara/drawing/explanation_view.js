@@ -33,11 +33,20 @@ function lineOf([from, to, oneWay], points) {
   const bend = both ? .12 : 0;  // an arrow whose opposite is drawn too
   return `M${a.x} ${a.y}Q${(a.x + x) / 2 + (y - a.y) * bend} ${(a.y + y) / 2 - (x - a.x) * bend} ${x} ${y}`;
 }
+const corners = [[4, .7854, 1.2], [3, 0, 1.35], [4, 0, 1.25], [5, 0, 1.1], [6, .5236, 1.05], [3, 3.1416, 1.35]];
+const signs = ["●", "■", "▲", "◆", "⬟", "⬢", "▼"];  // the same shapes in the legend
+function outline(parent, shape, r, attributes) {  // a type of node has a shape of its own; the target's is round
+  if (!shape) return add(parent, "circle", {r, ...attributes});
+  const [sides, turn, scale] = corners[(shape - 1) % corners.length];
+  const points = Array.from({length: sides}, (_, corner) => turn + 2 * Math.PI * corner / sides)
+    .map(way => `${(-Math.sin(way) * r * scale).toFixed(3)},${(-Math.cos(way) * r * scale).toFixed(3)}`);
+  return add(parent, "polygon", {points: points.join(" "), ...attributes});
+}
 function disc(parent, player, filled) {
   if (player.truth) parent.classList.add("truth");
   if (player.other) parent.classList.add("other");
-  if (player.target) add(parent, "circle", {class: "halo", r: radius(player) + .09});
-  add(parent, "circle", {class: "disc", r: radius(player), style: `fill: ${filled}`});
+  if (player.target) outline(parent, player.shape, radius(player) + .09, {class: "halo"});
+  outline(parent, player.shape, radius(player), {class: "disc", style: `fill: ${filled}`});
   const mark = player.mark.length > 12 ? player.mark.slice(0, 11) + "…" : player.mark;
   const size = Math.min(.24, 2 * radius(player) * .8 / (.6 * Math.max(mark.length, 1)));
   add(parent, "text", {"font-size": Math.max(size, .1)}, mark);
@@ -222,7 +231,7 @@ function update() {
   dot.setAttribute("cx", across(i)); dot.setAttribute("cy", up(value));
   const what = mode === "keep" ? `only the ${count} most important of ${data.removable} ${data.kind}s kept`
     : `the ${count} most important of ${data.removable} ${data.kind}s removed`;
-  $("state").textContent = `${what} (sparsity ${share}); ${data.value} of class ${data.class} ${plain(value)} ` +
+  $("state").textContent = `${what} (sparsity ${share}); ${data.value}${data.class && ` of class ${data.class}`} ${plain(value)} ` +
     `(untouched ${plain(data.output)})`;
   slider.setAttribute("aria-valuetext", $("state").textContent);
 }
@@ -236,6 +245,7 @@ function drawTable() {
   $("ends").replaceChildren(html("span", `against ${signed(-data.largest)}`), html("span", `for ${signed(data.largest)}`));
   $("key").replaceChildren(...[own && `ring: the target, its own score ${signed(own.score)}`,
     !own && data.points?.some(p => p.target) && "ring: the target",
+    ...(data.types ?? []).map((type, shape) => `${signs[shape % signs.length]} ${type}`),
     everyone.some(p => p.truth) && "green rim: ground truth",
     everyone.some(p => p.other) && `dashed rim: another class than ${data.class}`]
     .filter(Boolean).map(text => html("span", text)));

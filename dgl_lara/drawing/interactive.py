@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
-from dgl_lara.drawing.scene import Bars, Scene
+from dgl_lara.drawing.scene import Bars, Scene, shapes_of
 from dgl_lara.utils.templates import rendered
 
 View = tuple[Scene | Bars, "Story"]
@@ -101,10 +101,12 @@ def _graph(scene: Scene) -> dict[str, Any]:
         "rings": [np.round(line * (1, -1), 3).tolist() for line in scene.hop_lines],
         "bounds": np.round([low[0], -high[1], high[0], -low[1]], 3).tolist(),
         "molecule": scene.molecule,
+        "types": list(shapes_of(scene)),
     }
 
 
 def _nodes(scene: Scene) -> list[dict[str, Any]]:
+    shapes = shapes_of(scene)
     return [
         {
             "name": scene.names[row],
@@ -113,7 +115,8 @@ def _nodes(scene: Scene) -> list[dict[str, Any]]:
             "y": round(-float(scene.position[row, 1]), 3),  # a screen counts downwards
             "score": 0.0 if scene.score is None else float(scene.score[row]),
             "hop": None if scene.hop is None else int(scene.hop[row]),
-            "target": row == scene.target,
+            "target": row in scene.targets,
+            "shape": 0 if scene.kinds is None else shapes[scene.kinds[row]],
             "truth": bool(scene.truth is not None and scene.truth[row]),
             "other": bool(scene.other_class is not None and scene.other_class[row]),
         }
@@ -152,5 +155,5 @@ def _bars(bars: Bars) -> dict[str, Any]:
         | {"target": False, "truth": False, "other": False}
         for row, (name, score) in enumerate(zip(bars.names, bars.score, strict=True))
     ]
-    empty: dict[str, Any] = {"edges": [], "back": [], "rings": [], "points": None, "molecule": False}
+    empty: dict[str, Any] = {"edges": [], "back": [], "rings": [], "points": None, "molecule": False, "types": []}
     return {**empty, "shape": "bars", "players": players, "bounds": [-6, -0.6, 6, max(0.6 * len(players), 0.6)]}

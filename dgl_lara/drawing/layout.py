@@ -9,6 +9,7 @@ import numpy as np
 from scipy.optimize import isotonic_regression
 
 GAP = 0.62  # between neighbours on a ring; rings lie at least 1 apart
+APART = 0.5  # of the ends of a link from the middle
 TRIALS = 250  # arrangements of the first ring that are compared
 EVENLY_FROM = 12  # nodes on the first ring
 WIDE = 2 * np.pi / 3  # a stretch of a ring without nodes from which on its circle is left open
@@ -86,6 +87,10 @@ def _place(first: np.ndarray, hop: np.ndarray, edges: np.ndarray) -> np.ndarray:
     """Positions for a given order of the first ring."""
     position = np.zeros((len(hop), 2))
     angle, radius = np.zeros(len(hop)), 0.0
+    middle = np.flatnonzero(hop == 0)
+    if len(middle) > 1:  # both ends of a link stand side by side
+        position[middle, 0] = np.linspace(-APART, APART, len(middle))
+        angle[middle], radius = np.pi * np.linspace(-0.5, 0.5, len(middle)), APART
     below = [edges[hop[edges[:, 0]] < hop[edges[:, 1]]], edges[hop[edges[:, 0]] > hop[edges[:, 1]]][:, ::-1]]
     down = np.concatenate(below)  # (inner node, outer node)
     # a node of the first ring gets room for what hangs on it

@@ -20,9 +20,9 @@ from matplotlib.collections import LineCollection
 from matplotlib.colors import LinearSegmentedColormap, Normalize, to_hex
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.patches import Circle, FancyArrowPatch
+from matplotlib.patches import Circle, FancyArrowPatch, RegularPolygon
 
-from dgl_lara.drawing.scene import CROWD, Scene, centred
+from dgl_lara.drawing.scene import CROWD, Scene, centred, shapes_of
 from dgl_lara.drawing.words import NOT_ADDITIVE
 
 # Blue against, vermilion for: told apart with any colour vision; white is nothing.
@@ -73,12 +73,17 @@ def draw(scene: Scene, words: str, explained_class: str, value: str) -> Figure:
     over, under = bool((own > scene.largest).any()), bool((own < -scene.largest).any())
     colours = COLOURS if scene.edge_score is None else LINES
     bar = figure.colorbar(ScalarMappable(norm, colours), cax=side, extend=clipped.get((over, under), "both"))
-    bar.set_label(f"against  ←  class {explained_class} ({value})  →  for", fontsize=7.5)
+    bar.set_label(f"against  ←  {explained(explained_class, value)}  →  for", fontsize=7.5)
     bar.ax.tick_params(labelsize=7)
     figure.text(0.12 / width, 1 - 0.12 / height, "\n".join(title), fontsize=9.5, va="top", linespacing=1.25)
     figure.text(0.12 / width, 0.08 / height, "\n".join(notes), fontsize=7.5, va="bottom", color="#444444")
     _legend(figure, scene, explained_class, (0.06 / width, (below - 0.3) / height))
     return figure
+
+
+def explained(explained_class: str, value: str) -> str:
+    """Of a colour scale; a single output is no class."""
+    return f"class {explained_class} ({value})" if explained_class else value
 
 
 def _around(low: float, high: float, length: float) -> tuple[float, float]:
@@ -102,7 +107,7 @@ def _draw_edges(axis: Axes, scene: Scene, norm: Normalize, unit: float) -> None:
     lines, scale = scene.position[scene.edges], unit / UNIT
     width = np.full(len(lines), (2.2 if scene.molecule else 1.0) * scale)
     alpha = np.full(len(lines), 1.0 if len(lines) < CROWD else 0.55)  # many edges step back
-    near = (scene.edges == scene.target).any(axis=1) if scene.target is not None else np.ones(len(lines), dtype=bool)
+    near = np.isin(scene.edges, scene.targets).any(axis=1) | (scene.hop is None)
     colours = np.where(near, "#808080", "#b8b8b8").astype(object)
     order = np.full(len(lines), 1.0)
     alpha[scene.steps_back], width[scene.steps_back] = 0.22, 0.5 * scale
@@ -122,7 +127,7 @@ def _draw_edges(axis: Axes, scene: Scene, norm: Normalize, unit: float) -> None:
         start, end = lines[row]
         source, sink = scene.edges[row]
         way = (end - start) / max(float(np.linalg.norm(end - start)), 1e-9)
-        halo = HALO if sink == scene.target else 0.0
+        halo = HALO if sink in scene.targets else 0.0
         axis.add_patch(
             FancyArrowPatch(
                 start + way * radii[source],
@@ -148,7 +153,7 @@ def _plays(scene: Scene) -> np.ndarray:
 def _draw_nodes(axis: Axes, scene: Scene, norm: Normalize, unit: float) -> None:
     radii = _radii(scene)
     for row, (x, y) in enumerate(scene.position):
-        true, target = scene.truth is not None and scene.truth[row], row == scene.target
+        true, target = scene.truth is not None and scene.truth[row], row in scene.targets
         rim: dict[str, Any] = {"edgecolor": "#666666", "linewidth": 0.6}
         if true:
             rim = {"edgecolor": TRUTH, "linewidth": 2.4}
@@ -156,11 +161,27 @@ def _draw_nodes(axis: Axes, scene: Scene, norm: Normalize, unit: float) -> None:
             rim = {**rim, "edgecolor": TRUTH if true else INK, "linestyle": (0, DASHES)}
             rim["linewidth"] = max(rim["linewidth"], 0.9)
         filled = NOTHING if scene.score is None else COLOURS(norm(scene.score[row]))
-        axis.add_patch(Circle((x, y), radii[row], facecolor=filled, zorder=2, **rim))
+        kind = shapes_of(scene).get(scene.kinds[row], 0) if scene.kinds else 0
+        axis.add_patch(outline(kind, x, y, radii[row], facecolor=filled, zorder=2, **rim))
         if target:
-            axis.add_patch(Circle((x, y), radii[row] + HALO, fill=False, edgecolor=INK, linewidth=1.8, zorder=2))
+            ring = {"fill": False, "edgecolor": INK, "linewidth": 1.8, "zorder": 2}
+            axis.add_patch(outline(kind, x, y, radii[row] + HALO, **ring))
         if _fits_inside(scene.marks[row]):
             _write_inside(axis, scene, row, radii[row], unit)
+
+
+# Sides, turn and size of each shape after the circle: told apart without any colour, and as large to the eye.
+CORNERS = [(4, 0.7854, 1.2), (3, 0.0, 1.35), (4, 0.0, 1.25), (5, 0.0, 1.1), (6, 0.5236, 1.05), (3, 3.1416, 1.35)]
+
+
+MARKERS = ["o", "s", "^", "D", "p", "h", "v"]  # the same in a legend
+
+
+def outline(shape: int, x: float, y: float, radius: float, **style: Any) -> Circle | RegularPolygon:
+    if shape == 0:
+        return Circle((x, y), radius, **style)
+    sides, turn, scale = CORNERS[(shape - 1) % len(CORNERS)]
+    return RegularPolygon((x, y), sides, radius=radius * scale, orientation=turn, **style)
 
 
 def _fits_inside(mark: str) -> bool:
@@ -216,7 +237,7 @@ def _labels_beside(scene: Scene) -> list[_Label]:
         if steep:
             way = np.array([0.0, 1.0 if way[1] > 0 else -1.0])
         near = np.abs(np.delete(scene.position, row, axis=0) - here) < (LETTER * len(text), 0.5)
-        start = here + way * (radii[row] + 0.06 + HALO * (row == scene.target))
+        start = here + way * (radii[row] + 0.06 + HALO * (row in scene.targets))
         labels.append(_Label(text, start, way, steep, on_end=steep and bool(near.all(axis=1).any())))
     return labels
 
@@ -242,6 +263,9 @@ def _legend(figure: Figure, scene: Scene, explained_class: str, corner: tuple[fl
         Line2D([], [], marker="o", linestyle="", markersize=7, markerfacecolor="white", label=label, **style)
         for label, style in entries
     ]
+    for kind, shape in shapes_of(scene).items():
+        marker: dict[str, Any] = {"marker": MARKERS[shape % len(MARKERS)], "markersize": 8, "linestyle": ""}
+        handles.append(Line2D([], [], markeredgecolor="#666666", markerfacecolor=NOTHING, label=kind, **marker))
     if scene.other_class is not None and scene.other_class.any():
         label = f"dashed: another class than {_short(explained_class)}"
         handles.append(Line2D([], [], color=INK, linewidth=1.1, linestyle=(0, DASHES), label=label))

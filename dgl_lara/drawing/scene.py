@@ -47,6 +47,7 @@ class Scene:
     molecule: bool
     largest: float  # |score| of the strongest player besides the target, whose own would drown all others
     rest: str  # one line on the players that are not drawn; empty if all are
+    kinds: list[str] | None = None  # (drawn,) the type of each node, where there are several
 
     @cached_property
     def hop_lines(self) -> list[np.ndarray]:
@@ -66,6 +67,11 @@ class Scene:
         return None if self.hop is None else int(np.flatnonzero(self.hop == 0)[0])
 
     @cached_property
+    def targets(self) -> np.ndarray:
+        """The rows of all nodes that the target is: both ends of a link."""
+        return np.zeros(0, dtype=int) if self.hop is None else np.flatnonzero(self.hop == 0)
+
+    @cached_property
     def strength(self) -> np.ndarray:
         """(drawn,) |score| of each node as a share of the largest, at most 1; nodes that do not play have none."""
         return np.zeros(len(self.place)) if self.score is None else np.minimum(np.abs(self.score) / self.largest, 1)
@@ -78,6 +84,12 @@ class Scene:
         inner = _ways(np.abs(self.score), self.hop, self.edges)
         first, second = self.edges.T
         return (inner[first] != second) & (inner[second] != first)
+
+
+def shapes_of(scene: Scene) -> dict[str, int]:
+    """Which shape the nodes of each type have; the target's type comes first and is round."""
+    own = [] if scene.kinds is None else [scene.kinds[row] for row in scene.targets]
+    return {kind: number for number, kind in enumerate(dict.fromkeys([*own, *(scene.kinds or [])]))}
 
 
 def centred(low: np.ndarray, high: np.ndarray, around_target: bool) -> tuple[np.ndarray, np.ndarray]:
@@ -97,6 +109,7 @@ def compose(
     told: Sequence[int] = (),
     other_class: np.ndarray | None = None,
     edge_player: np.ndarray | None = None,
+    kinds: list[str] | None = None,
 ) -> Scene:
     """The `most` nodes that count most, for or against, with those that link them to the target.
 
@@ -111,6 +124,7 @@ def compose(
         told: Players that a sentence calls by name; of many atoms of one kind only these are numbered.
         other_class: Of each node: f predicts another class for it.
         edge_player: Of each edge, where edges play: which player it is, -1 for none.
+        kinds: Of each node: its type, where there are several.
     """
     strength, told_nodes = np.abs(score), set(told)
     if edge_player is not None:
@@ -155,6 +169,7 @@ def compose(
         molecule=molecule,
         largest=_largest(score, hop if edge_player is None else None),
         rest=left_out(left, score),
+        kinds=None if kinds is None else [kinds[place] for place in chosen],
     )
 
 
@@ -179,7 +194,7 @@ def _choose(strength: np.ndarray, hop: np.ndarray | None, edges: np.ndarray, mos
     if len(strength) <= most:
         return np.arange(len(strength))
     inner = _ways(strength, hop, edges)
-    chosen = {int(np.flatnonzero(hop == 0)[0])}
+    chosen = set(np.flatnonzero(hop == 0).tolist())
     for place in order.tolist():
         way = []
         while place >= 0 and place not in chosen:

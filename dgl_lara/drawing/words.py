@@ -18,6 +18,7 @@ from dataclasses import dataclass
 NAMED = 3  # at most so many players are named
 REMOVED = 5  # and so many removed
 NEGLIGIBLE = 1e-6  # of the largest score: counts as zero
+FAMILIAR = 1.5  # spreads of what the explainer has learned from, up to which a graph is like it
 HARDLY = 0.05  # of the explained value, or of its distance from nothing at all: a change that is next to nothing
 NOT_ADDITIVE = "scores are averages over random coalitions and do not add up to the {}"
 
@@ -42,6 +43,13 @@ class Facts:
     own: float  # score of the target itself; 0 for a graph
     without: Callable[[Sequence[int]], float]  # the value when the players at these places are removed
     rather_than: str | None = None  # the class that the explained one is set against
+    scored: bool = False  # f gives a number, not a class
+    subject: str = ""  # how the sentence begins, where that is not task and target
+    whose: Sequence[str] = ()  # of each player, whose neighbour it is, where the target is several nodes
+
+    @property
+    def who(self) -> str:
+        return self.subject or f"{self.task.capitalize()} {self.target}"
 
     def hardly_differs(self, after: float) -> bool:
         return abs(self.output - after) <= HARDLY * max(abs(self.output), abs(self.output - self.null))
@@ -85,7 +93,9 @@ def tell(facts: Facts) -> Telling:
 
 def _head(facts: Facts) -> str:
     """Who is what; for a class that f does not predict, which class is asked about."""
-    subject = f"{facts.task.capitalize()} {facts.target}"
+    subject = facts.who
+    if facts.scored and facts.explained_class == facts.predicted_class:
+        return f"{subject} has the {facts.value} {number(facts.output)}"
     if facts.rather_than is not None:
         this, that = facts.explained_class, facts.rather_than
         verb = "is" if this == facts.predicted_class else f"is class {facts.predicted_class}; of the two, it would be"
@@ -136,7 +146,7 @@ def _not_borne_out(facts: Facts, claim: str, named: list[int], removal: str) -> 
     if facts.rather_than is not None:
         other, asked = True, f"{asked} rather than class {facts.rather_than}"
     scores = f"and its scores for class {asked}" if other else "but its scores"
-    head = f"{facts.task.capitalize()} {facts.target} is class {facts.predicted_class}"
+    head = _head(facts) if facts.scored else f"{facts.who} is class {facts.predicted_class}"
     return Telling(f"{head}, {scores} are not borne out: they {claim}, yet {removal}.", named)
 
 
@@ -194,7 +204,8 @@ def _listed(facts: Facts, places: list[int], more: str = "") -> str:
     """'its 1-hop neighbours 511 and 513 and its 2-hop neighbour 9'; 'atoms N3 and O4'."""
     groups: dict[str, list[str]] = {}
     for place in sorted(places, key=lambda place: facts.hop[place]):
-        kind = f"its {facts.hop[place]}-hop {facts.kind}" if facts.named_by_hop else facts.kind
+        owner = f"{facts.whose[place]}'s" if facts.whose else "its"
+        kind = f"{owner} {facts.hop[place]}-hop {facts.kind}" if facts.named_by_hop else facts.kind
         groups.setdefault(kind, []).append(facts.names[place])
     phrases = [f"{kind}{'s' * (len(names) > 1)} {_and(names)}" for kind, names in groups.items()]
     return _and([*phrases, *([more] if more else [])])
@@ -247,3 +258,9 @@ def how_sure(corrected: bool, confidence: float | None, kind: str, local: bool) 
         return f"These scores are {source}."
     whose = f"its {kind}s" if local else f"the {kind}s"
     return f"These scores are {source}, and expected to explain {_share(confidence)} of what {whose} contribute."
+
+
+def how_far(novelty: float) -> str:
+    """From what the explainer has learned from, on a graph that it has not."""
+    word = "as it knows it" if novelty < FAMILIAR else "unlike what it knows"
+    return f"To the explainer the graph around it is {word} ({novelty:.1f} times the spread of what it learned from)."

@@ -19,7 +19,7 @@ from dgl_lara.utils.clock import seconds
 from dgl_lara.utils.progress import duration, say, working
 from dgl_lara.utils.randomness import generator
 
-PROBED = 3  # targets that are timed
+PROBED = 3  # targets that are timed, or as many more as it takes
 MOST, ENOUGH = 1024, 0.2  # coalitions and seconds that are enough for it
 WORTH = 0.7  # of the targets, and so of the time: with more of them nothing is gained
 BY_LABELS = {"characterization-score", "unfaithfulness", "fidelity-curve"}  # they share what f says
@@ -53,19 +53,21 @@ def forecast(subject: Subject, names: Sequence[str]) -> Forecast:
     game, targets = subject.case.game, subject.case.targets
     counts = game.players(targets).counts.double()
     total = float(counts.sum())
-    each, whole = _seconds_a_player(subject, counts), 0.0
+    whole = 0.0
     sampled = Sampled(game, subject.case.seed, subject.pairs)
     pairs = sampled.pairs if 2 * sampled.pairs * total <= AFFORDABLE else 0
     parts = {}
+    each = _seconds_a_player(subject, counts, 4, MOST)
     if pairs and {"fidelity", "agreement", "auc", *BY_LABELS} & set(names):
         parts[sampled.label] = 2 * pairs * total * each + len(targets) * _seconds_a_fit(
             fit, counts, pairs, game.features
         )
     definitions = len(DEFINITIONS) if game.task.local else 1
     methods = 2 + bool(pairs) + (subject.lara.samples_ is not None)  # chance, sampled, LARA, and LARA corrected
-    for part, asking in (("fidelity", {"fidelity"}), ("labels", BY_LABELS)):
-        if asking & set(names):
-            parts[part] = 2 * definitions * len(SPARSITIES) * methods * total * each
+    wanted = [part for part, asking in (("fidelity", {"fidelity"}), ("labels", BY_LABELS)) if asking & set(names)]
+    if wanted:  # surroundings are cut out for a few coalitions only, which costs more than asking about these
+        few = _seconds_a_player(subject, counts, len(SPARSITIES), len(SPARSITIES))
+        parts |= dict.fromkeys(wanted, 2 * definitions * len(SPARSITIES) * methods * total * few)
     if "agreement" in names and counts.max() > EXACT_UP_TO:
         asked = subject.case.reference_pairs
         if game.task.local and 2 * asked * total > AFFORDABLE_EACH:
@@ -91,17 +93,20 @@ def announce(subject: Subject, names: Sequence[str]) -> None:
     say(f"this will take about {duration(expected.seconds)} ({parts}){fewer}{sampled}")
 
 
-def _seconds_a_player(subject: Subject, counts: Tensor) -> float:
-    """For one player of one coalition, on targets of all sizes."""
-    game, targets = subject.case.game, subject.case.targets
-    places = counts.argsort()[torch.linspace(0, len(counts) - 1, min(PROBED, len(counts))).long()]
-    players = game.players(targets[places.to(targets.device)])
-    count, spent = 1, 0.0
-    while spent < ENOUGH and count < MOST:  # what each call costs besides must not count for much
-        count *= 4
+def _seconds_a_player(subject: Subject, counts: Tensor, count: int, most: int) -> float:
+    """For one player of one coalition, of targets of all sizes, where `count` or up to `most` are asked at once."""
+    game, targets, probed = subject.case.game, subject.case.targets, PROBED
+    while True:
+        places = counts.argsort()[torch.linspace(0, len(counts) - 1, min(probed, len(counts))).long()]
+        players = game.players(targets[places.to(targets.device)])
         keep = random_coalitions(count, len(players.player), generator(0), players.player.device)
         spent = seconds(partial(game.coalitions, players, keep), targets.device, repeats=1)
-    return spent / (count * int(players.counts.sum()))
+        if spent >= ENOUGH or (count >= most and probed >= len(targets)):
+            return spent / (count * int(players.counts.sum()))
+        if count < most:  # what each call costs besides must not count for much
+            count *= 4
+        else:
+            probed *= 4
 
 
 def _seconds_a_pass(subject: Subject) -> float:
@@ -115,5 +120,5 @@ def _seconds_a_fit(regression: Regression, counts: Tensor, pairs: int, like: Ten
     """For that of one target of usual size."""
     players = int(counts.median())
     sigma = signed(random_coalitions(pairs, players, generator(0), like.device))
-    d, own = sigma[:, 0].to(like.dtype), torch.arange(players, device=like.device) == 0
+    d, own = sigma[:, 0].clone(), torch.arange(players, device=like.device) == 0
     return seconds(lambda: regression(sigma, d, own), like.device, repeats=1)

@@ -9,8 +9,9 @@ import torch
 from dgl.nn.pytorch import GraphConv
 from torch import Tensor, nn
 
-from dgl_lara.game.players import find, in_edges
+from dgl_lara.game.players import find, in_edges, numbers_of_in_edges
 from dgl_lara.game.walks import walk_scale
+from dgl_lara.model.whole import EDGE
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,6 +41,8 @@ class EncoderGraph:
         pair, sources = in_edges(graph, nodes)
         place, inside = find(sources, nodes)
         induced = dgl.graph((place[inside], pair[inside]), num_nodes=len(nodes))
+        if EDGE in graph.edata:
+            induced.edata[EDGE] = graph.edata[EDGE][numbers_of_in_edges(graph, nodes)[inside]]
         scale = walk_scale(graph)[nodes].unsqueeze(1)
         return EncoderGraph(dgl.add_self_loop(induced), scale, induced.batch_num_nodes(), inputs)
 

@@ -10,7 +10,7 @@ training needs, sum_j sigma_j phi_hat_j, walk on the edges of the graph whoever 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from torch import Tensor, nn
@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from dgl_lara.explainer.encoder import EncoderGraph
 from dgl_lara.explainer.gate import Gate
 from dgl_lara.game.game import Game
-from dgl_lara.game.players import Players
+from dgl_lara.game.players import Players, find
 
 Signs = Callable[[Tensor], Tensor]  # players -> sigma, (num_masks, len(players))
 
@@ -43,6 +43,12 @@ class Shape(Protocol):
 
     @property
     def alone(self) -> bool: ...
+
+    @property
+    def layers(self) -> int: ...
+
+    @property
+    def edge_columns(self) -> int: ...
 
     @property
     def reach(self) -> int: ...
@@ -71,14 +77,38 @@ class Pairs:
     game: Game
     players: Players
     p: Tensor  # as `Form.sources` gives it
-    t: Tensor  # (num_targets, width)
+    t: Tensor  # (num_targets, sides * width)
     nodes: Tensor | None = None  # whose rows of p those are, rising; None: everybody's
+
+
+def on_all_sides(made: Callable[[G, Pairs], Tensor], g: G, pairs: Pairs) -> Tensor:
+    """What a form makes of pairs. Of targets that are several nodes: the sum over these, each with its own t."""
+    game, players = pairs.game, pairs.players
+    if game.task.sides == 1:
+        return made(g, pairs)
+    total = None
+    ts = pairs.t.chunk(game.task.sides, dim=1)
+    for nodes, t in zip(game.task.side_nodes(players.targets), ts, strict=True):
+        near = game.side.kind.players(nodes)
+        found = made(g, replace(pairs, game=game.side, players=near, t=t))
+        total = found.new_zeros(len(players.player), *found.shape[1:]) if total is None else total
+        total = total.index_add(0, place_among(game, players, near), found)
+    assert total is not None
+    return total
+
+
+def place_among(game: Game, players: Players, near: Players) -> Tensor:
+    """(num_pairs of `near`,) which pair of `players` each is: the same target and player, seen from one node of it."""
+    player = near.player
+    if players.kind == "nodes":
+        player = game.task.plays_as(players.targets[near.row], player)
+    return find(near.row * players.num_ids + player, players.key)[0]
 
 
 class Form:
     def shape(self, game: Game) -> dict[str, Any]:
         """What of `ExplainerConfig` this kind decides."""
-        return {"players": game.kind.name}
+        return {"players": game.kind.name, "edge_columns": 0 if game.edge_looks is None else game.edge_looks.shape[1]}
 
     def prepare(self, g: G, game: Game) -> None:
         """What can be read off the data before training."""
@@ -86,6 +116,10 @@ class Form:
     def reach(self, config: Shape) -> int:
         """How many hops from the target the nodes stand at which players contribute."""
         return config.hops
+
+    def sight(self, config: Shape) -> int:
+        """How many hops from the target g must see: one a layer for t, as many more for p of whoever contributes."""
+        return config.hops + config.layers
 
     def source_width(self, config: Shape) -> int:
         """Numbers that the source head says of a node; 0: it is not asked."""

@@ -15,12 +15,14 @@ from torch import Tensor
 from dgl_lara.explainer.encoder import EncoderGraph
 from dgl_lara.explainer.network import Explainer
 from dgl_lara.game.game import Game
+from dgl_lara.game.hops import spread_out
 from dgl_lara.game.removal import edgeless, loops_of
 from dgl_lara.model.evaluating import evaluating
+from dgl_lara.model.looks import WIDE, places_of_ends
 from dgl_lara.utils.randomness import generator
 
 CLIP = 4.0
-WIDE = 256  # columns
+PARTNERS = 16  # nodes with which a model of pairs is asked to pair everybody
 
 
 def explainer_inputs(game: Game, kind: str, nodes: Tensor | None = None) -> Tensor:
@@ -44,23 +46,57 @@ def _rows(game: Game, kind: str, nodes: Tensor | None) -> Tensor:
     here = slice(None) if nodes is None else nodes
     features = game.features[here]
     if kind == "features":
-        return features.float()
+        return torch.cat([block[here].float() for block in game.looks], dim=1)
     loops = loops_of(game.graph)[here]
-    chosen, place = _unlike(features, loops)
+    tells_apart = game.edge_looks is not None and bool(loops.any())  # what own loops carry
+    chosen, place = (_everyone(features),) * 2 if tells_apart else _unlike(features, loops)
     ids = chosen if nodes is None else nodes[chosen]
-    with evaluating(game.f):
-        solo = game.call(game.task.mark_singles(edgeless(game.graph, ids)), game.features[ids])
-    narrow = features.shape[1] <= WIDE
-    own = [signed_log(features[chosen].float()).index_select(0, place)] if narrow else []
+    own = [
+        signed_log(features[chosen].float()).index_select(0, place)
+        if block is game.features
+        else signed_log(block[here].float())
+        for block in game.looks
+        if block.shape[1] <= WIDE
+    ]
     degree = torch.log1p(game.graph.in_degrees()[here].float()).unsqueeze(1)
-    logits = game.task.per_node(game.graph, game.logits)[here]
-    return torch.cat([*own, degree, logits, solo.index_select(0, place)], dim=1)
+    return torch.cat([*own, degree, *_said(game, nodes, ids, place)], dim=1)
+
+
+def _said(game: Game, nodes: Tensor | None, ids: Tensor, place: Tensor) -> list[Tensor]:
+    """f's logits of each node, and of the node alone. A model of pairs says how it pairs each node with some others."""
+    here = slice(None) if nodes is None else nodes
+    with evaluating(game.f):
+        if game.task.sides > 1:
+            return _paired(game, nodes)
+        solo = game.call(game.task.mark_singles(edgeless(game.graph, ids)), game.features[ids])
+    return [game.task.per_node(game.graph, game.logits)[here], solo.index_select(0, place)]
+
+
+def _paired(game: Game, nodes: Tensor | None) -> list[Tensor]:
+    """What f says of pairs of each node with a few others, as the graph is and where nobody has an edge. Nodes that
+    cannot stand on one side of a pair, by their type, have zeros there."""
+    count, device = game.graph.num_nodes(), game.features.device
+    nodes = torch.arange(count, device=device) if nodes is None else nodes
+    alone = edgeless(game.graph, torch.arange(count, device=device))
+    columns = []
+    sides = places_of_ends(game.f, count)
+    for side, (mine, theirs) in enumerate(zip(sides, reversed(sides), strict=True)):
+        stands = (nodes >= mine.start) & (nodes < mine.stop)
+        others = theirs.start + spread_out(len(theirs), PARTNERS, device)
+        me, other = nodes[stands].repeat_interleave(len(others)), others.repeat(int(stands.sum()))
+        ends = (me, other) if side == 0 else (other, me)
+        for graph in (game.graph, alone):
+            said = game.call(graph, game.features, *ends).view(int(stands.sum()), -1)
+            rows = said.new_zeros(len(nodes), said.shape[1])
+            rows[stands] = said
+            columns.append(rows)
+    return columns
 
 
 def _unlike(features: Tensor, loops: Tensor) -> tuple[Tensor, Tensor]:
     """Some of the nodes, and for each node which of these it cannot be told from where it is alone. Atoms of a kind
     have the same features, and f need not be asked about each; where hardly two nodes have, these are all nodes."""
-    everyone = torch.arange(len(features), device=features.device)
+    everyone = _everyone(features)
     if features.shape[1] > WIDE:
         return everyone, everyone
     weights = torch.rand(features.shape[1], generator=generator(0)).to(features.device)
@@ -70,6 +106,10 @@ def _unlike(features: Tensor, loops: Tensor) -> tuple[Tensor, Tensor]:
     one = torch.empty_like(kinds, dtype=torch.long).scatter_(0, place, everyone)
     alike = all(torch.equal(part[one].index_select(0, place), part) for part in (features, loops))
     return (one, place) if alike else (everyone, everyone)
+
+
+def _everyone(features: Tensor) -> Tensor:
+    return torch.arange(len(features), device=features.device)
 
 
 def encoder_graph(game: Game, kind: str) -> EncoderGraph:

@@ -38,6 +38,7 @@ from dgl_lara.utils.schema import (
     number,
     rows_of,
     table,
+    tensor,
     tensors,
     text,
     whole,
@@ -48,7 +49,7 @@ FIELDS = {
     "task": word(*TASKS), "in_dim": whole(1, 2**31), "num_classes": whole(1, 2**31), "hops": whole(0, MOST_HOPS),
     "layers": whole(0, 64), "hidden": whole(1, 16_384), "dim": whole(1, 4096), "gate": word(*GATES.names),
     "embedding": word(*EMBEDDINGS), "encoder": word(*ENCODERS), "all_classes": flag, "players": word(*PLAYERS),
-    "columns": whole(0, 2**31), "alone": flag,
+    "columns": whole(0, 2**31), "alone": flag, "edge_columns": whole(0, 2**31),
 }  # fmt: skip
 
 
@@ -70,6 +71,7 @@ class ExplainerConfig:
     players: str = "nodes"  # which kind of players it scores
     columns: int = 0  # of the features, where they play
     alone: bool = False  # features play in the target alone
+    edge_columns: int = 0  # what g sees of an edge beside its ends
 
     def __post_init__(self) -> None:
         wrong = misfit(vars(self), FIELDS)
@@ -122,9 +124,11 @@ class Explainer(nn.Module):
         said = self.form.source_width(config)
         if config.embedding == "single" and said != config.width:
             raise InputError(f"one embedding for p and t is for nodes as players, not for {config.players}.")
+        if config.embedding == "single" and self.task.sides > 1:
+            raise InputError(f"one embedding for p and t is for nodes and graphs, not for {self.task}s.")
         self.source_head = self._head(said) if said else None
         shared = self.source_head if config.embedding == "single" else None
-        self.target_head = self._head(config.width) if shared is None else shared
+        self.target_head = self._head(config.width * self.task.sides) if shared is None else shared
         classes = config.num_classes if config.all_classes else 0
         self.class_weight = nn.Parameter(0.5 + 0.5 * torch.randn(classes, config.width)) if classes else None
         self.form_weights = self.form.weights(config)
@@ -157,10 +161,12 @@ class Explainer(nn.Module):
         return p, self.task.pool(graph.sizes, t)
 
     def embeddings(self, source: Tensor, target: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
-        """p and t from what the heads say."""
+        """p and t from what the heads say. Of a pair, each end also says what it makes of the other's t."""
+        target, *other = target.chunk(self.task.sides, dim=1)
         _, target = self.gate.scaled(target, target, scale)
         # layer-wise passes have the rest in main memory
-        return self.form.sources(self, source, scale), target * self.unit.to(target.device)
+        target = target * self.unit.to(target.device)
+        return self.form.sources(self, source, scale), torch.cat([target, *(1 + part for part in other)], dim=1)
 
     def source_shape(self, num_nodes: int) -> tuple[int, int]:
         """Of p, for a graph of so many nodes."""
@@ -181,7 +187,8 @@ class Explainer(nn.Module):
         if self.class_weight is None:
             return target
         weight = self.class_weight[classes]
-        return target * (weight if classes.dim() == 1 else weight[:, 0] - weight[:, 1])
+        weight = weight if classes.dim() == 1 else weight[:, 0] - weight[:, 1]
+        return target * weight.repeat(1, self.task.sides) if self.task.sides > 1 else target * weight
 
     def all_class_weights(self) -> Tensor:
         """(num_classes or 1, width)"""
@@ -209,6 +216,7 @@ def load_explainer(path: Path, device: torch.device) -> tuple[Explainer, dict[st
         "samples": maybe(table),
         "cost": maybe(between(0, 1e30)),
         "players": maybe(table),
+        "pairs": maybe(tensor(torch.long, None, 2)),
         "history": rows_of({"step": whole(), "epoch": whole(), "loss": number, "agreement": number}),
     }
     content = fitting(load_tensors(path), {**fields, **more}, path, optional=tuple(more))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -42,6 +42,7 @@ class Explanations(Scored):
             variance=None if self.variance is None else self.variance[indptr[rows.start] : indptr[rows.stop]],
             corrected=None if self.corrected is None else self.corrected[rows],
             rather_than=None if self.rather_than is None else self.rather_than[rows],
+            novelty=None if self.novelty is None else self.novelty[rows],
         )
         return Explanation(one)
 
@@ -50,7 +51,7 @@ class Explanations(Scored):
 
     def named(
         self,
-        labels: Sequence[str] | None = None,
+        labels: Sequence[str] | Mapping[str, Sequence[str]] | None = None,
         columns: Sequence[str] | None = None,
         motif: Tensor | None = None,
         classes: Sequence[str] | None = None,
@@ -58,17 +59,30 @@ class Explanations(Scored):
         """The same, with names for pictures and words.
 
         Args:
-            labels: Of each node of the graph.
+            labels: Of each node of the graph; on a graph of several types {type: names}, of some types or all.
             columns: Of each feature.
             motif: (num_nodes,) which true motif a node belongs to, -1 for none.
             classes: Of each class.
         """
+        if isinstance(labels, Mapping):
+            labels = self._by_type(labels)
         if self.game is not None:
             nodes, width = self.game.features.shape
             for what, given, of, count in (("labels", labels, "node", nodes), ("columns", columns, "feature", width)):
                 if given is not None and len(given) != count:
                     raise InputError(f"{what} must name each {of}, {count} of them (got {len(given)}).")
         return replace(self, names=Names(labels, columns, motif, classes))
+
+    def _by_type(self, labels: Mapping[str, Sequence[str]]) -> list[str]:
+        types = None if self.game is None else self.game.types
+        if types is None:
+            raise InputError("labels by type are for a graph of several types; this one has a single list of nodes.")
+        for kind, names in labels.items():
+            if kind not in types.nodes:
+                raise InputError(f"labels name the type '{kind}', which the graph has not ({', '.join(types.nodes)}).")
+            if len(names) != types.count(kind):
+                raise InputError(f"labels must name each {kind}, {types.count(kind)} of them (got {len(names)}).")
+        return types.called(labels)
 
     def only(self, mask: Tensor) -> Explanations:
         """Those of some targets: (num_targets,) bool."""
@@ -89,6 +103,7 @@ class Explanations(Scored):
             variance=None if self.variance is None else self.variance[pairs],
             corrected=None if self.corrected is None else self.corrected[mask.cpu()],
             rather_than=None if self.rather_than is None else self.rather_than[mask],
+            novelty=None if self.novelty is None else self.novelty[mask],
         )
 
     def summary(self, explained_class: int | None = None) -> Summary:

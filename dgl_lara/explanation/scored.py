@@ -15,6 +15,7 @@ from dgl_lara.errors import InputError
 from dgl_lara.game.edge_players import EdgePlayers
 from dgl_lara.game.game import Game
 from dgl_lara.game.kinds import Features
+from dgl_lara.game.link_task import LinkTask
 from dgl_lara.game.players import Players
 from dgl_lara.game.task import Task
 
@@ -58,10 +59,28 @@ def pairs_frame(**columns: Any) -> pd.DataFrame:
 def about_players(game: Game, names: Names, players: Tensor) -> dict[str, Any]:
     """Of each player, beyond its number: both ends of an edge, the name of a feature."""
     if isinstance(game.kind, EdgePlayers):
-        source, destination = game.kind.ends(players)
-        return {"source": source.cpu().numpy(), "destination": destination.cpu().numpy()}
+        return dict(zip(("u", "v"), (end.cpu().numpy() for end in game.kind.ends(players)), strict=True))
     called = feature_names(game, names)
     return {} if called is None else {"name": np.array(called, dtype=object)[players.cpu().numpy()]}
+
+
+def in_own_numbers(frame: pd.DataFrame, game: Game | None) -> pd.DataFrame:
+    """The frame as users know their nodes: by type and number, where there are several types; links by their ends."""
+    if game is None:
+        return frame
+    columns: dict[str, Any] = {str(name): values for name, values in frame.items()}
+    if isinstance(game.task, LinkTask):
+        pairs = game.task.pairs.cpu().numpy()[frame.target.to_numpy()]
+        columns |= {"target_u": pairs[:, 0], "target_v": pairs[:, 1]}
+    if game.types is not None:
+        ends = ["u", "v", "target_u", "target_v", *(["player"] if game.kind.name == "nodes" else [])]
+        for name in filter(columns.__contains__, ends):
+            kinds, own = game.types.split(torch.tensor(np.asarray(columns[name]), device=game.graph.device))
+            columns[name] = own.cpu().numpy()
+            columns["type" if name == "player" else f"{name}_type"] = pd.Categorical(kinds, game.types.nodes)
+    first = ["target", "target_u_type", "target_u", "target_v_type", "target_v", "player", "type"]
+    order = [name for name in first if name in columns] + [name for name in columns if name not in first]
+    return pd.DataFrame({name: columns[name] for name in order}, index=frame.index)
 
 
 def feature_names(game: Game, names: Names) -> Sequence[str] | None:
@@ -85,6 +104,8 @@ class Scored:
         corrected: One a target: whether model calls corrected its scores, or they are g's own (amortised); None where
             another method made them.
         rather_than: One a target: the class that the explained one is set against; None: none.
+        novelty: One a target: how far what is around it is from what g has learned from, where it lies on another
+            graph: about 1 is familiar, 2 is far; None: it was not asked.
     """
 
     players: Players
@@ -97,6 +118,7 @@ class Scored:
     variance: Tensor | None = None  # (num_pairs,)
     corrected: Tensor | None = None  # (num_targets,) bool
     rather_than: Tensor | None = None  # (num_targets,)
+    novelty: Tensor | None = None  # (num_targets,)
 
     def __len__(self) -> int:
         return len(self.players.targets)
@@ -175,7 +197,12 @@ class Scored:
 
     def to_frame(self) -> pd.DataFrame:
         """One row a (target, player) pair: target, player, hop, score, rank (1 is the highest), explained_class, kind;
-        of edges also source and destination, of features also their names, where they have any."""
+        of edges also u and v, both ends, of features also their names, where they have any. On graphs of several types
+        nodes have the numbers of their types, which stand beside them. Of links the ends are there too."""
+        return in_own_numbers(self.numbered_frame(), self.game)
+
+    def numbered_frame(self) -> pd.DataFrame:
+        """The same with nodes numbered through, whatever their types."""
         players = self.players
         frame = pairs_frame(
             target=players.targets[players.row].cpu().numpy(),

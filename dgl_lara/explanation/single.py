@@ -17,15 +17,16 @@ from torch import Tensor
 
 from dgl_lara.choices import PICTURES, TABLES
 from dgl_lara.drawing.scene import Bars, Scene, compose, compose_bars, is_molecule
-from dgl_lara.drawing.words import NOT_ADDITIVE, Facts, Telling, how_sure, tell
+from dgl_lara.drawing.words import NOT_ADDITIVE, Facts, Telling, how_far, how_sure, tell
 from dgl_lara.errors import InputError
-from dgl_lara.explanation.scored import Scored, feature_names
+from dgl_lara.explanation.scored import Scored, feature_names, in_own_numbers
 from dgl_lara.game.edge_players import EdgePlayers
 from dgl_lara.game.feature_players import FeaturePlayers
 from dgl_lara.game.game import Game
-from dgl_lara.game.players import Players, find
+from dgl_lara.game.players import Players, find, in_neighborhood
 from dgl_lara.game.task import Task
 from dgl_lara.game.value import of_classes
+from dgl_lara.model.whole import EDGE
 from dgl_lara.utils.files import written_whole
 
 if TYPE_CHECKING:
@@ -119,9 +120,15 @@ class Explanation:
 
     def to_frame(self) -> pd.DataFrame:
         """One row a player, best first; of edges also both ends, of features also their names."""
+        frame = self.numbered_frame()
+        own = in_own_numbers(frame.assign(target=self.target), self.batch.game)
+        return own[[name for name in own if not str(name).startswith("target")]]
+
+    def numbered_frame(self) -> pd.DataFrame:
+        """The same with nodes numbered through, as in `players`."""
         about = list(self.batch.about_players())
         columns = ["player", *about, "hop", "score", "rank"]
-        frame = self.batch.to_frame()[columns].sort_values("rank", ignore_index=True)
+        frame = self.batch.numbered_frame()[columns].sort_values("rank", ignore_index=True)
         labels = self.batch.names.labels
         if labels is not None and self.batch.players.kind == "nodes":
             frame.insert(1, "label", [labels[player] for player in frame.player])
@@ -136,19 +143,27 @@ class Explanation:
         numbers; where nodes play `score`, where edges play edata `score` (NaN: the edge does not play)."""
         near = self._near
         graph = dgl.node_subgraph(self.game.graph, near.player)
+        if EDGE in graph.edata:
+            graph.edata.pop(EDGE)
         graph.ndata["hop"], graph.ndata["target"] = near.hop, self.task.is_target(near)
         if self.batch.players.kind == "edges":
             place = self._player_of_edges(graph)
             scores = torch.cat([self.scores, self.scores.new_full((1,), torch.nan)])
             graph.edata["score"] = scores[place]  # the last one stands at -1
         elif self.batch.players.kind == "nodes":
-            graph.ndata["score"] = self.scores
+            graph.ndata["score"] = self.scores[self._player_of_nodes]
         return graph
+
+    @cached_property
+    def _player_of_nodes(self) -> Tensor:
+        """Where nodes play, the place among `players` of each node of `nodes`; both ends of a link are one player."""
+        node = self.task.plays_as(self.batch.players.targets.expand(len(self.nodes)), self.nodes)
+        return find(node, self.players)[0]
 
     @cached_property
     def _near(self) -> Players:
         """The nodes that can reach the target."""
-        if self.batch.players.kind == "nodes":
+        if self.batch.players.kind == "nodes" and self.task.sides == 1:
             return self.batch.players
         return self.task.reach(self.game.graph, self.batch.players.targets, self.game.hops)
 
@@ -168,12 +183,12 @@ class Explanation:
         graph = nx.DiGraph(task=self.task.name, target=self.target, explained_class=self.explained_class)
         near, nodes = self.subgraph(), self.nodes
         if self.batch.players.kind == "nodes":
-            frame = self.to_frame().set_index("player")
-            frame["target"] = self.task.local & (frame.index == self.target)
-            graph.add_nodes_from(frame.to_dict("index").items())
+            frame = self.numbered_frame().set_index("player").loc[self.players[self._player_of_nodes].tolist()]
+            frame.index, frame["target"] = nodes.tolist(), near.ndata["target"].cpu().numpy()
+            graph.add_nodes_from(frame.sort_values("rank", kind="stable").to_dict("index").items())
         else:
             for node, hop in zip(nodes.tolist(), near.ndata["hop"].tolist(), strict=True):
-                graph.add_node(node, hop=hop, target=self.task.local and node == self.target)
+                graph.add_node(node, hop=hop, target=self.task.local and hop == 0)
         src, dst = near.edges()
         graph.add_edges_from(zip(nodes[src].tolist(), nodes[dst].tolist(), strict=True))
         if self.batch.players.kind == "edges":
@@ -220,8 +235,11 @@ class Explanation:
         telling = tell(
             Facts(
                 task=self.task.name,
-                named_by_hop=self.batch.includes_target,
                 target=self.target_name,
+                subject=self.subject,
+                whose=self._whose(others),
+                scored=self.game.value == "output",
+                named_by_hop=self.batch.includes_target,
                 explained_class=self.batch.names.of_class(self.explained_class),
                 predicted_class=self.batch.names.of_class(self.predicted_class),
                 rather_than=self.rival_name,
@@ -240,8 +258,40 @@ class Explanation:
         return replace(telling, named=others[list(telling.named)].tolist())
 
     @property
+    def subject(self) -> str:
+        """What is explained, at the beginning of a sentence."""
+        if self.task.sides > 1:
+            u, v = self.node_names(self.task.nodes_of_one(self.target))
+            return f"The link from {u} to {v}"
+        if self.game.types is not None:
+            return self.target_name[0].upper() + self.target_name[1:]
+        return f"{self.task.name.capitalize()} {self.target_name}"
+
+    def _whose(self, places: Tensor) -> list[str]:
+        """Of players near a link: which end they are nearer to. Of others nothing."""
+        if self.task.sides == 1 or self.batch.players.kind != "nodes":
+            return []
+        ends = self.task.nodes_of_one(self.target).to(self.players.device)
+        near = in_neighborhood(self.game.graph, ends, self.game.hops)
+        hop = torch.full((2, self.game.graph.num_nodes()), self.game.hops + 1, device=ends.device)
+        hop[near.row, near.player] = near.hop
+        first = hop[0, self.players[places]] <= hop[1, self.players[places]]
+        names = self.node_names(ends)
+        return [names[0] if nearer else names[1] for nearer in first.tolist()]
+
+    @property
+    def _told_nodes(self) -> list[int]:
+        """The places of those whom the sentence names: among the nodes where nodes play, else among the players."""
+        if self.batch.players.kind != "nodes" or self.task.sides == 1:
+            return list(self._told.named)
+        return find(self.players[list(self._told.named)], self.nodes)[0].tolist()
+
+    @property
     def class_name(self) -> str:
-        """Of the explained class: its own name, or its number; with the class that it is set against."""
+        """Of the explained class: its own name, or its number; with the class that it is set against. A single output
+        is no class."""
+        if self.game.value == "output" and self.game.num_classes == 1:
+            return ""
         name, rival = self.batch.names.of_class(self.explained_class), self.rival_name
         return name if rival is None else f"{name} rather than {rival}"
 
@@ -254,6 +304,8 @@ class Explanation:
     @property
     def value_name(self) -> str:
         """What the explained number is."""
+        if self.task.sides > 1 and self.game.value == "output":
+            return "score"
         return self.game.value if self.batch.rather_than is None else f"{self.game.value} difference"
 
     @property
@@ -266,8 +318,9 @@ class Explanation:
     @property
     def target_name(self) -> str:
         """Its number; a node that has a name of its own: name and number."""
-        labels = self.batch.names.labels
-        return str(self.target) if not self.task.local or labels is None else f"{labels[self.target]} ({self.target})"
+        if not self.task.local:
+            return str(self.target)
+        return " and ".join(self.node_names(self.task.nodes_of_one(self.target)))
 
     def player_classes(self) -> list[int] | None:
         """The class that the model predicts for each player; None where players are no targets of their own."""
@@ -275,7 +328,7 @@ class Explanation:
 
     def _classes_of(self, nodes: Tensor) -> list[int] | None:
         """The class that the model predicts for each node; None where nodes are no targets, or have no class."""
-        if not self.task.local or self.game.value == "output":
+        if not self.task.local or self.task.sides > 1 or self.game.types is not None or self.game.value == "output":
             return None
         return self.game.explained_class[nodes].tolist()
 
@@ -283,9 +336,10 @@ class Explanation:
         """Where the scores come from and how far they can be trusted, in a sentence; empty where nobody knows."""
         if self.batch.corrected is None:
             return ""
-        known = self.batch.confidence
+        known, novelty = self.batch.confidence, self.batch.novelty
         confidence = None if known is None else float(known)
-        return how_sure(bool(self.batch.corrected), confidence, self.kind, self.task.local)
+        said = how_sure(bool(self.batch.corrected), confidence, self.kind, self.task.local)
+        return said if novelty is None else f"{said} {how_far(float(novelty))}"
 
     def player_names(self) -> list[str]:
         """What the players are called: nodes by their numbers, in a graph by their places, after their atoms: N12;
@@ -297,11 +351,16 @@ class Explanation:
         if isinstance(kind, FeaturePlayers):
             called = feature_names(self.game, self.batch.names)
             return [f"x{player}" if called is None else str(called[player]) for player in self.players.tolist()]
-        return self.node_names(self.players)
+        names = self.node_names(self.players)
+        if self.task.sides == 1:
+            return names
+        return ["both ends" if own else name for own, name in zip(self.batch.is_target.tolist(), names, strict=True)]
 
     def node_names(self, nodes: Tensor) -> list[str]:
         """What nodes are called."""
         labels = self.batch.names.labels
+        if self.game.types is not None:
+            return self.game.types.in_words(nodes, labels)
         numbers = self.task.node_numbers(self.game.graph, self.batch.players.targets, nodes)
         if labels is None:
             return list(map(str, numbers))
@@ -334,15 +393,27 @@ class Explanation:
         nodes, classes = self.nodes, self._classes_of(self.nodes)
         return compose(
             names=self.node_names(nodes),
-            labels=None if names.labels is None else [names.labels[node] for node in nodes.tolist()],
-            score=self.scores.cpu().numpy(),
+            labels=self._marks(nodes),
+            score=(self.scores if edges_play else self.scores[self._player_of_nodes]).cpu().numpy(),
             hop=self._near.hop.cpu().numpy() if self.task.local else None,
             truth=None if names.motif is None else self.task.in_motif(self._near, names.motif).cpu().numpy(),
             edges=torch.stack([src, dst], dim=1).cpu().numpy(),
             most=most,
-            told=self._told.named,
+            told=self._told_nodes,
             other_class=None if classes is None else np.array(classes) != self.explained_class,
             edge_player=self._player_of_edges(near).cpu().numpy() if edges_play else None,
+            kinds=None if self.game.types is None else self.game.types.split(nodes)[0],
+        )
+
+    def _marks(self, nodes: Tensor) -> list[str] | None:
+        """What is written on nodes: their own names; of a type that has none, its numbers."""
+        labels, types = self.batch.names.labels, self.game.types
+        own = None if labels is None else [labels[node] for node in nodes.tolist()]
+        if types is None:
+            return own
+        numbers = map(str, types.own_number(nodes).tolist())
+        return (
+            list(numbers) if own is None else [mark or str(number) for mark, number in zip(own, numbers, strict=True)]
         )
 
     def bars(self, most: int) -> Bars:
@@ -366,8 +437,8 @@ class Explanation:
 
         title = f"{self.in_words()} {self.how_sure()}".rstrip() if words else ""
         if self.batch.players.kind == "features":
-            return draw_bars(self.bars(min(most, BARS)), title, self.class_name, self.game.value)
-        return draw(self.scene(most), title, self.class_name, self.game.value)
+            return draw_bars(self.bars(min(most, BARS)), title, self.class_name, self.value_name)
+        return draw(self.scene(most), title, self.class_name, self.value_name)
 
     def to_html(self, most: int = 120, beside: Sequence[Explanation] = ()) -> str:
         """A page of its own to explore: pan, zoom, hover, and a slider that removes players.
@@ -392,21 +463,27 @@ class Explanation:
         game, rank = self.game, self.batch.rank()
         picture = self.bars(min(most, BARS)) if self.batch.players.kind == "features" else self.scene(most)
         drawn, names = drawn_players(picture), self.player_names()
+        if self.batch.players.kind == "nodes":  # both ends of a link are drawn, and one player
+            nodes, drawn = self.nodes[drawn], self._player_of_nodes.cpu().numpy()[drawn]
+            called = self.node_names(nodes)
+        else:
+            called = [names[place] for place in drawn]
         removable = len(self) - int(self.batch.is_target.sum())
         counts = torch.linspace(removable, 0, min(removable, STEPS) + 1).round().int().tolist()
         keep, remove = self.curves(counts)
         story = Story(
             title=self.in_words(),
-            about=f"Scores by {self.batch.method}; explained is the {self.value_name} of class {self.class_name}; "
-            f"players are {game.kind.in_words}; {NOT_ADDITIVE.format(game.value)}. The curves are "
+            about=f"Scores by {self.batch.method}; explained is the {self.value_name}"
+            + (f" of class {self.class_name}" if self.class_name else "")
+            + f"; players are {game.kind.in_words}; {NOT_ADDITIVE.format(game.value)}. The curves are "
             "the model's own outputs, evaluated for every step of the slider"
             + ("; the target itself always stays." if self.batch.includes_target else ".")
             + f" {self.how_sure()}".rstrip(),
             explained_class=self.class_name,
-            value=game.value,
+            value=self.value_name,
             output=self.output,
             kind=self.kind,
-            names=[names[place] for place in drawn],
+            names=called,
             players=len(self),
             removable=removable,
             counts=counts,
@@ -452,7 +529,7 @@ class Explanation:
         from dgl_lara.drawing.pictures import inline
 
         called = dict(zip(self.players.tolist(), self.player_names(), strict=True))
-        table = self.to_frame().assign(strength=self.to_frame().score.abs())
+        table = self.numbered_frame().assign(strength=self.numbered_frame().score.abs())
         table = table.nlargest(SHOWN, "strength").sort_values("rank").drop(columns="strength")
         table["player"] = [called[player] for player in table.player]
         picture = inline(self.plot(), self.in_words())
@@ -460,7 +537,7 @@ class Explanation:
 
     def _main_features(self, place: int, most: int = 5) -> list[str]:
         """The largest features of a player that are not zero: 'x3 = 0.52', or by the names of the columns."""
-        row, names = self.game.features[self.players[place]], self.batch.names.columns
+        row, names = self.game.features_of(int(self.players[place])), self.batch.names.columns
         largest = torch.argsort(row.abs(), descending=True, stable=True)[:most].tolist()
         return [f"{names[column] if names else f'x{column}'} = {row[column]:.3g}" for column in largest if row[column]]
 

@@ -1,7 +1,9 @@
 """`Summary`: what matters in general, over all targets of `Explanations`: where it comes from, and who is typical.
 
 Players are sorted into groups: by hop, by the class that f predicts for them (of edges: for their two ends), in graphs
-by what their nodes are called (atoms); features are a group each. Of a group: what its players say for the explained
+by what their nodes are called (atoms); on graphs of several types nodes by their type and edges by their relation;
+features are a group each. (The relation of a node's last step to the target is no way of sorting: beyond one hop there
+are several.) Of a group: what its players say for the explained
 class and against it, summed for each target, then averaged over all of them, those without such a player included.
 """
 
@@ -23,7 +25,10 @@ from dgl_lara.explanation.scored import Scored, feature_names
 from dgl_lara.game.edge_players import EdgePlayers
 from dgl_lara.game.feature_players import FeaturePlayers
 from dgl_lara.game.game import Game
+from dgl_lara.game.given import types_of
 from dgl_lara.game.players import find
+from dgl_lara.model.typed import Types
+from dgl_lara.model.whole import EDGE
 from dgl_lara.utils.files import written_whole
 
 if TYPE_CHECKING:
@@ -74,8 +79,9 @@ class Summary:
 
     @property
     def title(self) -> str:
-        about = "each its own class" if self.explained_class is None else f"class {self.explained_class}"
-        return f"{self.targets:,} {self.task}{'s' * (self.targets != 1)}, {about} ({self.value})"
+        about = ", each its own class" if self.explained_class is None else f", class {self.explained_class}"
+        about = "" if self.value == "output" else about  # a number, no class
+        return f"{self.targets:,} {self.task}{'s' * (self.targets != 1)}{about} ({self.value})"
 
     def to_frame(self) -> pd.DataFrame:
         """Everything in one table; the typical explanations come last, by target."""
@@ -146,10 +152,13 @@ def _ways(of: Scored, game: Game) -> list[Way]:
         return [("feature", players.player, list(map(str, called or [f"x{number}" for number in range(kind.count)])))]
     ways: list[Way] = []
     if of.task.local:
-        names = ["itself", "1 hop", *(f"{hop} hops" for hop in range(2, game.hops + 1))]
+        itself = "itself" if of.task.sides == 1 else "both ends"
+        names = [itself, "1 hop", *(f"{hop} hops" for hop in range(2, game.hops + 1))]
         ways.append(("hop", players.hop, names))
     elif not _types(of):
         ways.append((kind.noun, torch.zeros_like(players.player), [f"all {kind.noun}s"]))
+    if types := types_of(game.f):
+        return [*ways, _by_relation(of, game, types) if isinstance(kind, EdgePlayers) else _by_type(of, types)]
     code, names = _class_of_nodes(of, game)
     if not names:
         return ways
@@ -169,6 +178,26 @@ def _ways(of: Scored, game: Game) -> list[Way]:
     return [*ways, (_noun(of), mine, names)]
 
 
+def _by_type(of: Scored, types: Types) -> Way:
+    kind = types.type_of(of.players.player)
+    return "type", torch.where(of.is_target, -1, kind), list(types.nodes)
+
+
+def _by_relation(of: Scored, game: Game, types: Types) -> Way:
+    """An edge may stand for several relations: both directions of a pair of nodes are one player."""
+    kind, graph = game.kind, game.graph
+    assert isinstance(kind, EdgePlayers)
+    player = kind.of_edges(*graph.edges())
+    plays = player >= 0
+    belongs = torch.zeros(kind.count, len(types.relations), dtype=torch.bool, device=player.device)
+    belongs[player[plays], types.relation_of(graph.edata[EDGE])[plays]] = True
+    asked, place = torch.unique(of.players.player, return_inverse=True)
+    sets, code = torch.unique(belongs[asked], dim=0, return_inverse=True)
+    short = types.relation_names
+    names = [" + ".join(short[one] for one in row.nonzero().flatten().tolist()) for row in sets]
+    return "relation", code[place], names
+
+
 def _noun(of: Scored) -> str:
     return "predicted class" if of.task.local else "label"
 
@@ -176,7 +205,7 @@ def _noun(of: Scored) -> str:
 def _class_of_nodes(of: Scored, game: Game) -> tuple[Tensor, list[str]]:
     """(num_nodes,) the class that f predicts for each, or in graphs its label; and what these are called."""
     if of.task.local:
-        if game.value == "output":
+        if game.value == "output" or of.task.sides > 1:  # no class is said of single nodes
             return torch.zeros(0), []
         count = int(game.explained_class.max()) + 1
         return game.explained_class, [of.names.of_class(number) for number in range(count)]

@@ -17,7 +17,7 @@ from dgl_lara.errors import InputError
 from dgl_lara.game.batch import Batch, Egos
 from dgl_lara.game.field import Field
 from dgl_lara.game.player_kind import PlayerKind
-from dgl_lara.game.players import Players, find, in_edges
+from dgl_lara.game.players import Players, find, in_edges, numbers_of_in_edges
 from dgl_lara.game.removal import Remainder, remove_edges
 
 
@@ -77,6 +77,11 @@ class EdgePlayers(PlayerKind):
         player = self.of_edges(sources, nodes[pair])
         plays = player >= 0
         return pair[plays], sources[plays], player[plays]
+
+    def entering_numbers(self, nodes: Tensor) -> Tensor:
+        """The places in the graph's list of edges of those in `entering`, in the same order."""
+        pair, sources = in_edges(self.graph, nodes)
+        return numbers_of_in_edges(self.graph, nodes)[self.of_edges(sources, nodes[pair]) >= 0]
 
     def players(self, targets: Tensor) -> Players:
         heads = self.task.reach(self.graph, targets, self.hops - 1)

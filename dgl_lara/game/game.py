@@ -10,6 +10,7 @@ for class 1 and -z for class 0. With `value="output"` (regression) z itself is e
 
 from __future__ import annotations
 
+import copy
 import warnings
 from collections.abc import Callable, Iterator
 from functools import cached_property, partial
@@ -26,13 +27,16 @@ from dgl_lara.game.field import Field
 from dgl_lara.game.hops import MOST_HOPS, fewest_hops, spread_out
 from dgl_lara.game.kinds import Choice, as_players
 from dgl_lara.game.players import Players
-from dgl_lara.game.removal import bare, has_all_loops, null_prediction
+from dgl_lara.game.removal import bare, null_prediction
 from dgl_lara.game.task import Task
-from dgl_lara.game.tasks import as_task
+from dgl_lara.game.tasks import NODE, as_task
 from dgl_lara.game.value import of_classes, to_values
 from dgl_lara.model import blackbox
 from dgl_lara.model.blackbox import Model
 from dgl_lara.model.evaluating import evaluating
+from dgl_lara.model.looks import columns_of, nobodies, seen_of_edges, seen_of_nodes
+from dgl_lara.model.typed import Typed, Types
+from dgl_lara.model.whole import WithEdgeData, numbered, without_edge_data
 from dgl_lara.utils.progress import Progress, working
 
 CHECKED = 16  # nodes on whose ego graphs f must give its own predictions
@@ -57,19 +61,22 @@ class Game:
         known: Tensor | None = None,
         memory: int | None = None,
         players: str | Choice = "nodes",
+        edge_data: bool | None = None,
         context: int | None = None,
     ) -> None:
         """`answer`: f on the untouched graph, where that was asked before; `known`: the targets whose rows of it are
         right, if not all (see `inference/nearby.py`). `memory`: bytes that calls of f and chunks of targets keep to.
-        `players`: who plays, by name or with more to say (`kinds.py`). `context`: where it was found before."""
+        `players`: who plays, by name or with more to say (`kinds.py`). `edge_data`: whether f makes anything of what
+        edges carry; None: it is asked. `context`: hops, where that was found before."""
         if value not in VALUES:
             raise InputError(f"value must be one of {', '.join(VALUES)} (got '{value}').")
         if not isinstance(hops, int) or not 0 <= hops <= MOST_HOPS:
             raise InputError(f"hops must be a whole number from 0 to {MOST_HOPS} (got {hops!r}).")
         self.task = as_task(task)
-        self.f, self.graph, self.features, self.hops = f, bare(graph), features, hops
+        self.features, self.hops = features, hops
+        self.f, self.graph = without_edge_data(f, graph) if edge_data is False else numbered(f, graph)
+        self.graph = bare(self.graph)
         self.choice, self.known = as_players(players), known
-        self.kind = self.choice.on(Field(self.task, self.graph, features, hops))
         self.budget = Budget.of(memory, features.device)
         self.calls, self.evaluations = 0 if answer is not None else 2, 0
         self.nodes_asked = 0  # of all graphs that f was given for coalitions: what it cost, whoever asked
@@ -77,21 +84,34 @@ class Game:
             with working("asking the model about the whole graph"):
                 answer = self._untouched()
         self.answer = answer
+        if edge_data is None and isinstance(self.f, WithEdgeData) and self._does_without_edge_data():
+            self.f, self.graph = without_edge_data(self.f, self.graph)
+            vars(self).pop("everything", None)
+        self.kind = self.choice.on(Field(self.task, self.graph, features, hops))
         self.single = self.answer.shape[1] == 1 and value != "output"  # one number for two classes
         self.value = "log-odds" if self.single and value == "logit" else value
         self.logits = self._spread(self.answer)  # (num_targets, num_classes)
         with evaluating(f):
-            self.null_logits = null_prediction(self.call, features, has_all_loops(self.graph))  # (num_classes,)
+            nobody = nobodies(self.f, features, self.task.sides)
+            alone = torch.arange(len(nobody), device=features.device).unsqueeze(1).unbind() if len(nobody) > 1 else ()
+            self.null_logits = null_prediction(self.call, self.graph, nobody, *alone)  # (num_classes,)
         self.null = to_values(self.null_logits, self.value)  # (num_classes,)
         self.full = to_values(self.logits, self.value)  # (num_targets, num_classes)
         # an output is no class: the first is explained, unless another is asked for
         best = self.logits.argmax(dim=1)
         self.explained_class = torch.zeros_like(best) if value == "output" else best  # (num_targets,)
-        self.context = hops if not self.task.local else (self._context_hops() if context is None else context)
+        if context is None:
+            context = self._context_hops() if self.task.local else hops
+        self.context = context
 
     @property
     def num_targets(self) -> int:
-        return len(self.logits)
+        return self.task.num_targets(self.graph)
+
+    @property
+    def types(self) -> Types | None:
+        """Who is who, on a graph of several types."""
+        return self.f.types if isinstance(self.f, Typed) else None
 
     @property
     def num_classes(self) -> int:
@@ -99,7 +119,18 @@ class Game:
 
     @property
     def nodes_a_call(self) -> int:
-        return self.budget.nodes_a_call(self.features.shape[1])
+        return self.budget.nodes_a_call(columns_of(self.f, self.features))
+
+    @cached_property
+    def looks(self) -> list[Tensor]:
+        """What g may see of every node beside what f says of it, in blocks of columns: its features, and what else
+        the graph says of it."""
+        return seen_of_nodes(self.f, self.graph, self.features)
+
+    @cached_property
+    def edge_looks(self) -> Tensor | None:
+        """(num_edges, columns) likewise of every edge of the whole graph, by its number there; None: nothing."""
+        return seen_of_edges(self.f)
 
     @cached_property
     def work(self) -> Tensor:
@@ -117,18 +148,28 @@ class Game:
         nothing = self.null
         if self.kind.shares and self.kind.name != "nodes":
             nothing = self.shared(torch.zeros(1, self.num_players, dtype=torch.bool, device=self.features.device))[0]
-        return float((self.full - nothing).square().mean().sqrt().clamp(min=1e-6))
+        return float((self.full[: self.num_targets] - nothing).square().mean().sqrt().clamp(min=1e-6))
 
     # --- asking f
 
-    def call(self, graph: dgl.DGLGraph, features: Tensor) -> Tensor:
+    def call(self, graph: dgl.DGLGraph, features: Tensor, *ends: Tensor) -> Tensor:
+        """Logits of f. `ends`: of the pairs that are asked about, where targets are pairs."""
         self.calls += 1
         self.nodes_asked += graph.num_nodes()
-        rows = self.task.num_targets(graph)
-        return self._spread(blackbox.call(self.f, graph, features, rows, self.task.name))
+        rows = len(ends[0]) if ends else self.task.rows(graph)
+        return self._spread(blackbox.call(self.f, graph, features, rows, self.task.name, *ends))
 
     def _untouched(self) -> Tensor:
-        return blackbox.untouched(self.f, self.graph, self.features, self.task.num_targets(self.graph), self.task.name)
+        ends, rows = self.task.ends(self.everything), self.task.rows(self.graph)
+        return blackbox.untouched(self.f, self.graph, self.features, rows, self.task.name, *ends)
+
+    def _does_without_edge_data(self) -> bool:
+        """f says the same where edges carry nothing, so that nothing need be carried along."""
+        f, graph = without_edge_data(self.f, self.graph)
+        ends = self.task.ends(self.everything)
+        self.calls += 1
+        with working("asking the model whether it reads what edges carry"):
+            return blackbox.says_the_same(f, graph, self.features, self.answer, self.task.name, *ends)
 
     def _spread(self, answer: Tensor) -> Tensor:
         """Logits: f's own, or two for the one z of two classes (see the top of the file)."""
@@ -141,7 +182,7 @@ class Game:
         full, allowed = self.logits[nodes], 1e-4 * self.logits[known].abs().max()
         with working("checking on ego graphs how much context the model needs"), evaluating(self.f):
             found = fewest_hops(
-                self.call, self.graph, self.features, nodes, full, range(self.hops, self.hops + 4), allowed,
+                self.call, self.task, self.graph, self.features, nodes, full, range(self.hops, self.hops + 4), allowed,
                 self.nodes_a_call,
             )  # fmt: skip
         if found is None:
@@ -156,6 +197,14 @@ class Game:
         """(num_targets,) the explained value on the untouched graph."""
         return of_classes(self.full[targets].unsqueeze(0), classes)[0]
 
+    def features_of(self, node: int) -> Tensor:
+        """(columns,) of one node; on a graph of several types those of its type."""
+        if not isinstance(self.f, Typed):
+            return self.features[node]
+        here = torch.tensor([node], device=self.features.device)
+        kinds, own = self.f.types.split(here)
+        return self.f.features[kinds[0]][int(own)]
+
     # --- targets and their players
 
     def check_targets(self, targets: Tensor) -> None:
@@ -164,6 +213,17 @@ class Game:
     def players(self, targets: Tensor) -> Players:
         """N(v): for a node its K-hop in-neighbourhood with the target itself; for a graph all its nodes."""
         return self.kind.players(targets)
+
+    @cached_property
+    def side(self) -> Game:
+        """The game seen from single nodes: itself, unless a target is several nodes. For g, whose scores of such a
+        target are sums over its nodes; values and coalitions are not to be asked of it."""
+        if self.task.sides == 1:
+            return self
+        side = copy.copy(self)
+        side.task = NODE
+        side.kind = self.choice.on(Field(NODE, self.graph, self.features, self.hops))
+        return side
 
     def chunks(self, targets: Tensor) -> list[slice]:
         """Slices of the targets that stay within the memory, whatever the hubs (one that does not fit stands alone)."""
@@ -191,7 +251,8 @@ class Game:
         """(num_masks, num_targets, num_classes): what f says of a batch's targets under each mask over its players."""
         features = self.features if batch.graph is self.graph else self.features[batch.nodes]
         logits = self.logits_under(batch, features, self.kind.on_batch(batch, keep))
-        return logits if batch is vars(self).get("everything") else logits[:, batch.places]
+        whole = batch is vars(self).get("everything") and logits.shape[1] == len(batch.places)
+        return logits if whole else logits[:, batch.places]
 
     def logits_under(self, here: Batch | Egos, features: Tensor, keep: Tensor) -> Tensor:
         """(num_masks, rows, num_classes): f on a (sub)graph under each mask over its units (see `player_kind.py`);
@@ -203,7 +264,7 @@ class Game:
 
     def _answer(self, here: Batch | Egos, features: Tensor, keep: Tensor) -> Tensor:
         left, repeats = self.kind.remove(here, features, keep), self.kind.repeats
-        logits = self.task.predict(self.call, here.graph, left, self.null_logits)
+        logits = self.task.predict(self.call, here, left, self.null_logits)
         return logits if repeats == 1 else logits.view(len(keep), repeats, *logits.shape[1:]).mean(1)
 
     def _affordable(self, keep: Tensor, num_nodes: int) -> Iterator[Tensor]:

@@ -28,6 +28,9 @@ class GraphTask(Task):
     def num_targets(self, graph: dgl.DGLGraph) -> int:
         return graph.batch_size
 
+    def rows(self, graph: dgl.DGLGraph) -> int:
+        return graph.batch_size
+
     def reach(self, graph: dgl.DGLGraph, targets: Tensor, hops: int) -> Players:
         return nodes_of_graphs(graph, targets)
 
@@ -60,9 +63,9 @@ class GraphTask(Task):
         places = torch.arange(len(targets), device=targets.device)
         return Egos(batch, nodes, row, torch.zeros_like(row), places, graph.num_nodes(), targets)
 
-    def predict(self, f: Model, graph: dgl.DGLGraph, left: Remainder, null: Tensor) -> Tensor:
+    def predict(self, f: Model, here: Batch | Egos, left: Remainder, null: Tensor) -> Tensor:
         """Graphs that lost every node drop out of the batch, so that no readout meets an empty segment."""
-        sizes = graph.batch_num_nodes()
+        sizes = here.graph.batch_num_nodes()
         rest = left.kept.new_zeros(len(left.kept), len(sizes), dtype=torch.long)
         rest.index_add_(1, rows_of_graphs(sizes), left.kept.long())
         rest = rest.flatten()
@@ -86,8 +89,8 @@ class GraphTask(Task):
         """Eq. 7: t_G is the max-pool of t over the graph."""
         return ops.segment_reduce(sizes, t, "max")
 
-    def place_of(self, targets: Tensor, nodes: Tensor) -> Tensor:
-        return torch.arange(len(targets), device=targets.device)
+    def t_of(self, pooled: Tensor, targets: Tensor, nodes: Tensor | None) -> Tensor:
+        return pooled[targets] if nodes is None else pooled  # of a batch, g saw these graphs and no others
 
     def is_target(self, players: Players) -> Tensor:
         return torch.zeros_like(players.player, dtype=torch.bool)

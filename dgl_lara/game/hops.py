@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+from numbers import Integral
+
 import dgl
 import torch
 from torch import Tensor
 
-from dgl_lara.errors import InputError
-from dgl_lara.game.budget import NODES_A_CALL, row_slices
-from dgl_lara.game.players import in_neighborhood
-from dgl_lara.game.removal import ego_graphs
+from dgl_lara.errors import InputError, ModelError
+from dgl_lara.game.budget import NODES_A_CALL, Budget, row_slices
+from dgl_lara.game.removal import bare
+from dgl_lara.game.task import Task
+from dgl_lara.model import blackbox
 from dgl_lara.model.blackbox import Model
+from dgl_lara.model.evaluating import evaluating
+from dgl_lara.model.looks import columns_of
+from dgl_lara.utils.progress import working
 
 LIMIT = 10  # hops that are tried
 MOST_HOPS = 64  # that can be asked for: every walk of that length is followed
 SAMPLE = 20  # nodes that are asked about
+DEPTH = 3  # of g, where every node of a graph is a player anyway and K is not known
 
 
 def spread_out(count: int, most: int, device: torch.device) -> Tensor:
@@ -23,58 +30,95 @@ def spread_out(count: int, most: int, device: torch.device) -> Tensor:
 
 
 def on_ego_graphs(
-    f: Model, graph: dgl.DGLGraph, features: Tensor, nodes: Tensor, hops: int, nodes_a_call: int
+    f: Model, task: Task, graph: dgl.DGLGraph, features: Tensor, targets: Tensor, hops: int, nodes_a_call: int
 ) -> Tensor:
-    """(len(nodes), num_classes): what f says of each node on its own ego graph; as many in one call as fit."""
-    everyone, answers = in_neighborhood(graph, nodes, hops), []
-    for rows in row_slices(everyone.counts, nodes_a_call):
-        context = everyone.part(rows)
-        own = (context.hop == 0).nonzero().flatten()
-        answers.append(f(ego_graphs(graph, context), features[context.player])[own])
+    """(len(targets), num_classes): what f says of each target on its own ego graph; as many in one call as fit."""
+    answers = []
+    for rows in row_slices(task.reach(graph, targets, hops).counts, nodes_a_call):
+        here = task.egos(graph, targets[rows], hops)
+        answers.append(f(here.graph, features[here.nodes], *task.ends(here))[here.places])
     return torch.cat(answers)
 
 
 def fewest_hops(
     f: Model,
+    task: Task,
     graph: dgl.DGLGraph,
     features: Tensor,
-    nodes: Tensor,
+    targets: Tensor,
     full: Tensor,
     tried: range,
     allowed: Tensor,
     nodes_a_call: int,
 ) -> int | None:
-    """The first radius tried whose ego graphs give f's own predictions `full` of the nodes, up to what is `allowed`.
+    """The first radius tried whose ego graphs give f's own predictions `full` of the targets, up to what is `allowed`.
 
     Degree normalisation reaches one hop beyond the last layer, and this is found too, unless more is allowed than that
     effect. None: no radius is enough.
     """
     for hops in tried:
-        if (on_ego_graphs(f, graph, features, nodes, hops, nodes_a_call) - full).abs().max() <= allowed:
+        if (on_ego_graphs(f, task, graph, features, targets, hops, nodes_a_call) - full).abs().max() <= allowed:
             return hops
     return None
 
 
 def max_hop(
     f: Model,
+    task: Task,
     graph: dgl.DGLGraph,
     features: Tensor,
-    nodes: Tensor,
+    targets: Tensor,
     limit: int = LIMIT,
     tolerance: float = 1e-4,
     nodes_a_call: int = NODES_A_CALL,
 ) -> int:
     """Eq. 13: K of a black box, the smallest radius that gives its own predictions and from which one hop more changes
     nothing (against the largest logit); one sentence where it looks further than `limit`."""
-    full = f(graph, features)[nodes]
+    whole = task.full_batch(graph, targets)
+    full = f(graph, features, *task.ends(whole))[whole.places]
     allowed = tolerance * full.abs().max().clamp(min=1e-12)
     found: int | None = -1
     while found is not None:
         tried = range(found + 1, limit + 1)
-        found = fewest_hops(f, graph, features, nodes, full, tried, allowed, nodes_a_call)
+        found = fewest_hops(f, task, graph, features, targets, full, tried, allowed, nodes_a_call)
         if found is None:
             break
         one_more = range(found + 1, found + 2)
-        if fewest_hops(f, graph, features, nodes, full, one_more, allowed, nodes_a_call) is not None:
+        if fewest_hops(f, task, graph, features, targets, full, one_more, allowed, nodes_a_call) is not None:
             return found
     raise InputError(f"the model still changes beyond {limit} hops; give the number of hops yourself (--hops).")
+
+
+def choose_hops(
+    model: Model, graph: dgl.DGLGraph, features: Tensor, task: Task, hops: int | str, memory: int | None = None
+) -> int:
+    """K: what was asked for; "auto": what the model says (`num_hops`), else Eq. 13; "measure": Eq. 13 in any case.
+
+    A model that normalises by degree really does look one hop beyond its layers, so Eq. 13 finds 4 for three layers.
+    """
+    if isinstance(hops, Integral) and not isinstance(hops, bool):
+        return int(hops)
+    if hops not in ("auto", "measure"):
+        raise InputError(f"hops must be a whole number, 'auto' or 'measure' (got '{hops}').")
+    declared = getattr(model, "num_hops", None)
+    if declared is not None and hops == "auto":
+        if not isinstance(declared, Integral) or not 0 <= int(declared) <= MOST_HOPS:
+            raise ModelError(
+                f"the model's num_hops must be a whole number from 0 to {MOST_HOPS} (got {declared!r}); give the "
+                "number of hops yourself (--hops)."
+            )
+        return int(declared)
+    if not task.local:
+        return DEPTH
+    graph, targets = bare(graph), spread_out(task.num_targets(graph), SAMPLE, features.device)
+    # a model that cannot be explained at all is told so first
+    ends = task.ends(task.full_batch(graph, torch.arange(task.num_targets(graph), device=features.device)))
+    blackbox.untouched(model, graph, features, task.rows(graph), task.name, *ends)
+
+    def f(part: dgl.DGLGraph, x: Tensor, *ends: Tensor) -> Tensor:
+        rows = len(ends[0]) if ends else task.rows(part)
+        return blackbox.call(model, part, x, rows, task.name, *ends)
+
+    with working("measuring how far the model looks (Eq. 13)"), evaluating(model):
+        nodes_a_call = Budget.of(memory, features.device).nodes_a_call(columns_of(model, features))
+        return max_hop(f, task, graph, features, targets, tolerance=1e-3, nodes_a_call=nodes_a_call)

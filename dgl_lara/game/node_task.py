@@ -23,7 +23,14 @@ class NodeTask(Task):
     sampled_pairs = 300
     settings = {"masks": 2}  # a mask over the graph teaches all targets; the neighbours need two, to see what varies
 
+    def __init__(self, count: int | None = None) -> None:
+        """`count`: how many of the nodes, the first ones, can be targets; without it, all of them."""
+        self.count = count
+
     def num_targets(self, graph: dgl.DGLGraph) -> int:
+        return graph.num_nodes() if self.count is None else self.count
+
+    def rows(self, graph: dgl.DGLGraph) -> int:
         return graph.num_nodes()
 
     def reach(self, graph: dgl.DGLGraph, targets: Tensor, hops: int) -> Players:
@@ -66,7 +73,7 @@ class NodeTask(Task):
         whole = graph.num_nodes()
         return Egos(ego_graphs(graph, context, inner), context.player, context.row, context.hop, own, whole, targets)
 
-    def predict(self, f: Model, graph: dgl.DGLGraph, left: Remainder, null: Tensor) -> Tensor:
+    def predict(self, f: Model, here: Batch | Egos, left: Remainder, null: Tensor) -> Tensor:
         num_masks, num_nodes = left.kept.shape
         flat = left.kept.flatten()
         predictions = null.expand(num_masks * num_nodes, -1).clone()
@@ -80,8 +87,8 @@ class NodeTask(Task):
     def pool(self, sizes: Tensor, t: Tensor) -> Tensor:
         return t
 
-    def place_of(self, targets: Tensor, nodes: Tensor) -> Tensor:
-        return find(targets, nodes)[0]
+    def t_of(self, pooled: Tensor, targets: Tensor, nodes: Tensor | None) -> Tensor:
+        return pooled[targets if nodes is None else find(targets, nodes)[0]]
 
     def is_target(self, players: Players) -> Tensor:
         if players.kind != "nodes":

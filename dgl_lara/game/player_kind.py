@@ -7,6 +7,7 @@ works on *units* of a graph: its nodes, its edges, or the columns of its feature
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import ClassVar
 
 from torch import Tensor
@@ -50,6 +51,11 @@ class PlayerKind(ABC):
 
     def own(self, targets: Tensor) -> Tensor | None:
         """(num_targets,) the player that a target itself is; None where no target is one."""
+        return None
+
+    def usable(self, inside: Callable[[Tensor], Tensor], targets: Tensor) -> Tensor | None:
+        """(num_masks, num_targets) bool: shared masks are coalitions for the target; None: all are. `inside`: which
+        players are in S, (num_masks, len(players))."""
         return None
 
     def batch(self, targets: Tensor, context: int) -> Batch | Egos:
@@ -96,14 +102,21 @@ class NodePlayers(PlayerKind):
         return self.graph.num_nodes()
 
     def players(self, targets: Tensor) -> Players:
-        return self.task.reach(self.graph, targets, self.hops)
+        return self.task.players_among(self.task.reach(self.graph, targets, self.hops))
 
     @property
     def in_words(self) -> str:
         return self.task.players_in_words(self.hops)
 
     def own(self, targets: Tensor) -> Tensor | None:
-        return targets if self.includes_target else None
+        return self.task.side_nodes(targets)[0] if self.includes_target else None
+
+    def usable(self, inside: Callable[[Tensor], Tensor], targets: Tensor) -> Tensor | None:
+        """What is one player in several nodes must be in S, or out of it, with all of them."""
+        if self.task.sides == 1:
+            return None
+        first, second = map(inside, self.task.side_nodes(targets))
+        return first == second
 
     def ids(self, batch: Batch | Egos) -> Tensor:
         return batch.nodes
@@ -113,7 +126,8 @@ class NodePlayers(PlayerKind):
         return keep if bystander is None else keep | bystander
 
     def on_egos(self, here: Egos, players: Players) -> tuple[Tensor, Tensor]:
-        return find(here.key, players.key)
+        node = self.task.plays_as(here.targets[here.row], here.nodes)
+        return find(here.row * here.num_nodes + node, players.key)
 
     def remove(self, here: Batch | Egos, features: Tensor, keep: Tensor) -> Remainder:
         return remove_nodes(here.graph, features, keep)

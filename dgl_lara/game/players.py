@@ -97,6 +97,14 @@ def in_edges(graph: dgl.DGLGraph, nodes: Tensor) -> tuple[Tensor, Tensor]:
     return pair, sources[start[pair] + within]
 
 
+def numbers_of_in_edges(graph: dgl.DGLGraph, nodes: Tensor) -> Tensor:
+    """The places in `graph.edges()` of those edges, in the same order."""
+    indptr, _, numbers = graph.adj_tensors("csc")
+    start = indptr[nodes]
+    pair, within = ragged(indptr[nodes + 1] - start)
+    return numbers[start[pair] + within]
+
+
 def ragged(counts: Tensor) -> tuple[Tensor, Tensor]:
     """(which list, place within it) of every entry of lists of these lengths, one after the other."""
     pair = torch.repeat_interleave(torch.arange(len(counts), device=counts.device), counts)
@@ -106,7 +114,7 @@ def ragged(counts: Tensor) -> tuple[Tensor, Tensor]:
 
 def find(keys: Tensor, in_sorted: Tensor) -> tuple[Tensor, Tensor]:
     """(place of each key in a sorted list, whether it is there)."""
-    place = torch.searchsorted(in_sorted, keys).clamp(max=max(len(in_sorted) - 1, 0))
+    place = torch.searchsorted(in_sorted, keys.contiguous()).clamp(max=max(len(in_sorted) - 1, 0))
     return place, in_sorted[place] == keys
 
 

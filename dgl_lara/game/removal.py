@@ -4,6 +4,7 @@
 - Removing edges leaves all nodes. (Columns of features: `feature_players.py`; they leave the graph as it is.)
 - A removed target, or a graph without nodes, has the *null prediction*: f on one isolated node with zero features.
 - Many coalitions are evaluated in one call of f, on a graph that holds one copy for each of them.
+- Edges keep the number that they have in the whole graph, where it is wanted (`model/whole.py`).
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ import torch
 from torch import Tensor
 
 from dgl_lara.errors import InputError
-from dgl_lara.game.players import Players, find, in_edges, nodes_of_graphs
+from dgl_lara.game.players import Players, find, in_edges, nodes_of_graphs, numbers_of_in_edges
 from dgl_lara.model.blackbox import Model
+from dgl_lara.model.whole import EDGE, without_data
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,12 +34,20 @@ def bare(graph: dgl.DGLGraph) -> dgl.DGLGraph:
     """The edges and the batch, without node or edge data: f is given features, and copies of the graph stay cheap."""
     if not graph.is_homogeneous:
         raise InputError("the graph must have one kind of node and one of edge (dgl.to_homogeneous makes it so).")
-    if not graph.ndata and not graph.edata and graph.idtype == torch.int64:
+    if not graph.ndata and set(graph.edata) <= {EDGE} and graph.idtype == torch.int64:
         return graph
-    plain = dgl.graph(graph.edges(), num_nodes=graph.num_nodes()).long()  # dgl 2: sizes are of the same type as ids
-    plain.set_batch_num_nodes(graph.batch_num_nodes().long())
-    plain.set_batch_num_edges(graph.batch_num_edges().long())
+    plain = without_data(graph)
+    if EDGE in graph.edata:
+        plain.edata[EDGE] = graph.edata[EDGE]
     return plain
+
+
+def _some_edges(of: dgl.DGLGraph, src: Tensor, dst: Tensor, nodes: int, edges: Tensor | None) -> dgl.DGLGraph:
+    """A graph of some edges of another (mask or places there; None: of none), which keep their numbers."""
+    graph = dgl.graph((src, dst), num_nodes=nodes)
+    if EDGE in of.edata:
+        graph.edata[EDGE] = torch.full_like(src, -1) if edges is None else of.edata[EDGE][edges]
+    return graph
 
 
 def has_all_loops(graph: dgl.DGLGraph) -> bool:
@@ -47,11 +57,16 @@ def has_all_loops(graph: dgl.DGLGraph) -> bool:
     return 0 < graph.num_nodes() <= len(loops) and len(torch.unique(loops)) == graph.num_nodes()
 
 
-def null_prediction(f: Model, features: Tensor, looped: bool = False) -> Tensor:
-    """(num_classes,) what f says of nothing at all (`looped`: with the self-loop that every node of the graph has)."""
-    own = torch.zeros(int(looped), dtype=torch.long, device=features.device)
-    lonely = dgl.graph((own, own), num_nodes=1)
-    return f(lonely, features.new_zeros(1, features.shape[1]))[0]
+def null_prediction(f: Model, graph: dgl.DGLGraph, nobody: Tensor, *ends: Tensor) -> Tensor:
+    """(num_classes,) what f says of nothing at all: of isolated nodes with the features of nobody. `ends`: which of
+    them are asked about, where that is said."""
+    return f(isolated(graph, len(nobody)), nobody, *ends)[0]
+
+
+def isolated(graph: dgl.DGLGraph, count: int) -> dgl.DGLGraph:
+    """Nodes without edges, which are nobody of the graph; with a self-loop each, if every node of the graph has one."""
+    own = torch.arange(count if has_all_loops(graph) else 0, device=graph.device)
+    return _some_edges(graph, own, own, count, None)
 
 
 def loops_of(graph: dgl.DGLGraph) -> Tensor:
@@ -63,11 +78,12 @@ def loops_of(graph: dgl.DGLGraph) -> Tensor:
 def edgeless(graph: dgl.DGLGraph, nodes: Tensor) -> dgl.DGLGraph:
     """These nodes, each by itself; own loops stay."""
     src, dst = graph.edges()
-    loops = src[src == dst]
+    loops = (src == dst).nonzero().flatten()
     place = torch.full((graph.num_nodes(),), -1, device=graph.device)
     place[nodes] = torch.arange(len(nodes), device=graph.device)
-    loops = place[loops][place[loops] >= 0]
-    return dgl.graph((loops, loops), num_nodes=len(nodes))
+    loops = loops[place[src[loops]] >= 0]
+    own = place[src[loops]]
+    return _some_edges(graph, own, own, len(nodes), loops)
 
 
 def induced(graph: dgl.DGLGraph, keep: Tensor) -> dgl.DGLGraph:
@@ -78,14 +94,17 @@ def induced(graph: dgl.DGLGraph, keep: Tensor) -> dgl.DGLGraph:
     src, dst = graph.edges()
     alive = keep[src] & keep[dst]
     place = keep.cumsum(0) - 1
-    return dgl.graph((place[src[alive]], place[dst[alive]]), num_nodes=int(keep.sum()))
+    return _some_edges(graph, place[src[alive]], place[dst[alive]], int(keep.sum()), alive)
 
 
 def copies(graph: dgl.DGLGraph, count: int) -> dgl.DGLGraph:
     """`count` copies side by side, as one graph without batch information."""
     src, dst = graph.edges()
     shift = graph.num_nodes() * torch.arange(count, device=src.device).unsqueeze(1)
-    return dgl.graph(((src + shift).flatten(), (dst + shift).flatten()), num_nodes=graph.num_nodes() * count)
+    many = dgl.graph(((src + shift).flatten(), (dst + shift).flatten()), num_nodes=graph.num_nodes() * count)
+    if EDGE in graph.edata:
+        many.edata[EDGE] = graph.edata[EDGE].repeat(count)
+    return many
 
 
 def remove_nodes(graph: dgl.DGLGraph, features: Tensor, keep: Tensor) -> Remainder:
@@ -101,9 +120,18 @@ def remove_edges(graph: dgl.DGLGraph, features: Tensor, keep: Tensor) -> Remaind
     many = copies(graph, len(keep))
     src, dst = many.edges()
     alive = keep.flatten()
-    left = dgl.graph((src[alive], dst[alive]), num_nodes=many.num_nodes())
+    left = _some_edges(many, src[alive], dst[alive], many.num_nodes(), alive)
     everyone = torch.ones(len(keep), graph.num_nodes(), dtype=torch.bool, device=keep.device)
     return Remainder(left, features.repeat(len(keep), 1), everyone)
+
+
+def without_pairs(graph: dgl.DGLGraph, pairs: Tensor) -> dgl.DGLGraph:
+    """The graph without the edges between these pairs of nodes, in either direction."""
+    src, dst = graph.edges()
+    count = graph.num_nodes()
+    gone = torch.cat([pairs[:, 0] * count + pairs[:, 1], pairs[:, 1] * count + pairs[:, 0]])
+    stays = ~torch.isin(src * count + dst, gone)
+    return _some_edges(graph, src[stays], dst[stays], count, stays)
 
 
 def take_graphs(batch: dgl.DGLGraph, chosen: Tensor) -> tuple[dgl.DGLGraph, Tensor]:
@@ -125,6 +153,8 @@ def ego_graphs(graph: dgl.DGLGraph, context: Players, inner: int | None = None) 
     if inner is not None:
         entered = entered[context.hop < inner]
     pair, sources = in_edges(graph, context.player[entered])
+    numbers = numbers_of_in_edges(graph, context.player[entered]) if EDGE in graph.edata else None
     pair = entered[pair]
     place, inside = find(context.row[pair] * context.num_ids + sources, keys)
-    return dgl.graph((place[inside], pair[inside]), num_nodes=len(keys))
+    edges = None if numbers is None else numbers[inside]
+    return _some_edges(graph, place[inside], pair[inside], len(keys), edges)

@@ -24,6 +24,7 @@ from dgl_lara.model.blackbox import Model
 class Task(ABC):
     name: ClassVar[str]
     local: ClassVar[bool]  # players stand at hop distances from the target, which is itself one of them
+    value: ClassVar[str] = "logit"  # what is explained, unless something else is asked for
     sampled_pairs: ClassVar[int]  # what direct sampling spends on a target, unless told otherwise
     settings: ClassVar[dict[str, Any]] = {}  # of training: what measured best, where it is not `TrainingConfig`'s own
     paper_settings: ClassVar[dict[str, Any]] = {}  # the same for the paper's form
@@ -35,7 +36,11 @@ class Task(ABC):
 
     @abstractmethod
     def num_targets(self, graph: dgl.DGLGraph) -> int:
-        """How many rows f's answer has."""
+        """How many targets the whole graph has."""
+
+    @abstractmethod
+    def rows(self, graph: dgl.DGLGraph) -> int:
+        """How many rows f's answer on a graph has, where it is not asked about pairs."""
 
     @abstractmethod
     def reach(self, graph: dgl.DGLGraph, targets: Tensor, hops: int) -> Players:
@@ -78,9 +83,13 @@ class Task(ABC):
 
     # --- asking f
 
+    def ends(self, here: Batch | Egos) -> tuple[Tensor, ...]:
+        """What f is given beside a graph and its features: of pairs, the places of both ends; of others nothing."""
+        return ()
+
     @abstractmethod
-    def predict(self, f: Model, graph: dgl.DGLGraph, left: Remainder, null: Tensor) -> Tensor:
-        """(num_masks, rows, num_classes): f on what is left of `graph` under each mask; null where a row is gone."""
+    def predict(self, f: Model, here: Batch | Egos, left: Remainder, null: Tensor) -> Tensor:
+        """(num_masks, rows, num_classes): f on what is left of a part under each mask; null where a row is gone."""
 
     @abstractmethod
     def mark_singles(self, graph: dgl.DGLGraph) -> dgl.DGLGraph:
@@ -88,15 +97,33 @@ class Task(ABC):
 
     # --- g
 
+    sides: ClassVar[int] = 1  # nodes from which the scores of a target walk out, each with a t of its own
+
     @abstractmethod
     def pool(self, sizes: Tensor, t: Tensor) -> Tensor:
-        """t of the targets from what the head says of every node."""
+        """What is kept of what the target head says of every node: t of the targets, or what it is made of."""
 
     @abstractmethod
-    def place_of(self, targets: Tensor, nodes: Tensor) -> Tensor:
-        """The rows of pooled t that are the targets, where g saw `nodes`."""
+    def t_of(self, pooled: Tensor, targets: Tensor, nodes: Tensor | None) -> Tensor:
+        """(num_targets, sides * width): t of targets, where g saw `nodes` (None: everybody)."""
+
+    def nodes_of_one(self, target: int) -> Tensor:
+        """The node that a target is, or both ends of a link, in that order."""
+        return torch.cat(self.side_nodes(torch.tensor([target])))
+
+    def side_nodes(self, targets: Tensor) -> list[Tensor]:
+        """(num_targets,) for each side: the node from which the scores walk out."""
+        return [targets]
 
     # --- scores
+
+    def players_among(self, near: Players) -> Players:
+        """Who plays of those who can reach the targets: all of them, unless several nodes are one player."""
+        return near
+
+    def plays_as(self, targets: Tensor, nodes: Tensor) -> Tensor:
+        """(len(nodes),) the number under which each node plays for its target, of which there is one a node."""
+        return nodes
 
     @abstractmethod
     def is_target(self, players: Players) -> Tensor:

@@ -26,17 +26,20 @@ def correct_all(
         rows = slice(first, min(first + A_PART, len(players.targets)))
         ends = players.indptr[rows.start : rows.stop + 1].numpy()
         d = samples.differences(players.targets[rows]).numpy()
+        known = np.isnan(d)  # of each target, the places of the samples that it has come first
+        used = np.argsort(known, axis=1, kind="stable").astype(np.int32)
+        many = (~known).sum(1)
         most = int(players.counts[rows].max())
         with threads(len(d)) as workers:
             _correct(
-                inside, d, ends, players.player.numpy(), itself, prior.numpy(), wanted[rows], most, workers,
+                inside, d, used, many, ends, players.player.numpy(), itself, prior.numpy(), wanted[rows], most, workers,
                 better.numpy(), variance.numpy(),
             )  # fmt: skip
     return better, variance
 
 
 @kernel(parallel=True, fastmath=True)
-def _correct(inside, d, ends, player, own, prior, wanted, most, workers, scores, variance):  # type: ignore[no-untyped-def]
+def _correct(inside, d, used, many, ends, player, own, prior, wanted, most, workers, scores, variance):  # type: ignore[no-untyped-def]
     """Each worker takes every `workers`-th target and has scratch rows of its own."""
     pairs = d.shape[1]
     for worker in numba.prange(workers):
@@ -47,22 +50,22 @@ def _correct(inside, d, ends, player, own, prior, wanted, most, workers, scores,
             if wanted[row]:
                 mine = slice(ends[row], ends[row + 1])
                 _correct_one(
-                    inside, d[row], player[mine], own[mine], prior[mine], signs, vectors, left, moved,
-                    scores[mine], variance[mine],
+                    inside, d[row], used[row, : many[row]], player[mine], own[mine], prior[mine], signs, vectors,
+                    left, moved, scores[mine], variance[mine],
                 )  # fmt: skip
 
 
 @kernel(fastmath=True)
-def _correct_one(inside, d, player, own, prior, signs, vectors, left, moved, scores, variance):  # type: ignore[no-untyped-def]
-    count, pairs = len(player), len(d)
+def _correct_one(inside, d, used, player, own, prior, signs, vectors, left, moved, scores, variance):  # type: ignore[no-untyped-def]
+    count, pairs = len(player), len(used)
     itself = -1
     for j in range(count):
-        _unpack(inside[player[j]], signs[j], pairs)
+        _unpack(inside[player[j]], signs[j], used)
         if own[j]:
             itself = j
     # what the scores leave of d, seen from the target
     for m in range(pairs):
-        left[m] = d[m]
+        left[m] = d[used[m]]
     for j in range(count):
         _add(left, signs[j], -scores[j], pairs)
     mean = np.float32(0)
@@ -161,10 +164,11 @@ def _correct_one(inside, d, player, own, prior, signs, vectors, left, moved, sco
 
 
 @kernel()
-def _unpack(bits, signs, pairs):  # type: ignore[no-untyped-def]
+def _unpack(bits, signs, used):  # type: ignore[no-untyped-def]
     """One bit a pair, the first in the highest bit of a byte -> +1 inside S, -1 outside."""
-    for m in range(pairs):
-        signs[m] = 2 * ((bits[m >> 3] >> (7 - (m & 7))) & 1) - 1
+    for m in range(len(used)):
+        pair = used[m]
+        signs[m] = 2 * ((bits[pair >> 3] >> (7 - (pair & 7))) & 1) - 1
 
 
 @kernel(fastmath=True)

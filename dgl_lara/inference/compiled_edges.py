@@ -12,14 +12,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dgl_lara.explainer.forms.edges import AT_ONCE, EdgeForm
+from dgl_lara.explainer.forms.edges import AT_ONCE, EdgeForm, edge_inputs
 from dgl_lara.explainer.gate import BY_HOP, BY_WALK
 from dgl_lara.explainer.network import Explainer
 from dgl_lara.game.edge_players import EdgePlayers
 from dgl_lara.game.game import Game
-from dgl_lara.game.players import Players, in_edges
+from dgl_lara.game.players import Players, in_edges, numbers_of_in_edges
 from dgl_lara.game.walks import walk_scale
 from dgl_lara.inference.compiled_scores import dot, insert
+from dgl_lara.model.whole import EDGE
 from dgl_lara.utils.kernels import kernel, threads
 
 
@@ -40,9 +41,13 @@ class EdgeWalks:
         head, tail = in_edges(game.graph, torch.arange(game.graph.num_nodes()))
         scale = walk_scale(game.graph).unsqueeze(1)
         vectors = np.empty((self.config.terms, len(head), self.config.dim), np.float32)
+        numbers = None
+        if self.config.edge_columns:
+            numbers = game.graph.edata[EDGE][numbers_of_in_edges(game.graph, torch.arange(game.graph.num_nodes()))]
         with torch.no_grad():
             for some in torch.arange(len(head)).split(AT_ONCE):
-                q = explainer.form.edge_vectors(explainer, source, tail[some], head[some], scale[head[some]])
+                x = None if numbers is None else edge_inputs(game, numbers[some])
+                q = explainer.form.edge_vectors(explainer, source, tail[some], head[some], scale[head[some]], x)
                 vectors[:, some] = self._by_term(q)
         return vectors
 

@@ -156,12 +156,12 @@ def _factor(plain: ErrorModel, explanations: Explanations, found: Tensor) -> Ten
 def _stretch(model: ErrorModel, explanations: Explanations, samples: Samples) -> float:
     """How much larger errors of corrected scores are than their posterior says (they have heavier tails than a normal
     distribution): scores are corrected with half of the samples, and the other half says how wrong they are then."""
-    half, own, prior = len(samples.d) // 2, explanations.is_target, model.variance(explanations)
-    if half < 8:
+    own, prior = explanations.is_target, model.variance(explanations)
+    if len(samples.d) < 16:
         return 1.0
     said, found = 0.0, 0.0
     for pairs, sigma, d in samples.each():
-        mine = own[pairs]
+        mine, half = own[pairs], len(d) // 2
         better = correct(sigma[:half], d[:half], explanations.scores[pairs], prior[pairs], mine)
         said += float(better.variance[~mine].sum())
         found += float(squared_errors(residual(sigma[half:], d[half:], better.scores, mine)).sum())

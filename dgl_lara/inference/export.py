@@ -23,7 +23,7 @@ from torch import Tensor
 from dgl_lara.attribution.monte_carlo import BYTES_A_DRAW
 from dgl_lara.choices import EXPORTS
 from dgl_lara.errors import InputError
-from dgl_lara.explanation import COLUMNS, pairs_frame
+from dgl_lara.explanation import COLUMNS, in_own_numbers, pairs_frame
 from dgl_lara.game.budget import BYTES_A_WALK, row_slices
 from dgl_lara.game.game import Game
 from dgl_lara.inference.scores import explain
@@ -139,7 +139,7 @@ def pieces(game: Game, targets: Tensor, top: int | None, pairs: int = 0) -> Iter
 def rows(bulk: BulkExplainer, targets: Tensor, top: int | None) -> pd.DataFrame:
     if top is None:
         return explain(bulk.explainer, bulk.game, bulk.embeddings, targets).to_frame()
-    return top_frame(bulk.top(targets, min(top, most_players(bulk.game, targets))))
+    return in_own_numbers(top_frame(bulk.top(targets, min(top, most_players(bulk.game, targets)))), bulk.game)
 
 
 def top_frame(best: TopPlayers) -> pd.DataFrame:

@@ -15,6 +15,8 @@ from dgl_lara.game.game import Game
 from dgl_lara.game.kinds import Choice
 from dgl_lara.game.node_task import khop_batch
 from dgl_lara.game.players import is_member
+from dgl_lara.game.task import Task
+from dgl_lara.game.tasks import NODE
 from dgl_lara.inference.scores import classes_for, embed_all, explain
 from dgl_lara.model import blackbox
 from dgl_lara.model.blackbox import Model
@@ -31,11 +33,11 @@ def explain_nearby(
     if not game.task.local:
         return explain(explainer, game, embed_all(explainer, game, kind), targets, classes)
     classes, against = classes_for(explainer, game, targets, classes)
-    nodes = game.task.encoder_nodes(game.graph, targets, game.hops + explainer.config.layers)
+    nodes = game.task.encoder_nodes(game.graph, targets, explainer.form.sight(explainer.config))
     with evaluating(explainer):
         seen = EncoderGraph.around(game.graph, nodes, explainer_inputs(game, kind, nodes))
         p, t = explainer(seen)
-        embedded = Embedded(seen, nodes, p, t[game.task.place_of(targets, nodes)])
+        embedded = Embedded(seen, nodes, p, game.task.t_of(t, targets, nodes))
         players = game.players(targets)
         scores = local_scores(explainer, game, embedded, players, with_rival(classes, against))
     return Explanations(players, scores, classes, game.task, "lara", game, rather_than=against)
@@ -50,14 +52,15 @@ def game_nearby(
     value: str,
     memory: int | None = None,
     players: str | Choice = "nodes",
+    task: Task = NODE,
 ) -> Game:
     """The game of a node task as far as these targets go: f is asked about 2K hops and the K + 1 behind them, and its
     logits elsewhere are NaN."""
-    config, task = explainer.config, explainer.task
-    needed = task.encoder_nodes(graph, targets, config.hops + config.layers)
+    config = explainer.config
+    needed = task.encoder_nodes(graph, targets, explainer.form.sight(config))
     part = khop_batch(graph, needed, config.hops + 1)
     near = blackbox.untouched(f, part.graph, features[part.nodes], part.graph.num_nodes(), task.name)
     answer = near.new_full((graph.num_nodes(), near.shape[1]), torch.nan)
     known = is_member(part.nodes, needed)
     answer[part.nodes[known]] = near[known]
-    return Game(f, graph, features, task, config.hops, value, answer, needed, memory, players)
+    return Game(f, graph, features, task, config.hops, value, answer, needed, memory, players, config.edge_columns > 0)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from dgl_lara.errors import InputError
 from dgl_lara.explainer.encoder import EncoderGraph
-from dgl_lara.explainer.form import Pairs
+from dgl_lara.explainer.form import Pairs, place_among
 from dgl_lara.explainer.inputs import encoder_graph
 from dgl_lara.explainer.network import Explainer
 from dgl_lara.explanation import Explanations, with_rival
@@ -50,7 +50,8 @@ def explain(
     scores, parts = [], []
     with evaluating(explainer):
         for rows in game.chunks(targets):
-            players, found = scorer(targets[rows], explainer.for_class(embeddings.target[targets[rows]], turned[rows]))
+            t = game.task.t_of(embeddings.target, targets[rows], None)
+            players, found = scorer(targets[rows], explainer.for_class(t, turned[rows]))
             scores.append(found)
             parts.append(players)
     return Explanations(joined(parts), torch.cat(scores), classes, game.task, "lara", game, rather_than=against)
@@ -78,8 +79,24 @@ def can_compile(explainer: Explainer, game: Game) -> bool:
     return game.task.local and known and game.features.device.type == "cpu"
 
 
+def _sum_of_sides(of_nodes: Scorer, game: Game) -> Scorer:
+    """For targets that are several nodes: the scores walk out from each of them."""
+
+    def scorer(targets: Tensor, t: Tensor) -> tuple[Players, Tensor]:
+        players = game.players(targets)
+        scores = torch.zeros(len(players.player), device=t.device)
+        for nodes, mine in zip(game.task.side_nodes(targets), t.chunk(game.task.sides, dim=1), strict=True):
+            near, found = of_nodes(nodes, mine.contiguous())
+            scores.index_add_(0, place_among(game, players, near), found)
+        return players, scores
+
+    return scorer
+
+
 def make_scorer(explainer: Explainer, game: Game, source: Tensor, num_targets: int) -> Scorer:
     """(targets, their t) -> (players, scores); compiled where that pays."""
+    if game.task.sides > 1:
+        return _sum_of_sides(make_scorer(explainer, game.side, source, num_targets), game)
     if num_targets >= MANY and can_compile(explainer, game):
         # a few targets shall not wait for the compiler
         if game.kind.name == "edges":

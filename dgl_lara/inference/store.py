@@ -62,10 +62,10 @@ class EmbeddingStore:
 
     def embeddings(self, explainer: Explainer) -> Embeddings | None:
         nodes, targets = self.sizes
-        width = explainer.config.width
+        sides = explainer.task.sides
         fields = {
             "source": matrix(*explainer.source_shape(nodes)),
-            "target": matrix(targets, width),
+            "target": matrix(nodes if explainer.task.local else targets, explainer.config.width * sides),
             "answer": matrix(targets),
         }
         if self._content.get("key") != self._key(explainer) or not self._stored(fields):

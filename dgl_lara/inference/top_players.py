@@ -52,7 +52,7 @@ class BulkExplainer:
 
     def __init__(self, explainer: Explainer, game: Game, embeddings: Embeddings) -> None:
         self.explainer, self.game, self.embeddings = explainer, game, embeddings
-        self.compiled = can_compile(explainer, game)
+        self.compiled = can_compile(explainer, game) and game.task.sides == 1
         if self.compiled and game.kind.name == "edges":
             from dgl_lara.inference.compiled_edges import EdgeWalks
 
@@ -77,12 +77,12 @@ class BulkExplainer:
         if not isinstance(kind, EdgePlayers) or not kind.count:
             return replace(best, kind=kind.name)
         ends = kind.ends(torch.from_numpy(best.player.clip(0)).flatten().to(self.game.features.device))
-        source, destination = (end.view(best.player.shape).cpu().numpy() for end in ends)
-        return replace(best, kind=kind.name, about={"source": source, "destination": destination})
+        u, v = (end.view(best.player.shape).cpu().numpy() for end in ends)
+        return replace(best, kind=kind.name, about={"u": u, "v": v})
 
     def _best(self, targets: Tensor, classes: Tensor, top: int) -> TopPlayers:
         kind = self.game.kind
-        if isinstance(kind, FeaturePlayers) and kind.everywhere:
+        if isinstance(kind, FeaturePlayers) and kind.everywhere and self.game.task.sides == 1:
             return self._top_columns(targets, classes, top)
         if not self.compiled:
             return self._top_by_pairs(targets, classes, top)

@@ -2,49 +2,34 @@
 
 features_in_graph(model)            model(graph), with the features in graph.ndata['feat']
 keywords(model, features="x")       model(graph, x=features), and other fixed arguments
+edge_weight(model, "w")             model(graph, features, graph.edata["w"])
 element(model, 0)                   one element of an output tuple, list or dict
 head(model, 2), head(model, "mean") one of several heads, (rows, heads, classes)
+link_predictor(encoder)             a score for pairs of nodes, from a model that gives embeddings
 from_pyg(model, data)               a PyTorch Geometric model and its data
 pyg(model)                          the model alone, where the graph comes from a file
 
-They can be put into one another. Outputs of one number a row need none of them: `value="logit"` takes the number for
+They can be put into one another, and hand on the ends of pairs where links are asked about. Features are {type: x} on
+graphs of several types. Outputs of one number a row need none of them: `value="logit"` takes the number for
 the logit of class 1 of two, `value="output"` (regression) for itself.
 """
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import dgl
-import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from dgl_lara.errors import InputError, ModelError
+from dgl_lara.model.adapted import Adapted, unwrapped
 from dgl_lara.model.blackbox import Model
+from dgl_lara.model.pyg_models import from_pyg, pyg
 
-
-class Adapted(nn.Module):
-    """A model called in another way. It stays a submodule, so that eval mode reaches its dropout.
-
-    Each way of calling is a class of its own, not a local function, so that an adapted model can be stored whole.
-    """
-
-    def __init__(self, model: Callable, **settings: Any) -> None:
-        super().__init__()
-        self.model = model
-        if hasattr(model, "num_hops"):
-            self.num_hops = model.num_hops
-        for name, value in settings.items():
-            setattr(self, name, value)
-
-
-def unwrapped(model: Callable) -> Callable:
-    """The model inside its adapters."""
-    while isinstance(model, Adapted):
-        model = model.model
-    return model
+__all__ = [
+    "edge_weight", "element", "features_in_graph", "from_pyg", "head", "keywords", "link_predictor", "pyg", "unwrapped",
+]  # fmt: skip
 
 
 def features_in_graph(model: Callable, name: str = "feat") -> Model:
@@ -66,35 +51,80 @@ def features_in_graph(model: Callable, name: str = "feat") -> Model:
 class FeaturesInGraph(Adapted):
     name: str
 
-    def forward(self, graph: dgl.DGLGraph, features: Tensor) -> Any:
+    def forward(self, graph: dgl.DGLGraph, features: Tensor | Mapping[str, Tensor], *ends: Tensor) -> Any:
         with graph.local_scope():
-            graph.ndata[self.name] = features
-            return self.model(graph)
+            by_type = features if isinstance(features, Mapping) else {graph.ntypes[0]: features}
+            for kind, rows in by_type.items():
+                graph.nodes[kind].data[self.name] = rows
+            return self.model(graph, *ends)
 
 
-def keywords(model: Callable, features: str = "features", graph: str | None = None, **others: Any) -> Model:
+def keywords(
+    model: Callable,
+    features: str = "features",
+    graph: str | None = None,
+    ends: tuple[str, str] = ("u", "v"),
+    **others: Any,
+) -> Model:
     """For a model that is called by keywords.
 
     Args:
         model: Called as model(graph, <features>=..., ...).
         features: What it calls the features.
         graph: What it calls the graph, where that too is given by keyword.
+        ends: What it calls both ends of a pair, where links are asked about.
         others: Further arguments, the same in every call.
 
     Examples:
         >>> keywords(model, graph="g", features="inputs", training=False)
     """
-    return Keywords(model, features=features, graph=graph, others=others)
+    return Keywords(model, features=features, graph=graph, ends=ends, others=others)
 
 
 class Keywords(Adapted):
     features: str
     graph: str | None
+    ends: tuple[str, str] = ("u", "v")
     others: dict[str, Any]
 
-    def forward(self, graph: dgl.DGLGraph, features: Tensor) -> Any:
-        named = {self.features: features, **self.others}
+    def forward(self, graph: dgl.DGLGraph, features: Tensor, *ends: Tensor) -> Any:
+        pair = dict(zip(self.ends, ends, strict=True)) if ends else {}
+        named = {self.features: features, **pair, **self.others}
         return self.model(graph, **named) if self.graph is None else self.model(**{self.graph: graph}, **named)
+
+
+def edge_weight(model: Callable, column: str = "w", keyword: str | None = None) -> Model:
+    """For a model that takes what edges carry as an argument: weights, or other data.
+
+    Args:
+        model: Called as model(graph, features, graph.edata[column]).
+        column: Which data of the edges it takes. On graphs of several types it is given {relation: rows}.
+        keyword: What it calls them, where they are given by keyword.
+
+    Examples:
+        >>> LARA(edge_weight(model, "amount", keyword="edge_weight"), graph, features)
+    """
+    return EdgeWeight(model, column=column, keyword=keyword)
+
+
+class EdgeWeight(Adapted):
+    column: str
+    keyword: str | None
+
+    def forward(self, graph: dgl.DGLGraph, features: Tensor, *ends: Tensor) -> Any:
+        several = len(graph.canonical_etypes) > 1
+        held = {relation: graph.edges[relation].data for relation in graph.canonical_etypes}
+        found = {relation: data[self.column] for relation, data in held.items() if self.column in data}
+        if not found:
+            known = ", ".join(sorted({f"'{name}'" for data in held.values() for name in data})) or "nothing"
+            raise ModelError(
+                f"the model takes the edge data '{self.column}', but the edges carry {known}; put it into "
+                f"graph.edata['{self.column}']."
+            )
+        rows = found if several else next(iter(found.values()))
+        if self.keyword is None:
+            return self.model(graph, features, rows, *ends)
+        return self.model(graph, features, *ends, **{self.keyword: rows})
 
 
 def element(model: Callable, which: int | str) -> Model:
@@ -113,8 +143,8 @@ def element(model: Callable, which: int | str) -> Model:
 class Element(Adapted):
     which: int | str
 
-    def forward(self, graph: dgl.DGLGraph, features: Tensor) -> Any:
-        output = self.model(graph, features)
+    def forward(self, graph: dgl.DGLGraph, features: Tensor, *ends: Tensor) -> Any:
+        output = self.model(graph, features, *ends)
         try:
             return output[self.which]
         except (KeyError, IndexError, TypeError) as error:
@@ -140,8 +170,8 @@ def head(model: Callable, which: int | str) -> Model:
 class Head(Adapted):
     which: int | str
 
-    def forward(self, graph: dgl.DGLGraph, features: Tensor) -> Tensor:
-        output = self.model(graph, features)
+    def forward(self, graph: dgl.DGLGraph, features: Tensor, *ends: Tensor) -> Tensor:
+        output = self.model(graph, features, *ends)
         if output.dim() != 3:
             raise ModelError(f"head chooses from (rows, heads, classes) (got {tuple(output.shape)}).")
         if isinstance(self.which, str):
@@ -151,93 +181,41 @@ class Head(Adapted):
         return output[:, self.which]
 
 
-def pyg(model: Callable, task: str = "node") -> Model:
-    """A PyTorch Geometric model without its data: for `--model` on the command line, where the graph is a file.
+def link_predictor(
+    encoder: Callable, score: str | Callable[[Tensor, Tensor], Tensor] = "dot", types: tuple[str, str] | None = None
+) -> Model:
+    """For a model that gives embeddings of nodes, and something that scores pairs of them.
 
     Args:
-        model: Called as model(x, edge_index), with batch=... in a graph task; a model of one argument gets a Data
-            object. Edge attributes are not handed on (see `game/removal.py`).
-        task: "node" or "graph".
+        encoder: Called as encoder(graph, features); returns one row a node, or {type: rows}.
+        score: "dot", or a function (a torch module) of the rows of both ends, which gives one number a pair.
+        types: Of both ends, where the encoder returns {type: rows}.
 
     Returns:
-        f(graph, features), for `LARA`.
+        f(graph, features, u, v), for `LARA(..., task="link")`.
 
     Examples:
-        >>> def build_model(in_dim, num_classes):
-        ...     return pyg(Net(in_dim, num_classes))
+        >>> LARA(link_predictor(encoder, types=("user", "film")), graph, features, task="link", relation="likes")
     """
-    cached = [name for name, part in _modules(model) if getattr(part, "cached", False)]
-    if cached:
-        raise InputError(
-            f"the layer '{cached[0]}' was built with cached=True and would not notice that nodes are removed; "
-            "build the model with cached=False and load its weights into that."
-        )
-    backward = [name for name, part in _modules(model) if getattr(part, "flow", None) == "target_to_source"]
-    if backward:
-        raise InputError(
-            f"the layer '{backward[0]}' sends messages from target to source, but what reaches a node is looked for "
-            "along edges as they point; build it with flow='source_to_target' and turn the edges (edge_index.flip(0))."
-        )
-    arguments = inspect.signature(model.forward if isinstance(model, nn.Module) else model).parameters.values()
-    needed = [one for one in arguments if one.default is one.empty and one.kind is one.POSITIONAL_OR_KEYWORD]
-    return PyG(model, task=task, takes_data=len(needed) == 1)
+    if score != "dot" and not callable(score):
+        raise InputError(f"score must be 'dot' or a function of the embeddings of both ends (got {score!r}).")
+    return LinkPredictor(encoder, score=score, types=types)
 
 
-class PyG(Adapted):
-    task: str
-    takes_data: bool
-    calls_pyg = True  # for `blackbox`, which tells a model that is not wrapped
+class LinkPredictor(Adapted):
+    score: str | Callable[[Tensor, Tensor], Tensor]
+    types: tuple[str, str] | None
 
-    def forward(self, graph: dgl.DGLGraph, features: Tensor) -> Any:
-        edge_index = torch.stack(graph.edges())
-        batch = _graph_of_node(graph) if self.task == "graph" else None
-        if self.takes_data:
-            from torch_geometric.data import Data
+    def forward(self, graph: dgl.DGLGraph, features: Tensor, u: Tensor, v: Tensor) -> Tensor:
+        rows = self.model(graph, features)
+        one, other = self._of_ends(rows) if isinstance(rows, Mapping) else (rows, rows)
+        return (one[u] * other[v]).sum(1) if isinstance(self.score, str) else self.score(one[u], other[v])
 
-            return self.model(Data(x=features, edge_index=edge_index, batch=batch))
-        return self.model(features, edge_index) if batch is None else self.model(features, edge_index, batch=batch)
-
-
-def from_pyg(model: Callable, data: Any, task: str = "node") -> tuple[Model, dgl.DGLGraph, Tensor]:
-    """A PyTorch Geometric model and its data.
-
-    Args:
-        model: As for `pyg`.
-        data: A Data; for a graph task a Batch, or a list of Data.
-        task: "node" or "graph".
-
-    Returns:
-        f, graph and features, for `LARA`.
-
-    Examples:
-        >>> LARA(*from_pyg(model, data)).fit(nodes)
-    """
-    from torch_geometric.data import Batch
-
-    if isinstance(data, Sequence):
-        data = Batch.from_data_list(list(data))
-    for name in ("x", "edge_index"):
-        if getattr(data, name, None) is None:
-            raise InputError(f"the PyG data must have {name} (it has {', '.join(data.keys())}).")
-    f, graph = pyg(model, task), dgl.graph(tuple(data.edge_index), num_nodes=data.num_nodes)
-    if task == "graph":
-        _mark_graphs(graph, data)
-    return f, graph, data.x
-
-
-def _modules(model: Callable) -> list[tuple[str, nn.Module]]:
-    return list(model.named_modules()) if isinstance(model, nn.Module) else []
-
-
-def _mark_graphs(graph: dgl.DGLGraph, data: Any) -> None:
-    """The batch vector of PyG as DGL's sizes; data without one is a single graph."""
-    if getattr(data, "batch", None) is None:
-        return
-    count = int(data.batch.max()) + 1
-    graph.set_batch_num_nodes(torch.bincount(data.batch, minlength=count))
-    graph.set_batch_num_edges(torch.bincount(data.batch[data.edge_index[0]], minlength=count))
-
-
-def _graph_of_node(graph: dgl.DGLGraph) -> Tensor:
-    sizes = graph.batch_num_nodes()
-    return torch.repeat_interleave(torch.arange(len(sizes), device=sizes.device), sizes)
+    def _of_ends(self, rows: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
+        if self.types is None or not set(self.types) <= set(rows):
+            named = "no types were" if self.types is None else f"types={self.types} was"
+            raise ModelError(
+                f"the encoder gives embeddings of {', '.join(map(str, rows))}, and {named} given; name those of both "
+                "ends, link_predictor(encoder, types=('user', 'item'))."
+            )
+        return rows[self.types[0]], rows[self.types[1]]

@@ -17,14 +17,15 @@ from dgl_lara.errors import InputError, ModelError
 from dgl_lara.model.evaluating import evaluating
 from dgl_lara.model.on_device import OnDevice
 
-Model = Callable[[dgl.DGLGraph, Tensor], Tensor]
+Model = Callable[..., Tensor]  # f(graph, features), or f(graph, features, u, v) where pairs are asked about
 SAME = 1e-4  # answers may differ by so much of the largest one: sums on a GPU come in any order
 
 
-def call(f: Model, graph: dgl.DGLGraph, features: Tensor, rows: int, what: str) -> Tensor:
-    """(rows, columns) float: what f says of each target (`what`: a node, a graph). One number a row is a column."""
+def call(f: Model, graph: dgl.DGLGraph, features: Tensor, rows: int, what: str, *ends: Tensor) -> Tensor:
+    """(rows, columns) float: what f says of each target (`what`: a node, a graph, a link). One number a row is a
+    column. `ends`: what f is given besides, both ends of each link."""
     try:
-        output = f(graph, features)
+        output = f(graph, features, *ends)
     except ModelError:
         raise
     except Exception as error:  # the model is not ours: it may raise anything
@@ -82,11 +83,18 @@ def _failure(f: Model, error: Exception, graph: dgl.DGLGraph, features: Tensor) 
         )
     if isinstance(error, KeyError):
         return (
-            f"the model looks for {said} and does not find it; it is given the edges and the features, nothing else of "
-            "the graph (features in graph.ndata: dgl_lara.model.adapters.features_in_graph(model))."
+            f"the model looks for {said} and does not find it; it is given the features and the graph, whose edges "
+            f"carry {_carried(f)} (features in graph.ndata: dgl_lara.model.adapters.features_in_graph(model))."
         )
     shapes = f"{graph.num_nodes()} nodes, {graph.num_edges()} edges and features {tuple(features.shape)}"
     return f"the model failed on {shapes} ({type(error).__name__}: {said})."
+
+
+def _carried(f: Model) -> str:
+    """What f finds on edges, as its adapter gives it (`whole.py`, `typed.py`)."""
+    data = getattr(f, "data", {})
+    names = {name for one, held in data.items() for name in (held if isinstance(held, dict) else [one])}
+    return ", ".join(f"'{name}'" for name in sorted(names)) or "nothing"
 
 
 def _is_unwrapped_pyg(f: Model) -> bool:
@@ -105,7 +113,17 @@ def _described(output: object) -> str:
     return type(output).__name__
 
 
-def untouched(f: Model, graph: dgl.DGLGraph, features: Tensor, rows: int, what: str) -> Tensor:
+def says_the_same(f: Model, graph: dgl.DGLGraph, features: Tensor, answer: Tensor, what: str, *ends: Tensor) -> bool:
+    """Whether that is f's answer here too; not where it fails."""
+    with evaluating(f):
+        try:
+            other = call(f, graph, features, len(answer), what, *ends)
+        except ModelError:
+            return False
+    return other.shape == answer.shape and bool((other - answer).abs().max() <= SAME * answer.abs().max())
+
+
+def untouched(f: Model, graph: dgl.DGLGraph, features: Tensor, rows: int, what: str, *ends: Tensor) -> Tensor:
     """What f says of the whole graph, once everything that can be checked there is in order."""
     if len(features) != graph.num_nodes():
         raise InputError(f"features must have one row a node, {graph.num_nodes()} (got {len(features)}).")
@@ -120,7 +138,7 @@ def untouched(f: Model, graph: dgl.DGLGraph, features: Tensor, rows: int, what: 
             f"e.g. model.to('{features.device}')."
         )
     with evaluating(f):
-        first, second = (call(f, graph, features, rows, what) for _ in range(2))
+        first, second = (call(f, graph, features, rows, what, *ends) for _ in range(2))
     difference = (first - second).abs().max()
     if difference > SAME * first.abs().max():  # an explanation of noise would be noise
         raise ModelError(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import dgl
 import torch
@@ -19,5 +20,10 @@ class OnDevice(nn.Module):
         if hasattr(model, "num_hops"):
             self.num_hops = model.num_hops
 
-    def forward(self, graph: dgl.DGLGraph, features: Tensor) -> Tensor:
-        return self.model(graph.to(self.device), features.to(self.device)).to(features.device)
+    def forward(self, graph: dgl.DGLGraph, features: Tensor | Mapping[str, Tensor], *ends: Tensor) -> Any:
+        there = [end.to(self.device) for end in ends]
+        if isinstance(features, Tensor):
+            return self.model(graph.to(self.device), features.to(self.device), *there).to(features.device)
+        answer = self.model(graph.to(self.device), {kind: x.to(self.device) for kind, x in features.items()}, *there)
+        back = graph.device
+        return answer.to(back) if isinstance(answer, Tensor) else {kind: part.to(back) for kind, part in answer.items()}

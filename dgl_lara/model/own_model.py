@@ -11,7 +11,7 @@ import importlib
 import importlib.util
 import inspect
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +20,7 @@ from types import ModuleType
 from torch import Tensor, nn
 
 from dgl_lara.errors import InputError, LaraError
-from dgl_lara.model.adapters import unwrapped
+from dgl_lara.model.adapted import holding_weights
 from dgl_lara.model.blackbox import Model
 from dgl_lara.utils.files import load_tensors
 
@@ -61,7 +61,7 @@ def find_model(name: str) -> OwnModel:
     return OwnModel(module, function, found.origin)
 
 
-def build_model(own: OwnModel, in_dim: int, num_classes: int) -> Model:
+def build_model(own: OwnModel, in_dim: int | dict[str, int], num_classes: int) -> Model:
     """Call the user's function."""
     if not Path(own.file).is_file():
         raise InputError(f"the model's code, {own.file}, is not there any more; put it back to use this model.")
@@ -131,7 +131,7 @@ def _held(content: object) -> str:
 
 def load_weights(model: Callable, weights: dict[str, Tensor], path: Path) -> None:
     """Into the model inside its adapters; one sentence where they do not fit."""
-    inner = unwrapped(model)
+    inner = holding_weights(model)
     if not isinstance(inner, nn.Module):
         raise InputError(f"{path} cannot be loaded: the model is a {type(inner).__name__}, not a torch module.")
     own = inner.state_dict()
@@ -150,11 +150,16 @@ def load_weights(model: Callable, weights: dict[str, Tensor], path: Path) -> Non
     inner.load_state_dict(weights)
 
 
-def open_model(own: OwnModel, weights: Path | None, features: Tensor, num_classes: int) -> Model:
-    """The user's model with these weights, on the device of the features."""
-    model = build_model(own, features.shape[1], num_classes)
+def open_model(own: OwnModel, weights: Path | None, features: Tensor | Mapping[str, Tensor], num_classes: int) -> Model:
+    """The user's model with these weights, on the device of the features. Of several node types, it is told how many
+    features each has."""
+    if isinstance(features, Tensor):
+        model, device = build_model(own, features.shape[1], num_classes), features.device
+    else:
+        model = build_model(own, {kind: rows.shape[1] for kind, rows in features.items()}, num_classes)
+        device = next(iter(features.values())).device
     if weights is not None:
         load_weights(model, read_weights(weights), weights)
     if isinstance(model, nn.Module) and not any(parameter.is_meta for parameter in model.parameters()):
-        model.to(features.device)
+        model.to(device)
     return model

@@ -9,12 +9,12 @@ from pathlib import Path
 
 from torch import Tensor, nn
 
-from dgl_lara.model.adapters import unwrapped
+from dgl_lara.model.adapted import holding_weights, unwrapped
 
 
 def weights_of(model: Callable) -> dict[str, Tensor]:
     """The state dict of the model inside its adapters; a plain function has none."""
-    inner = unwrapped(model)
+    inner = holding_weights(model)
     return inner.state_dict() if isinstance(inner, nn.Module) else {}
 
 

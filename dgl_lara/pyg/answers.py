@@ -15,7 +15,7 @@ from torch import Tensor
 from torch_geometric.explain.config import ModelConfig, ModelMode, ModelReturnType
 
 from dgl_lara.errors import ModelError
-from dgl_lara.model.adapters import Adapted
+from dgl_lara.model.adapted import Adapted
 from dgl_lara.model.blackbox import Model
 
 SMALLEST = 1e-7  # probability; the logarithm of 0 could not be explained

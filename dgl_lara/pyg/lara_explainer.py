@@ -4,25 +4,28 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 import dgl
 import torch
 from torch import Tensor, nn
-from torch_geometric.data import Data
-from torch_geometric.explain import Explainer, ExplainerAlgorithm, Explanation
+from torch_geometric.data import Data, HeteroData
+from torch_geometric.explain import Explainer, ExplainerAlgorithm, Explanation, HeteroExplanation
 from torch_geometric.explain.config import ExplanationType, MaskType, ModelMode, ModelTaskLevel
 
 from dgl_lara.errors import InputError, LaraError
 from dgl_lara.explanation import Explanations
 from dgl_lara.game.kinds import Choice, Edges, Features, Nodes
-from dgl_lara.lara import LARA, described
-from dgl_lara.model.adapters import from_pyg, unwrapped
+from dgl_lara.lara import LARA
+from dgl_lara.model.adapted import unwrapped
+from dgl_lara.model.pyg_models import from_pyg
 from dgl_lara.pyg.answers import as_logits
-from dgl_lara.pyg.masks import column_mask, edge_mask, entry_mask, node_mask
+from dgl_lara.pyg.masks import column_mask, edge_mask, entry_mask, node_mask, of_types
 from dgl_lara.training.config import TrainingConfig
 
 Index = int | Tensor | None
+Masks: TypeAlias = Explanation | HeteroExplanation
+Inputs = dict[Any, Tensor]  # of the model, by name; of several types by name and type
 MaskMaker = Callable[[LARA, Explanations], Tensor]
 
 NODE_MASKS: dict[MaskType, tuple[str, MaskMaker]] = {
@@ -45,6 +48,8 @@ class LARAExplainer(ExplainerAlgorithm):
         memory: Bytes that training and explaining keep to.
         directed: Each direction of an edge has a score of its own.
         baseline: What takes the place of removed features: "zero", "mean" or "rows".
+        target_type: Of graphs of several types (x and edge_index are dicts): the type whose nodes the model answers
+            for. Masks then are by type and by relation, in a HeteroExplanation.
 
     Attributes:
         laras: The trained `LARA` by the kind of its players, "nodes", "edges" or "features".
@@ -63,21 +68,25 @@ class LARAExplainer(ExplainerAlgorithm):
         memory: int | None = None,
         directed: bool = False,
         baseline: str = "zero",
+        target_type: str | None = None,
     ) -> None:
         super().__init__()
+        self.target_type = target_type
         self.hops, self.value, self.config, self.memory = hops, value, config, memory
         self.players: dict[str, Choice] = {
             "nodes": Nodes(), "edges": Edges(directed), "features": Features(baseline=baseline)
         }  # fmt: skip
         self.laras: dict[str, LARA] = {}
-        self._elsewhere: dict[str, LARA] = {}  # the same on the graph that was asked about last
+        self._inputs: Inputs = {}  # what they were trained on
+        self._elsewhere: tuple[Inputs, dict[str, LARA]] = ({}, {})  # the same on the graph that was asked about last
 
     # --- what PyG asks for
 
     def supports(self) -> bool:
         if self.model_config.task_level == ModelTaskLevel.edge:
             logging.error(
-                "LARAExplainer explains nodes and graphs, not task_level='edge': a link is no target of LARA's."
+                "LARAExplainer explains nodes and graphs, not task_level='edge'; links are explained by "
+                "LARA(*from_pyg(model, data), task='link')."
             )
             return False
         if self.model_config.mode == ModelMode.regression and self.value not in ("logit", "output"):
@@ -94,10 +103,11 @@ class LARAExplainer(ExplainerAlgorithm):
 
         Args:
             model: The model to explain.
-            x: (num_nodes, num_features).
-            edge_index: (2, num_edges).
+            x: (num_nodes, num_features), or {type: x}.
+            edge_index: (2, num_edges), or {relation: edge_index}.
             index: Nodes (or graphs) to learn from; without it all of them. No label is used.
-            more: batch, for a graph task: the graph that each node belongs to. A `target` is not needed.
+            more: What the model takes besides: batch, for a graph task; edge_attr, edge_weight and other data of the
+                edges. A `target` is not needed.
 
         Returns:
             Itself.
@@ -111,26 +121,24 @@ class LARAExplainer(ExplainerAlgorithm):
             )
         more.pop("target", None)
         where = self._where(model, x, edge_index, more)
-        targets = _chosen(index, self._count(where[1]), where[1].device)
         value = "output" if self.model_config.mode == ModelMode.regression else self.value
         laras = {}
         for kind in self._makers:
-            lara = LARA(
-                *where, self._task, self.hops, value, self.config, self.memory, players=self.players[kind]
-            )  # fmt: skip
-            laras[kind] = lara.fit(targets)
-        self.laras, self._elsewhere = laras, {}
+            who: dict[str, Any] = {"players": self.players[kind], "target_type": self.target_type}
+            lara = LARA(*where, self._task, self.hops, value, self.config, self.memory, **who)
+            laras[kind] = lara.fit(_chosen(index, _count(lara), lara.features.device))
+        self.laras, self._inputs, self._elsewhere = laras, _copied(_inputs(x, edge_index, more)), ({}, {})
         return self
 
     def forward(
         self, model: nn.Module, x: Any, edge_index: Any, *, target: Tensor, index: Index = None, **more: Any
-    ) -> Explanation:
+    ) -> Masks:
         laras, found = self._explained(model, x, edge_index, target, index, more)
         return self._as_masks(laras, found)
 
     def each(
         self, model: nn.Module, x: Any, edge_index: Any, *, target: Tensor, index: Index = None, **more: Any
-    ) -> Iterator[Explanation]:
+    ) -> Iterator[Masks]:
         """One explanation for each output in `index`, from one pass."""
         laras, found = self._explained(model, x, edge_index, target, index, more)
         for place in range(len(next(iter(found.values())))):
@@ -154,9 +162,11 @@ class LARAExplainer(ExplainerAlgorithm):
             makers["edges"] = ("edge_mask", edge_mask)
         return makers
 
-    def _as_masks(self, laras: dict[str, LARA], found: dict[str, Explanations]) -> Explanation:
+    def _as_masks(self, laras: dict[str, LARA], found: dict[str, Explanations]) -> Masks:
         makers = self._makers
-        return Explanation(**{makers[kind][0]: makers[kind][1](laras[kind], some) for kind, some in found.items()})
+        masks = {makers[kind][0]: makers[kind][1](laras[kind], some) for kind, some in found.items()}
+        types = next(iter(laras.values())).types
+        return Explanation(**masks) if types is None else of_types(types, masks)
 
     def _explained(
         self, model: nn.Module, x: Any, edge_index: Any, target: Tensor, index: Index, more: dict[str, Any]
@@ -166,9 +176,10 @@ class LARAExplainer(ExplainerAlgorithm):
                 f"LARAExplainer has not learned to explain by {' and '.join(sorted(missing))} yet; call "
                 "explainer.algorithm.train(model, x, edge_index) first."
             )
-        laras = self._laras_on(self._where(model, x, edge_index, more))
-        count = self._count(next(iter(laras.values())).graph)
-        chosen = _chosen(index, count, x.device)
+        laras = self._laras_on(model, x, edge_index, more)
+        first = next(iter(laras.values()))
+        count, device = _count(first), first.features.device
+        chosen = _chosen(index, count, device)
         classes = None
         if self.model_config.mode != ModelMode.regression:
             if target.dim() != 1 or len(target) != count or target.is_floating_point():
@@ -176,66 +187,72 @@ class LARAExplainer(ExplainerAlgorithm):
                     f"target must hold a class for each of the model's {count} outputs (got {target.dtype} "
                     f"{tuple(target.shape)})."
                 )
-            classes = target.to(x.device)[chosen]
+            classes = target.to(device)[chosen]
         for lara in laras.values():
             lara.embed()  # once for this graph: no explanation of it needs the model then
         return laras, {kind: laras[kind].explain(chosen, classes) for kind in self._makers}
 
-    def _where(
-        self, model: nn.Module, x: Any, edge_index: Any, more: dict[str, Any]
-    ) -> tuple[Any, dgl.DGLGraph, Tensor]:
-        """f, graph and features, for `LARA`."""
-        if not isinstance(x, Tensor) or not isinstance(edge_index, Tensor) or edge_index.layout is not torch.strided:
+    def _where(self, model: nn.Module, x: Any, edge_index: Any, more: dict[str, Any]) -> tuple[Any, dgl.DGLGraph, Any]:
+        """f, graph and features, for `LARA`; of copies, so that later changes in place are noticed."""
+        x, edge_index, more = _copied(x), _copied(edge_index), _copied(more)
+        tensors = list(_inputs(x, edge_index, {}).values())
+        alike = isinstance(x, dict) == isinstance(edge_index, dict)
+        if not alike or not all(isinstance(one, Tensor) and one.layout is torch.strided for one in tensors):
             raise InputError(
-                "LARAExplainer takes a graph with one kind of node, x and a dense edge_index of (2, num_edges) (got "
-                f"{type(x).__name__} and {type(edge_index).__name__})."
+                "LARAExplainer takes x and a dense edge_index of (2, num_edges), or a dict of these by type and by "
+                f"relation (got {type(x).__name__} and {type(edge_index).__name__})."
             )
-        batch = more.get("batch")
-        given = {name for name, value in more.items() if value is not None and name != "batch"}
-        if given:
-            raise InputError(
-                f"LARAExplainer gives the model the nodes and edges that are left and nothing else of the graph (got "
-                f"{', '.join(sorted(given))}); wrap the model so that it needs x, edge_index and batch alone."
-            )
+        given = {name.removesuffix("_dict"): value for name, value in more.items() if value is not None}
+        batch = given.pop("batch", None)
         if batch is not None and bool((batch.diff() < 0).any()):
             raise InputError("batch must be rising: the nodes of a graph stand together.")
-        # a copy, so that later changes of x in place are noticed
-        f, graph, features = from_pyg(model, Data(x=x.detach().clone(), edge_index=edge_index, batch=batch), self._task)
+        if isinstance(x, dict):
+            by_type = {name: value for name, value in given.items() if isinstance(value, dict)}
+            data: Any = HeteroData()
+            for name, value in {"x": x, "edge_index": edge_index, **by_type}.items():
+                data.set_value_dict(name, value)
+        else:
+            data = Data(x=x, edge_index=edge_index, batch=batch, **given)
+        f, graph, features = from_pyg(model, data, self._task)
+        carried = {name for relation in graph.canonical_etypes for name in graph.edges[relation].data}
+        if lost := sorted(given.keys() - carried):
+            raise InputError(
+                "LARAExplainer gives the model the nodes and edges that are left, with data that has a row for each "
+                f"edge and that the model takes, and nothing else of the graph (got {', '.join(lost)})."
+            )
         return as_logits(f, self.model_config), graph, features
 
-    def _count(self, graph: dgl.DGLGraph) -> int:
-        return graph.num_nodes() if self.model_config.task_level == ModelTaskLevel.node else graph.batch_size
-
-    def _laras_on(self, where: tuple[Any, dgl.DGLGraph, Tensor]) -> dict[str, LARA]:
+    def _laras_on(self, model: nn.Module, x: Any, edge_index: Any, more: dict[str, Any]) -> dict[str, LARA]:
         """Those trained, or, of another graph, the same g there."""
-        f, graph, features = where
+        f, graph, features = self._where(model, x, edge_index, more)
         if any(unwrapped(lara.model) is not unwrapped(f) for lara in self.laras.values()):
             raise LaraError("this LARAExplainer was trained on another model; call explainer.algorithm.train again.")
-        for known in (self.laras, self._elsewhere):
-            if known and all(_is_of(lara, graph, features) for lara in known.values()):
-                return known
-        self._elsewhere = {kind: _moved(lara, graph, features) for kind, lara in self.laras.items()}
-        return self._elsewhere
+        asked = _inputs(x, edge_index, more)
+        for inputs, laras in ((self._inputs, self.laras), self._elsewhere):
+            if _are_equal(inputs, asked):
+                return laras
+        self._elsewhere = _copied(asked), {kind: lara.on(graph, features) for kind, lara in self.laras.items()}
+        return self._elsewhere[1]
 
 
 def explain_each(
     explainer: Explainer,
-    x: Tensor,
-    edge_index: Tensor,
+    x: Tensor | dict,
+    edge_index: Tensor | dict,
     *,
     target: Tensor | None = None,
     index: Index = None,
     **more: Any,
-) -> Iterator[Explanation]:
+) -> Iterator[Masks]:
     """`explainer(x, edge_index, index=i)` for every i of `index`, with one pass of the model for all of them.
 
     Args:
         explainer: PyG's, with a trained `LARAExplainer`.
-        x: (num_nodes, num_features).
-        edge_index: (2, num_edges).
+        x: (num_nodes, num_features), or {type: x}.
+        edge_index: (2, num_edges), or {relation: edge_index}.
         target: The labels, of a "phenomenon".
         index: Outputs to explain; without it all of them.
-        more: batch, for a graph task.
+        more: What the model takes besides, as in training.
 
     Yields:
         What PyG's call gives, thresholds included; one after the other, since every mask is as long as the graph.
@@ -257,8 +274,12 @@ def explain_each(
     found = algorithm.each(explainer.model, x, edge_index, target=target, index=outputs, **more)
     for explanation, output in zip(found, outputs, strict=True):
         explanation._model_config, explanation._model_args = explainer.model_config, list(more)
-        explanation.update({"prediction": prediction, "target": target, "index": output.reshape(1)})
-        explanation.update({"x": x, "edge_index": edge_index, **more})
+        about = {"prediction": prediction, "target": target, "index": output.reshape(1)}
+        for name, value in {**about, "x": x, "edge_index": edge_index, **more}.items():
+            if isinstance(value, dict):
+                explanation.set_value_dict(name.removesuffix("_dict"), value)
+            else:
+                explanation[name] = value
         explanation.validate_masks()
         yield explanation.threshold(explainer.threshold_config)
 
@@ -272,19 +293,25 @@ def _chosen(index: Index, count: int, device: torch.device) -> Tensor:
         raise InputError(f"index must name outputs 0..{count - 1} of the model ({error}).") from error
 
 
-def _is_of(lara: LARA, graph: dgl.DGLGraph, features: Tensor) -> bool:
-    if lara.features.device != features.device or lara.graph.batch_size != graph.batch_size:
-        return False
-    pairs = [
-        (lara.features, features),
-        (lara.graph.batch_num_nodes(), graph.batch_num_nodes()),
-        *zip(lara.graph.edges(), graph.edges(), strict=True),
-    ]
-    return all(torch.equal(mine, theirs) for mine, theirs in pairs)
+def _count(lara: LARA) -> int:
+    return lara.task.num_targets(lara.graph)
 
 
-def _moved(lara: LARA, graph: dgl.DGLGraph, features: Tensor) -> LARA:
-    """The trained g on another graph of the same model; what f said of the first one does not count there."""
-    hops = lara.explainer_.config.hops
-    there = LARA(lara.model, graph, features, lara.task, hops, lara.value, memory=lara.memory, players=lara.players)
-    return there.with_explainer(lara.explainer_, described(lara.config_, lara.value, lara.errors_, lara.cost_))
+def _inputs(x: Any, edge_index: Any, more: dict[str, Any]) -> Inputs:
+    found: Inputs = {}
+    for name, value in {"x": x, "edge_index": edge_index, **more}.items():
+        parts = value.items() if isinstance(value, dict) else [(None, value)]
+        found |= {(name, kind): part for kind, part in parts if part is not None}
+    return found
+
+
+def _copied(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _copied(part) for name, part in value.items()}
+    return value.detach().clone() if isinstance(value, Tensor) else value
+
+
+def _are_equal(mine: Inputs, theirs: Inputs) -> bool:
+    return mine.keys() == theirs.keys() and all(
+        part.device == theirs[name].device and torch.equal(part, theirs[name]) for name, part in mine.items()
+    )

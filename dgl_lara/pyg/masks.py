@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
+from torch_geometric.explain import HeteroExplanation
 
 from dgl_lara.explainer.forms.features import FeatureForm
 from dgl_lara.explanation import Explanations
 from dgl_lara.explanation.scored import Scored
 from dgl_lara.game.edge_players import EdgePlayers
 from dgl_lara.lara import LARA
+from dgl_lara.model.typed import Types
 
 
 def of_players(explanations: Scored) -> Tensor:
@@ -58,3 +60,15 @@ def entry_mask(lara: LARA, explanations: Explanations) -> Tensor:
         parts = parts + size * (added / size.sum(0).clamp(min=1e-30))
         mask.index_add_(0, nodes, parts)
     return mask / len(explanations)
+
+
+def of_types(types: Types, masks: dict[str, Tensor]) -> HeteroExplanation:
+    """Masks over all nodes and all edges, parted by type and by relation."""
+    found = HeteroExplanation()
+    for name, parts, starts in (
+        ("node_mask", types.nodes, types.node_starts),
+        ("edge_mask", types.relations, types.edge_starts),
+    ):
+        if name in masks:
+            found.set_value_dict(name, dict(zip(parts, masks[name].split(starts.diff().tolist()), strict=True)))
+    return found

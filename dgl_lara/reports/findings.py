@@ -37,6 +37,7 @@ class Findings:
     history: pd.DataFrame
     tables: dict[str, pd.DataFrame]  # fidelity, agreement, auc (empty without ground truth)
     speed: pd.DataFrame
+    cost: str  # what f had to do for each explanation
     examples: dict[str, list[tuple[Explanation, float]]]  # best, typical, worst: with their delta
     general: list[tuple[Summary, Explanations]]  # a kind of players each
     right: float  # share of the targets that f predicts rightly
@@ -62,6 +63,7 @@ def measure(run: Run, split: str, most: int, pairs: int | None, reference_pairs:
         history=run.history(),
         tables=tables,
         speed=_speed(subject),
+        cost=subject.cost_in_words(),
         examples=examples_of(run, explanations),
         general=explained_in_general(run.parts, "all", SUMMED_UP),
         right=(predicted == dataset.labels[targets]).float().mean().item(),

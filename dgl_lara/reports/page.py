@@ -24,7 +24,7 @@ from dgl_lara.metrics.fidelity import MEASURES, with_error
 from dgl_lara.reports.deviations import applying
 from dgl_lara.reports.findings import Findings
 from dgl_lara.runs import Run, environment
-from dgl_lara.targets.models import TargetModel
+from dgl_lara.targets.our_model import OurModel
 from dgl_lara.utils.progress import Progress
 from dgl_lara.utils.templates import Table, rendered
 
@@ -50,18 +50,20 @@ def render(found: Findings) -> str:
         training=_picture(training_figure(found.history), "Loss and validation agreement against training steps"),
         trained=f"{int(found.history['step'].max())} steps; the weights of the best validation agreement "
         f"({found.history['agreement'].max():.3f}) are used.",
-        local=game.task.local,
+        kept=game.kind.includes_target,
+        noun=game.kind.noun,
         fidelity_plot=_picture(fidelity_figure(found.tables["fidelity"], ""), "Fidelity against sparsity"),
         fidelity=_fidelity_table(average),
         verdict=_verdict(average),
         reference=f"{found.tables['agreement']['reference'].iloc[0]}, on the same {len(found.targets)} targets",
-        agreement=_table(found.tables["agreement"].drop(columns="reference")),
+        agreement=_agreement_table(found),
         truth=_table(truth) if len(truth) and truth["targets"].iloc[0] else None,
         speed=_table(found.speed),
+        cost=found.cost,
         machine=f"Measured on {platform.machine()} {game.features.device.type}, {torch.get_num_threads()} thread(s); "
         "median of three after a warm-up (sampled: one).",
         chosen=f"Of the {len(found.targets)} {found.split} {game.task}s measured, those with the highest, the middle "
-        f"and the lowest Δ fidelity of their own{' (target kept)' * game.task.local}. Δ is in units of the "
+        f"and the lowest Δ fidelity of their own{' (target kept)' * game.kind.includes_target}. Δ is in units of the "
         f"{game.value}, so targets whose {game.value} can fall far rank higher.",
         general=_general(found),
         examples={name: _examples(name, group, dataset.labels) for name, group in found.examples.items() if group},
@@ -109,6 +111,11 @@ def _fidelity_table(average: pd.DataFrame) -> Table:
     return Table(["definition", "method", "Fidelity+ (high)", "Fidelity− (low)", "Δ (high)"], rows)
 
 
+def _agreement_table(found: Findings) -> Table:
+    table = found.tables["agreement"].drop(columns="reference")
+    return _table(table if found.run.game.kind.includes_target else table.drop(columns="neighbours only"))
+
+
 def _summary(found: Findings, average: pd.DataFrame) -> list[str]:
     game = found.run.game
     agreement = found.tables["agreement"].set_index("method").loc["lara"]
@@ -121,8 +128,8 @@ def _summary(found: Findings, average: pd.DataFrame) -> list[str]:
         f"The model is right on {found.accuracy['test']:.1%} of the test {game.task}s of {found.run.dataset.name}.",
         f"The explainer's scores agree with the true attribution with R² = {agreement['R2 corrected']:.3f} on "
         f"{len(found.targets)} {found.split} {game.task}s (1 is perfect; the reference's noise is taken out){alone}.",
-        f"Δ fidelity{' with the target kept' * game.task.local} is {with_error(lara, 'delta')}; players ranked by "
-        f"chance reach {with_error(chance, 'delta')}.",
+        f"Δ fidelity{' with the target kept' * game.kind.includes_target} is {with_error(lara, 'delta')}; players "
+        f"ranked by chance reach {with_error(chance, 'delta')}.",
         f"One explanation takes {found.speed['seconds'].iloc[0] * 1000:.1f} ms once the explainer is trained.",
     ]
 
@@ -141,7 +148,7 @@ def _verdict(average: pd.DataFrame) -> str:
 
 
 def _model_name(run: Run) -> str:
-    if isinstance(run.model, TargetModel):
+    if isinstance(run.model, OurModel):
         config = run.model.config
         return f"a {config.architecture.upper()} ({config.layers} layers of width {config.hidden})"
     return f"the model of {run.config.model.module}:{run.config.model.function}" if run.config.model else "a model"
@@ -242,7 +249,7 @@ def _settings(run: Run) -> list[list[object]]:
     rows = [("command", stored["command"]), ("started", stored["time"]), ("code (git)", stored["git"])]
     rows += [(f"version of {name}", version) for name, version in stored["versions"].items()]
     rows += [*config.items(), *((f"data: {name}", value) for name, value in options.items())]
-    if isinstance(run.model, TargetModel):
+    if isinstance(run.model, OurModel):
         rows += [(f"model: {name}", value) for name, value in asdict(run.model.config).items()]
     rows += [(f"training: {name}", value) for name, value in training.items()]
     return [[name, "-" if value is None else str(value)] for name, value in rows]

@@ -131,7 +131,7 @@ def _thumbnail(job: Job, target: int) -> Json:
 def view(job: Job, query: ViewQuery) -> Json:
     """In words, as a picture, a table and curves of the model's own outputs."""
     which = "node" if job.model.task.local else "graph"
-    given = {which: query.target, "class": query.asked_class, "rather_than": query.rather_than}
+    given: dict[str, Any] = {which: query.target, "class": query.asked_class, "rather_than": query.rather_than}
     instance = Instance(**given, players=query.players)
     found = job.explanation(instance)
     explanation = job.named(found)

@@ -202,7 +202,7 @@ class Job:
             lara, target = self.brought(instance)
             before = 0
             asked = None if not classes else (tuple(classes) if len(classes) == 2 else classes)
-            found = lara.explain([target], asked)  # type: ignore[arg-type]
+            found = lara.explain([target], asked)
         else:
             part = self.part(instance)
             lara, before = part.lara, part.game.calls

@@ -33,6 +33,11 @@ class ServedModel:
         self.laras: dict[str, LARA] = {part.lara.players.name: part.trained() for part in run.parts}
         self.lara = next(iter(self.laras.values()))
         self.task, self.names = self.lara.task, run.dataset.names
+        if self.task.sides > 1 or self.lara.types is not None or self.lara.explainer_.config.edge_columns:
+            raise InputError(
+                f"{run.folder} explains links, several types of nodes or a model that reads edge data, which the "
+                f"service does not know yet; ask with: dgl-lara explain --run {run.folder}"
+            )
         home = state / name if state else run.folder / "serving"
         try:
             home.mkdir(parents=True, exist_ok=True)
@@ -132,7 +137,7 @@ class ServedModel:
         }
         if not any(entry.values()):
             raise InputError("the update is empty: name nodes or edges to add or to remove.")
-        lost = {node for edge in entry["edges"] for node in edge} & set(entry["removed_nodes"])
+        lost = {node for edge in edges(update.add_edges, "add_edges") for node in edge} & set(update.remove_nodes)
         if lost:
             raise InputError(f"add_edges must not lead to a node that the same update removes (got {min(lost)}).")
         return entry

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,12 @@ class Recipe:
     schedule: str = "constant"  # of the learning rate; "cosine" falls to zero over the epochs
 
 
+# one kind of node; the same with bonds; several kinds of nodes; pairs of nodes
 ARCHITECTURES = ("gcn", "gat", "gin", "sage")
+EDGE_AWARE = ("gine", "gine-blind")
+TYPED = ("rgcn", "hgt")
+RECOMMENDERS = ("lightgcn",)
+ALL_ARCHITECTURES = ARCHITECTURES + EDGE_AWARE + TYPED + RECOMMENDERS
 
 RECIPES: dict[str, Recipe] = {
     "ba-shapes": Recipe(),
@@ -39,6 +44,19 @@ RECIPES: dict[str, Recipe] = {
     "citation": Recipe(
         "sage", 256, 2, dropout=0.5, lr=0.005, epochs=30, patience=30, saint_nodes=20_000, schedule="cosine"
     ),
+    "dblp": Recipe("rgcn", 64, 2, dropout=0.5, lr=0.005, weight_decay=1e-4, epochs=200, patience=50),
+    "movielens": Recipe("lightgcn", 64, 2, lr=0.01, epochs=200),
+}
+
+# Where an architecture that is not the data set's first choice has settings of its own.
+OTHER_RECIPES: dict[tuple[str, str], Recipe] = {
+    ("dblp", "hgt"): Recipe("hgt", 64, 2, dropout=0.2, lr=0.002, weight_decay=1e-4, epochs=100, patience=20),
+    **{
+        ("mutag", name): Recipe(
+            name, 32, 3, "max-mean", lr=0.003, epochs=40, patience=40, batch_size=128, schedule="cosine"
+        )
+        for name in EDGE_AWARE
+    },
 }
 
 # The paper's table of target models: accuracy on training / validation / test.
@@ -52,6 +70,12 @@ PAPER_ACCURACY: dict[str, tuple[float, float, float]] = {
 }
 
 
-def recipe_for(dataset: str, task: str) -> Recipe:
-    """The recipe of a known data set; for others the same models with a mini-batch for graphs."""
-    return RECIPES.get(dataset, Recipe(batch_size=256 if task == "graph" else 0, epochs=500, patience=100))
+def recipe_for(dataset: str, task: str, architecture: str | None = None, typed: bool = False) -> Recipe:
+    """The recipe of a known data set; for others the same models with a mini-batch for graphs. `typed`: the graph has
+    several node types."""
+    if (dataset, architecture) in OTHER_RECIPES:
+        return OTHER_RECIPES[dataset, architecture]  # type: ignore[index]
+    usual = Recipe(batch_size=256 if task == "graph" else 0, epochs=500, patience=100)
+    usual = replace(RECIPES["dblp" if task == "node" else "movielens"]) if typed else usual
+    recipe = RECIPES.get(dataset, usual)
+    return replace(recipe, architecture=architecture) if architecture else recipe

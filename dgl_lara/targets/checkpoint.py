@@ -11,14 +11,16 @@ from dgl_lara.datasets.dataset import Dataset
 from dgl_lara.datasets.storage import read_arrays
 from dgl_lara.errors import InputError, LaraError
 from dgl_lara.model.weights import load_exactly
+from dgl_lara.targets.families import family_of
 from dgl_lara.targets.models import ModelConfig, TargetModel
+from dgl_lara.targets.our_model import OurModel
 from dgl_lara.utils.files import load_tensors, save_tensors, short_hash
 from dgl_lara.utils.schema import fitting, table, tensors, word
 
 FORMAT = "dgl-lara target 1"
 
 
-def save_target(model: TargetModel, path: Path, details: dict) -> None:
+def save_target(model: OurModel, path: Path, details: dict) -> None:
     """Weights, configuration and `details` (plain values: data set, seed, accuracy) in one file."""
     content = {
         "format": FORMAT,
@@ -33,22 +35,22 @@ def save_target(model: TargetModel, path: Path, details: dict) -> None:
         raise LaraError(f"the target model cannot be stored in {path} ({error.strerror}).") from error
 
 
-def load_target(path: Path, dataset: Dataset) -> tuple[TargetModel, dict]:
+def load_target(path: Path, dataset: Dataset) -> tuple[OurModel, dict]:
     """The model in `path` and its details, refused where it does not fit the data set."""
     if not path.is_file():
         raise InputError(
             f"the target model '{path}' does not exist; train one with: dgl-lara target --dataset {dataset.name}"
         )
+    model: OurModel
     model, details = _load_arrays(path, dataset) if path.suffix == ".npz" else _load_checkpoint(path)
-    wanted = {"task": dataset.task, "in_dim": dataset.features.shape[1], "num_classes": dataset.num_classes}
-    for field, value in wanted.items():
+    for field, value in model.config.of_dataset(dataset).items():
         got = getattr(model.config, field)
         if got != value:
             raise InputError(f"{path} does not fit {dataset.name}: its {field} is {got}, the data set's is {value}.")
     return model.eval(), details
 
 
-def _load_checkpoint(path: Path) -> tuple[TargetModel, dict]:
+def _load_checkpoint(path: Path) -> tuple[OurModel, dict]:
     content = load_tensors(path)
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         found = content.get("format") if isinstance(content, dict) else type(content).__name__
@@ -57,11 +59,12 @@ def _load_checkpoint(path: Path) -> tuple[TargetModel, dict]:
     if "seal" in content:  # not in files of 0.1.0
         fitting(content, {"seal": word(_sealed(content))}, path)
     try:
-        config, weights = ModelConfig(**content["config"]), content["weights"]
+        shape, build = family_of(content["config"]["architecture"])
+        config, weights = shape(**content["config"]), content["weights"]
         # before anything is built: a shape that does not fit its weights could be of any size
-        if sum(part.numel() for part in weights.values()) < config.hidden * (config.in_dim + config.num_classes):
+        if sum(part.numel() for part in weights.values()) < config.fewest_weights:
             raise ValueError("the weights are too few for that shape")
-        model = TargetModel(config)
+        model = build(config)
         load_exactly(model, weights)
         return model, content["details"]
     except (KeyError, TypeError, ValueError, RuntimeError, AttributeError) as error:

@@ -20,9 +20,13 @@ from dgl_lara.datasets.storage import cache_dir
 from dgl_lara.errors import LaraError
 from dgl_lara.game.removal import take_graphs
 from dgl_lara.model.evaluating import evaluating
-from dgl_lara.targets import Recipe
+from dgl_lara.targets import RECOMMENDERS, Recipe
 from dgl_lara.targets.checkpoint import load_target, save_target
-from dgl_lara.targets.models import ModelConfig, TargetModel
+from dgl_lara.targets.families import new_model
+from dgl_lara.targets.our_model import OurModel
+from dgl_lara.targets.preferences import train_recommender
+from dgl_lara.targets.ranking import found_pairs, scores_of
+from dgl_lara.targets.recommender import Recommender
 from dgl_lara.utils.files import short_hash
 from dgl_lara.utils.progress import Progress, say
 from dgl_lara.utils.randomness import generator, seeded
@@ -32,30 +36,20 @@ GOOD_ENOUGH = 0.01  # validation loss of a model that makes no mistake: there is
 
 
 def accuracy(model: nn.Module, dataset: Dataset) -> dict[str, float]:
-    """Share of right predictions on each split."""
+    """Share of right predictions on each split; of pairs, the share that a recommender puts among the first 20."""
+    if isinstance(model, Recommender) and dataset.pairs is not None:
+        right = found_pairs(scores_of(model, dataset), dataset.pairs).float()
+        return {part: right[dataset.split(part)].mean().item() for part in ("train", "val", "test")}
     with evaluating(model):
         right = (model(dataset.graph, dataset.features).argmax(dim=1) == dataset.labels).float()
     return {part: right[dataset.split(part)].mean().item() for part in ("train", "val", "test")}
 
 
-def new_model(dataset: Dataset, recipe: Recipe, seed: int) -> TargetModel:
-    config = ModelConfig(
-        architecture=recipe.architecture,
-        task=dataset.task,
-        in_dim=dataset.features.shape[1],
-        num_classes=dataset.num_classes,
-        hidden=recipe.hidden,
-        layers=recipe.layers,
-        readout=recipe.readout,
-        dropout=recipe.dropout,
-    )
-    with seeded(seed):
-        return TargetModel(config)
-
-
-def train_target(dataset: Dataset, recipe: Recipe, seed: int) -> TargetModel:
+def train_target(dataset: Dataset, recipe: Recipe, seed: int) -> OurModel:
     """Adam on cross-entropy; keeps the weights of the best validation accuracy (then loss)."""
-    model = new_model(dataset, recipe, seed).to(dataset.features.device)
+    if recipe.architecture in RECOMMENDERS:
+        return train_recommender(dataset, recipe, seed)
+    model = new_model(dataset, recipe, seed).to(dataset.device)
     optimiser = torch.optim.Adam(model.parameters(), lr=recipe.lr, weight_decay=recipe.weight_decay)
     best, best_weights, waited = (-1.0, 0.0), copy.deepcopy(model.state_dict()), 0
     order = generator(seed)
@@ -136,7 +130,7 @@ def target_path(dataset: Dataset, recipe: Recipe, seed: int) -> Path:
 
 
 class StoredTarget(NamedTuple):
-    model: TargetModel
+    model: OurModel
     path: Path  # where it is kept, unless that failed
     details: dict  # data set, seed, accuracy on the three splits
 
@@ -149,7 +143,7 @@ def get_target(dataset: Dataset, recipe: Recipe, seed: int) -> StoredTarget:
             model, details = load_target(path, dataset)
             fitting(details, {"seed": whole(seed, seed), "train": number, "val": number, "test": number}, path)
             fitting(details, {"data": word(data)}, path, optional=("data",))  # not in files of 0.1.0
-            return StoredTarget(model.to(dataset.features.device), path, details)
+            return StoredTarget(model.to(dataset.device), path, details)
         except LaraError as damage:
             say(f"{damage} It is trained anew.")
     model = train_target(dataset, recipe, seed)

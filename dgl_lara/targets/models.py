@@ -1,4 +1,4 @@
-"""Target models f(graph, features) -> logits: GCN (the paper's), GAT, GIN, GraphSAGE.
+"""Target models f(graph, features) -> logits: GCN (the paper's), GAT, GIN, GraphSAGE, and GINE, which reads bonds.
 
 One row a node (node task) or one row a graph of the batch (graph task). Nothing is stored on the graph.
 
@@ -9,6 +9,7 @@ every edge (a differentiable mask: 1 leaves the edge as it is, 0 takes its messa
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import dgl
 import torch
@@ -17,17 +18,20 @@ from dgl import ops
 from dgl.nn.pytorch import GATConv, GINConv, SAGEConv
 from torch import Tensor, nn
 
+from dgl_lara.datasets.dataset import Dataset
 from dgl_lara.errors import InputError
 from dgl_lara.game.hops import MOST_HOPS
 from dgl_lara.game.tasks import TASKS
-from dgl_lara.targets import ARCHITECTURES
+from dgl_lara.targets import ARCHITECTURES, EDGE_AWARE
+from dgl_lara.targets.bond_models import BondLayer
+from dgl_lara.targets.our_model import OurModel
 from dgl_lara.utils.schema import flag, misfit, number, whole, word
 
 READOUTS = {"max": ("max",), "max-mean": ("max", "mean")}
 FIELDS = {
-    "architecture": word(*ARCHITECTURES), "task": word(*TASKS), "in_dim": whole(1, 2**31), "hidden": whole(1, 16_384),
-    "num_classes": whole(1, 2**31), "layers": whole(1, MOST_HOPS), "readout": word(*READOUTS), "dropout": number,
-    "divide_by_row_sum": flag, "weigh_degrees": flag,
+    "architecture": word(*ARCHITECTURES, *EDGE_AWARE), "task": word(*TASKS), "in_dim": whole(1, 2**31),
+    "hidden": whole(1, 16_384), "num_classes": whole(1, 2**31), "layers": whole(1, MOST_HOPS),
+    "readout": word(*READOUTS), "dropout": number, "divide_by_row_sum": flag, "weigh_degrees": flag,
 }  # fmt: skip
 
 
@@ -52,6 +56,20 @@ class ModelConfig:
             wrong = f"dropout must be in [0, 1) (got {self.dropout})"
         if wrong:
             raise InputError(f"the shape of a target model: {wrong}.")
+
+    @staticmethod
+    def of_dataset(dataset: Dataset) -> dict[str, Any]:
+        """What the data decide."""
+        if not dataset.graph.is_homogeneous or dataset.pairs is not None:
+            raise InputError(
+                f"{', '.join(ARCHITECTURES + EDGE_AWARE)} classify nodes or graphs of one type; {dataset.name} is no "
+                "such data set."
+            )
+        return {"task": dataset.task, "in_dim": dataset.features.shape[1], "num_classes": dataset.num_classes}
+
+    @property
+    def fewest_weights(self) -> int:
+        return self.hidden * (self.in_dim + self.num_classes)
 
 
 class GCNLayer(nn.Module):
@@ -111,10 +129,12 @@ def make_layer(architecture: str, in_dim: int, out_dim: int, weigh_degrees: bool
         return GINConv(mlp, "sum")
     if architecture == "sage":
         return SAGELayer(in_dim, out_dim, "mean")
-    raise ValueError(f"architecture must be one of {', '.join(ARCHITECTURES)} (got '{architecture}').")
+    if architecture in EDGE_AWARE:
+        return BondLayer(in_dim, out_dim, blind=architecture == "gine-blind")
+    raise ValueError(f"architecture must be one of {', '.join(ARCHITECTURES + EDGE_AWARE)} (got '{architecture}').")
 
 
-class TargetModel(nn.Module):
+class TargetModel(OurModel):
     """Message-passing layers, then a linear head on all of them (node task) or on the pooled last one (graph task)."""
 
     def __init__(self, config: ModelConfig) -> None:
@@ -129,11 +149,6 @@ class TargetModel(nn.Module):
         pools = READOUTS[config.readout]
         self.pools = pools if config.task == "graph" else ()
         self.head = nn.Linear(config.hidden * (len(self.pools) or config.layers), config.num_classes)
-
-    @property
-    def num_hops(self) -> int:
-        """K: how far the model looks."""
-        return self.config.layers
 
     def forward(self, graph: dgl.DGLGraph, features: Tensor, edge_weight: Tensor | None = None) -> Tensor:
         states = self.states(graph, features, edge_weight)

@@ -8,7 +8,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from dgl_lara.explainer.form import Pairs
+from dgl_lara.explainer.form import Pairs, on_all_sides
 from dgl_lara.explainer.network import Explainer
 from dgl_lara.game.game import Game
 from dgl_lara.game.players import Players, find
@@ -54,6 +54,10 @@ class Step:
         """(num_masks, num_targets, num_classes): d(S), by f."""
         return self.coalitions.differences(self.game.value)
 
+    def usable(self) -> Tensor | None:
+        """(num_masks, num_targets) bool: the mask is a coalition for the target; None: all are."""
+        return self.game.kind.usable(lambda players: self.coalitions.sigma(players) > 0, self.targets)
+
     def predicted_differences(self) -> Tensor:
         """(num_masks, num_targets, num_classes or 1): sum_j sigma_j phi_hat(j -> i, c), by g."""
         return self._along_the_edges() if self._can_walk else self._by_pairs()
@@ -69,15 +73,19 @@ class Step:
 
     def _along_the_edges(self) -> Tensor:
         """Without pairs: <sum over nodes v, players j of w_d sigma_j m_jv^(d), t^(d)>."""
-        g, here = self.explainer, self.embedded
+        g, here, sides = self.explainer, self.embedded, self.game.task.side_nodes(self.targets)
         held = g.form.held(g, self.game, here.graph, here.nodes, here.p, self.coalitions.sigma)
-        sums = g.gate.arrivals(here.graph, held, g.config.terms, find(self.targets, here.nodes)[0])
-        return ((sums * here.t.unsqueeze(1)) @ g.all_class_weights().T).transpose(0, 1)
+        arrived = g.gate.arrivals(here.graph, held, g.config.terms, find(torch.cat(sides), here.nodes)[0])
+        met = [
+            (sums * t.unsqueeze(1)) @ g.all_class_weights().T
+            for sums, t in zip(arrived.chunk(len(sides)), here.t.chunk(len(sides), dim=1), strict=True)
+        ]
+        return sum(met[1:], met[0]).transpose(0, 1)
 
     def _by_pairs(self) -> Tensor:
         """From explicit (target, player) pairs."""
         players, g, here = self.players(), self.explainer, self.embedded
-        products = g.form.products(g, Pairs(self.game, players, here.p, here.t, here.nodes))
+        products = on_all_sides(g.form.products, g, Pairs(self.game, players, here.p, here.t, here.nodes))
         scores = products @ g.all_class_weights().T  # (num_pairs, num_classes)
         sigma = self.coalitions.sigma(players.player)  # (num_masks, num_pairs)
         total = torch.zeros(len(sigma), len(players.targets), scores.shape[1], device=scores.device)
@@ -96,4 +104,4 @@ def local_scores(
 ) -> Tensor:
     """Eq. 6, 7 for players among what is embedded; of their targets' explained class, unless others are given."""
     t = explainer.for_class(embedded.t, game.explained_class[players.targets] if classes is None else classes)
-    return explainer.form.scores(explainer, Pairs(game, players, embedded.p, t, embedded.nodes))
+    return on_all_sides(explainer.form.scores, explainer, Pairs(game, players, embedded.p, t, embedded.nodes))

@@ -27,7 +27,7 @@ class Embedded:
     graph: EncoderGraph  # what g saw
     nodes: Tensor  # (num_local,) which nodes those are, rising
     p: Tensor  # one row a node, or what else the form of the scores makes of them
-    t: Tensor  # (num_targets, width)
+    t: Tensor  # (num_targets, sides * width)
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,11 +43,11 @@ class NeighborSubgraphs:
 
     def embed(self, explainer: Explainer, targets: Tensor) -> Embedded:
         """Eq. 12."""
-        task, hops = self.game.task, self.game.hops + explainer.config.layers
-        nodes = task.encoder_nodes(self.game.graph, targets, hops)
+        task = self.game.task
+        nodes = task.encoder_nodes(self.game.graph, targets, explainer.form.sight(explainer.config))
         part = self.encoder_graph.part(nodes, task.encoder_sizes(self.encoder_graph.sizes, targets))
         p, t = explainer(part)
-        return Embedded(part, nodes, p, t[task.place_of(targets, nodes)])
+        return Embedded(part, nodes, p, task.t_of(t, targets, nodes))
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +63,7 @@ class FullGraph:
     def embed(self, explainer: Explainer, targets: Tensor) -> Embedded:
         p, t = explainer(self.encoder_graph)
         everyone = torch.arange(self.game.graph.num_nodes(), device=p.device)
-        return Embedded(self.encoder_graph, everyone, p, t[targets])
+        return Embedded(self.encoder_graph, everyone, p, self.game.task.t_of(t, targets, None))
 
 
 Subgraphs = NeighborSubgraphs | FullGraph

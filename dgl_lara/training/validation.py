@@ -69,6 +69,9 @@ class ByCoalitions:
             predicted, wanted = step.predicted_differences(), step.of_explained_class(step.differences())
         if explainer.class_weight is not None:
             predicted = step.of_explained_class(predicted)
+        usable = step.usable()
+        if usable is not None:
+            wanted, predicted = wanted * usable.unsqueeze(2), predicted * usable.unsqueeze(2)
         return 1 - float((wanted - predicted).square().sum() / wanted.square().sum().clamp(min=1e-12))
 
 

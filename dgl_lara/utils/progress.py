@@ -21,6 +21,9 @@ SECONDS_BETWEEN_LINES = 15.0
 QUIET, USUAL, VERBOSE = -1, 0, 1
 
 _loudness = USUAL
+_heard = 0.0  # when something was said last
+told: set[str] = set()  # what the reader knows to be going on
+going_on: list[tuple[str, Callable[[], None]]] = []  # outermost first, and how each says how far it is
 _phase: ContextVar[str] = ContextVar("phase", default="")
 
 
@@ -30,8 +33,20 @@ def set_loudness(level: int) -> None:
     _loudness = level
 
 
+def heard() -> None:
+    """Something was said, wherever."""
+    global _heard
+    _heard = time.monotonic()
+
+
+def silence() -> float:
+    """Seconds since something was said."""
+    return time.monotonic() - _heard
+
+
 def say(text: str) -> None:
     """One line for the reader."""
+    heard()
     if _loudness > QUIET:
         tqdm.write(text, file=sys.stderr)
 
@@ -56,20 +71,28 @@ def phase(name: str) -> Iterator[None]:
 def working(on: str) -> Iterator[None]:
     """For work that cannot say how far it is: what it is, once it takes longer than anyone waits for gladly."""
     title, started = _titled(on), time.monotonic()
-    with _after_a_while(lambda: say(f"{title} ...")):
+    with _at_it(title, lambda: say(f"{title} ...")):
         yield
     detail(f"{title}: {time.monotonic() - started:.1f} s")
 
 
 @contextmanager
-def _after_a_while(act: Callable[[], None]) -> Iterator[None]:
-    timer = threading.Timer(PATIENCE, act)
+def _at_it(title: str, tell: Callable[[], None]) -> Iterator[None]:
+    """`tell` is called after a while, by the clock, and again where a command stays silent (`cli/watching.py`)."""
+
+    def first_word() -> None:
+        told.add(title)
+        tell()
+
+    timer = threading.Timer(PATIENCE, first_word)
     timer.daemon = True
     timer.start()
+    going_on.append((title, tell))
     try:
         yield
     finally:
         timer.cancel()
+        going_on.remove((title, tell))
 
 
 def _titled(label: str) -> str:
@@ -116,14 +139,12 @@ class Progress(Generic[T]):
         self.bar.set_postfix_str(self.figures, refresh=False)
 
     def __enter__(self) -> Progress[T]:
-        # the first word comes by the clock, even where a single item takes long
-        self.timer = threading.Timer(PATIENCE, self._show)
-        self.timer.daemon = True
-        self.timer.start()
+        self.at_it = _at_it(self.label, self._show)
+        self.at_it.__enter__()
         return self
 
     def __exit__(self, *failure: object) -> None:
-        self.timer.cancel()
+        self.at_it.__exit__(None, None, None)
         self.bar.close()
 
     def __iter__(self) -> Iterator[T]:
@@ -143,6 +164,7 @@ class Progress(Generic[T]):
         self.last = time.monotonic()
         if self.on_terminal:
             self.bar.refresh()
+            heard()
         else:
             say(self.line(self.last - self.started))
 

@@ -75,15 +75,15 @@ def matrix(rows: int, columns: int | None = None) -> Check:
     return check
 
 
-def tensor(kind: torch.dtype, *shape: int | None) -> Check:
-    """Of this type and shape (None: any length but 0), and finite."""
+def tensor(kind: torch.dtype, *shape: int | None, gaps: bool = False) -> Check:
+    """Of this type and shape (None: any length but 0), and finite; `gaps`: but for NaN, where something is missing."""
 
     def check(value: object) -> str | None:
         fits = isinstance(value, Tensor) and value.dtype == kind and value.dim() == len(shape)
         if isinstance(value, Tensor) and fits:
             sizes = zip(value.shape, shape, strict=True)
             fits = all(found == size if size is not None else found > 0 for found, size in sizes)
-            fits = fits and (not kind.is_floating_point or bool(value.isfinite().all()))
+            fits = fits and (not kind.is_floating_point or bool((value.isfinite() | (value.isnan() & gaps)).all()))
         expected = ", ".join("any" if size is None else str(size) for size in shape)
         return None if fits else f"a tensor of finite {str(kind).removeprefix('torch.')} of shape ({expected})"
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import dgl
 import torch
 from torch import Tensor, nn
 
@@ -21,7 +20,7 @@ from dgl_lara.game.feature_players import FeaturePlayers
 from dgl_lara.game.game import Game
 from dgl_lara.game.hops import spread_out
 from dgl_lara.game.players import Players, find
-from dgl_lara.game.removal import has_all_loops
+from dgl_lara.game.removal import isolated
 from dgl_lara.game.walks import walk_scale
 from dgl_lara.model.evaluating import evaluating
 
@@ -52,7 +51,7 @@ class Columns(nn.Module):
 class FeatureForm(Form):
     def shape(self, game: Game) -> dict[str, Any]:
         assert isinstance(game.kind, FeaturePlayers)
-        return {"players": "features", "columns": game.kind.width, "alone": game.kind.alone}
+        return super().shape(game) | {"columns": game.kind.width, "alone": game.kind.alone}
 
     def prepare(self, g: G, game: Game) -> None:
         assert isinstance(g.form_weights, Columns) and isinstance(game.kind, FeaturePlayers)
@@ -69,6 +68,9 @@ class FeatureForm(Form):
 
     def reach(self, config: Shape) -> int:
         return 0 if config.alone else config.hops
+
+    def sight(self, config: Shape) -> int:
+        return max(self.reach(config), config.layers)  # r speaks of columns: nobody's p is needed
 
     def source_width(self, config: Shape) -> int:
         return 0
@@ -144,11 +146,10 @@ def responses(game: Game, size: Tensor) -> Tensor:
     large as the column is. One call of f for each context, where all columns fit into it."""
     kind = game.kind
     assert isinstance(kind, FeaturePlayers)
-    loops, parts, around = has_all_loops(game.graph), [], contexts(game)
+    parts, around = [], contexts(game)
     for columns in torch.arange(kind.width, device=size.device).split(max(1, game.nodes_a_call // 2)):
         place = torch.arange(len(columns), device=size.device)
-        own = torch.arange(2 * len(columns), device=size.device) if loops else place[:0]
-        singles = game.task.mark_singles(dgl.graph((own, own), num_nodes=2 * len(columns)))
+        singles = game.task.mark_singles(isolated(game.graph, 2 * len(columns)))
         found = []
         for context in around:
             x = context.repeat(2 * len(columns), 1)

@@ -31,6 +31,9 @@ class Balanced(Objective):
         if step.explainer.class_weight is None:
             wanted = step.of_explained_class(wanted)
         sign = step.coalitions.sigma(own).unsqueeze(2)  # (num_masks, num_targets, 1)
+        usable = step.usable()
+        if usable is not None:
+            return _of_usable(step, sign * wanted, sign * predicted, usable.unsqueeze(2))
         left, there = _parts(step, sign * (wanted - predicted)), _parts(step, sign * wanted)
         return (left / (there + 1e-9 * step.explainer.unit.square())).sum()
 
@@ -39,6 +42,18 @@ def _parts(step: Step, values: Tensor) -> Tensor:
     """(2,) the squared mean over coalitions, and the variance about it."""
     mean = values.mean(0, keepdim=True)
     return torch.stack([_over_classes(step, mean.square()), _over_classes(step, (values - mean).square())])
+
+
+def _of_usable(step: Step, wanted: Tensor, predicted: Tensor, usable: Tensor) -> Tensor:
+    """The same over the masks that are coalitions for a target: with fewer than two of them, nothing varies."""
+    many = usable.sum(0, keepdim=True)
+
+    def parts(values: Tensor) -> Tensor:
+        mean = (values * usable).sum(0, keepdim=True) / many.clamp(min=1)
+        about = ((values - mean) * usable).square().sum(0, keepdim=True) / (many - 1).clamp(min=1)
+        return torch.stack([_over_classes(step, mean.square()), _over_classes(step, about)])
+
+    return (parts(wanted - predicted) / (parts(wanted) + 1e-9 * step.explainer.unit.square())).sum()
 
 
 def _over_classes(step: Step, squares: Tensor) -> Tensor:

@@ -17,7 +17,9 @@ class LeastSquares(Objective):
 
 def squared_loss(step: Step, predicted: Tensor) -> Tensor:
     """Half the weight is on the explained class, half on the mean over all classes where g knows them."""
-    wanted, g = step.differences(), step.explainer
+    wanted, g, usable = step.differences(), step.explainer, step.usable()
+    if usable is not None:  # nothing is said of the rest
+        wanted, predicted = wanted * usable.unsqueeze(2), predicted * usable.unsqueeze(2)
     if g.class_weight is None:
         return ((step.of_explained_class(wanted) - predicted) / g.unit).square().mean()
     error = ((wanted - predicted) / g.unit).square()

@@ -24,7 +24,11 @@ class RunningMean(Objective):
         """(num_pairs,) Eq. 9 from the step's coalitions: every pair (S, rest) teaches every player."""
         sigma = step.coalitions.sigma(players.player)
         d = step.of_explained_class(step.differences()).squeeze(2)
-        return (sigma * d[:, players.row]).mean(0)
+        usable = step.usable()
+        if usable is None:
+            return (sigma * d[:, players.row]).mean(0)
+        known = usable[:, players.row]
+        return (sigma * d[:, players.row] * known).sum(0) / known.sum(0).clamp(min=1)
 
 
 OBJECTIVE = RunningMean()

@@ -1,0 +1,81 @@
+"""What a file of the user's own is made of: edges, labels, masks, edge data; one sentence where one is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+from torch import Tensor
+
+from dgl_lara.datasets.dataset import random_split
+from dgl_lara.datasets.storage import checksum
+from dgl_lara.errors import InputError
+
+PARTS = ("train", "val", "test")
+
+
+def pick(path: Path, what: str, data: Mapping[str, Tensor], names: tuple[str, ...]) -> Tensor:
+    for name in names:
+        if name in data:
+            return data[name]
+    raise InputError(f"{path}: {what} must be stored as {' or '.join(names)} (found: {', '.join(data) or 'nothing'}).")
+
+
+def whole_numbers(path: Path, name: str, values: Tensor) -> Tensor:
+    if values.is_floating_point() and not bool((values == values.round()).all()):
+        raise InputError(f"{path}: {name} must be whole numbers (got fractions).")
+    if values.is_floating_point() and bool((values.abs() > 2**53).any()):
+        raise InputError(f"{path}: {name} must be whole numbers (got numbers beyond 2^53, which floats do not hold).")
+    return values.long()
+
+
+def check_edges(path: Path, src: Tensor, dst: Tensor, nodes: int) -> None:
+    outside = ((src < 0) | (src >= nodes) | (dst < 0) | (dst >= nodes)).nonzero().flatten()
+    if len(outside):
+        edge = int(outside[0])
+        raise InputError(
+            f"{path}: edges must join nodes 0..{nodes - 1} (x has {nodes} rows); {len(outside)} do not, "
+            f"first: edge {edge}, {int(src[edge])} -> {int(dst[edge])}."
+        )
+
+
+def labels_and_splits(path: Path, task: str, y: Tensor, masks: dict, seed: int) -> tuple[Tensor, dict, str]:
+    """The labels, the targets of each part, and in words where the parts come from if the file does not say it."""
+    y = whole_numbers(path, "labels", y)
+    y = y.flatten() if y.dim() == 2 and y.shape[1] == 1 else y
+    if y.dim() != 1:
+        raise InputError(f"{path}: labels must have one entry a {task} (got shape {tuple(y.shape)}).")
+    if len(y) and int(y.max()) >= len(y):
+        raise InputError(f"{path}: labels must be numbered 0, 1, 2, ... (got {int(y.max())} among {len(y)} {task}s).")
+    given = {part: mask for part, mask in masks.items() if mask is not None}
+    if given and len(given) < 3:
+        raise InputError(f"{path}: give train_mask, val_mask and test_mask, or none (got {', '.join(given)} only).")
+    for part, mask in given.items():
+        if mask.shape != y.shape:
+            raise InputError(
+                f"{path}: {part}_mask must have the shape of y, {tuple(y.shape)} (got {tuple(mask.shape)})."
+            )
+        if not bool(((mask == 0) | (mask == 1)).all()):
+            raise InputError(
+                f"{path}: {part}_mask must say yes or no (1 or 0) of every {task}; it holds other numbers (is it a "
+                f"list of {task}s?)."
+            )
+    if given:
+        return y, {part: mask.bool().nonzero().flatten() for part, mask in given.items()}, ""
+    return y, dict(zip(PARTS, random_split(len(y), seed), strict=True)), f", random split, seed {seed}"
+
+
+def numbers_of(data: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The edge data that a model may read; what DGL itself keeps there (_ID, _TYPE) is none."""
+    kept = {name: data[name] for name in data if not name.startswith("_") and not data[name].is_complex()}
+    return {name: part.float() if part.is_floating_point() else part for name, part in kept.items()}
+
+
+def content_of(*parts: Tensor) -> str:
+    """A short checksum of the numbers."""
+
+    def as_whole(part: Tensor) -> np.ndarray:
+        return part.double().contiguous().numpy().view(np.int64) if part.is_floating_point() else part.long().numpy()
+
+    return checksum(*map(as_whole, parts))[:12]

@@ -1,0 +1,107 @@
+"""MovieLens 100K: users, films and ratings; a target is a pair (user, film): why is it recommended?
+
+The graph holds the ratings of ua.base, in both directions, with the rating as edge data. The targets are the pairs of
+ua.test that were liked (4 or 5 stars), divided by user into train, val and test. Users carry age, gender and
+occupation; films carry genres and what they are liked together with (leading directions of the table of likes in the
+graph). The files are for research and may not be passed on: they are read where they lie, and never downloaded.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import dgl
+import numpy as np
+import pandas as pd
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+from dgl_lara.datasets import DATASETS, Options
+from dgl_lara.datasets.dataset import Dataset, checked, random_split
+from dgl_lara.datasets.embeddings import leading_directions
+from dgl_lara.datasets.storage import find_files, how_to_get, text_checksum
+from dgl_lara.errors import LaraError
+
+CHECKSUM = "a1a0a8a62be4074715c9d68da9d528c44b1911e1749341ceaa7ad4b8dd3c89d7"
+LIKED = 4  # stars
+FILM_DIM = 16
+RATES, RATED_BY = ("user", "rates", "film"), ("film", "rated by", "user")
+OLDEST = 100  # years: brings ages to 0..1
+
+
+def build(name: str, options: Options) -> Dataset:
+    base, held, folder = read_ratings(options)
+    return assemble(base, held, folder, options.seed, {"dataset": name, "seed": options.seed})
+
+
+def read_ratings(options: Options) -> tuple[np.ndarray, np.ndarray, Path]:
+    """(user, film, stars, time), from 0 on: those that the graph is made of, and those held back; and their folder."""
+    files = DATASETS["movielens"].files
+    found = find_files(files, options.data_dir)
+    if found is None:
+        raise LaraError(f"movielens is not here, and may not be passed on. {how_to_get('movielens', files, None)}")
+    folder = found / "ml-100k"
+    if text_checksum(*(found / file for file in files)) != CHECKSUM:
+        raise LaraError(f"the files in {folder} are not MovieLens 100K as published (truncated or changed).")
+    base, held = (_table(folder / part, "\t").to_numpy() for part in ("ua.base", "ua.test"))
+    first = np.array([1, 1, 0, 0])
+    return base - first, held - first, folder
+
+
+def _table(path: Path, mark: str) -> pd.DataFrame:
+    return pd.read_csv(path, sep=mark, header=None, encoding="latin-1", keep_default_na=False)
+
+
+def assemble(base: np.ndarray, held: np.ndarray, folder: Path, seed: int, key: dict) -> Dataset:
+    """The graph of the ratings `base`; the targets are the likes among `held`."""
+    people, films = _table(folder / "u.user", "|"), _table(folder / "u.item", "|")
+    user, film, stars, _ = torch.as_tensor(base).T
+    sizes = {"user": len(people), "film": len(films)}
+    graph = dgl.heterograph({RATES: (user, film), RATED_BY: (film, user)}, sizes)
+    for relation in (RATES, RATED_BY):
+        graph.edges[relation].data["rating"] = stars.float()
+    pairs = torch.as_tensor(held[held[:, 2] >= LIKED][:, :2])
+    part_of_user = torch.empty(len(people), dtype=torch.long)
+    for part, users in enumerate(random_split(len(people), seed)):
+        part_of_user[users] = part
+    train, val, test = ((part_of_user[pairs[:, 0]] == part).nonzero().flatten() for part in range(3))
+    return checked(
+        Dataset(
+            name="movielens",
+            task="link",
+            graph=graph,
+            features={"user": _people(people), "film": _films(films, graph)},
+            labels=torch.zeros(len(pairs), dtype=torch.long),  # a score has one column
+            train=train,
+            val=val,
+            test=test,
+            num_classes=1,
+            source=f"MovieLens 100K, ua.base, users split by seed {seed}",
+            key=key,
+            own_names={"nodes": {"user": _described(people), "film": tuple(films[1])}},
+            pairs=pairs,
+            relation=RATES,
+        )
+    )
+
+
+def _described(people: pd.DataFrame) -> tuple[str, ...]:
+    """Who they are, since nobody has a name: 24, M, technician."""
+    return tuple(f"{age}, {gender}, {job}" for age, gender, job in zip(people[1], people[2], people[3], strict=True))
+
+
+def _people(table: pd.DataFrame) -> Tensor:
+    """Age, gender, occupation."""
+    kinds = pd.get_dummies(table[[2, 3]].astype(str))
+    return torch.tensor(np.column_stack([table[1] / OLDEST, kinds]).astype(np.float32))
+
+
+def _films(table: pd.DataFrame, graph: dgl.DGLGraph) -> Tensor:
+    """19 genres, and what a film is liked together with."""
+    genres = torch.tensor(table.iloc[:, 5:].to_numpy().astype(np.float32))
+    liked = graph.edges[RATES].data["rating"] >= LIKED
+    user, film = (ends[liked].numpy() for ends in graph.edges(etype=RATES))
+    shape = graph.num_nodes("user"), graph.num_nodes("film")
+    likes = sp.csr_matrix((np.ones(len(user)), (user, film)), shape)
+    return torch.cat([genres, leading_directions(likes, FILM_DIM)], dim=1)

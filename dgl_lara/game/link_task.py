@@ -1,0 +1,167 @@
+"""Targets are pairs of nodes: f gives a score for each. What can reach a pair is what can reach either end.
+
+Both ends together are the target, and one player: they go together, and without them f says what it says of two
+isolated nodes without features. So a score means what it means for a node. One mask over the whole graph is a coalition
+for every pair whose ends it treats alike, half of them; of the others it says nothing (`NodePlayers.usable`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import dgl
+import torch
+from dgl.dataloading import MultiLayerFullNeighborSampler
+from torch import Tensor
+
+from dgl_lara.errors import InputError
+from dgl_lara.game.batch import Batch, Egos
+from dgl_lara.game.node_task import khop_batch
+from dgl_lara.game.players import Players, find, in_neighborhood
+from dgl_lara.game.removal import Remainder, ego_graphs
+from dgl_lara.game.task import Task
+from dgl_lara.game.walks import walk_counts
+from dgl_lara.model.blackbox import Model
+
+
+class LinkTask(Task):
+    name = "link"
+    local = True
+    sides = 2
+    value = "output"
+    sampled_pairs = 300
+    # half of the masks say nothing of a pair; a score is linear in either end, whose embeddings are as wide as f's own
+    settings = {"masks": 4, "dim": 32, "hidden": 128}
+
+    def __init__(self, pairs: Tensor | None = None) -> None:
+        """`pairs`: (num_targets, 2) nodes; without them, the task as such, of which only what is said of all pairs can
+        be asked."""
+        self.pairs = torch.empty(0, 2, dtype=torch.long) if pairs is None else pairs
+
+    def num_targets(self, graph: dgl.DGLGraph) -> int:
+        return len(self.pairs)
+
+    def rows(self, graph: dgl.DGLGraph) -> int:
+        return len(self.pairs)
+
+    def side_nodes(self, targets: Tensor) -> list[Tensor]:
+        return list(self.pairs[targets].unbind(1))
+
+    def reach(self, graph: dgl.DGLGraph, targets: Tensor, hops: int) -> Players:
+        sides = [in_neighborhood(graph, nodes, hops) for nodes in self.side_nodes(targets)]
+        key, place = torch.unique(torch.cat([side.key for side in sides]), return_inverse=True)
+        hop = torch.full_like(key, hops).scatter_reduce(0, place, torch.cat([side.hop for side in sides]), "amin")
+        nodes = graph.num_nodes()
+        counts = torch.bincount(torch.div(key, nodes, rounding_mode="floor"), minlength=len(targets))
+        return Players(targets, counts, key % nodes, hop, nodes)
+
+    def work(self, graph: dgl.DGLGraph, hops: int) -> Tensor:
+        return walk_counts(graph, hops)[self.pairs].sum(1)
+
+    def nodes_of(self, graph: dgl.DGLGraph, targets: Tensor) -> Tensor:
+        return torch.unique(self.pairs[targets])
+
+    def per_node(self, graph: dgl.DGLGraph, rows: Tensor) -> Tensor:
+        """Nothing is said of single nodes."""
+        return torch.empty(graph.num_nodes(), 0, device=rows.device)
+
+    def batch(self, graph: dgl.DGLGraph, targets: Tensor, hops: int, context: int) -> Batch:
+        ends = self.nodes_of(graph, targets)
+        part = khop_batch(graph, ends, context)
+        bystander = None
+        if context != hops:
+            bystander = ~torch.isin(part.nodes, khop_batch(graph, ends, hops).nodes)
+        return Batch(part.graph, part.nodes, targets, _rows(targets), bystander)
+
+    def full_batch(self, graph: dgl.DGLGraph, targets: Tensor) -> Batch:
+        return Batch(graph, torch.arange(graph.num_nodes(), device=targets.device), targets, _rows(targets))
+
+    def encoder_nodes(self, graph: dgl.DGLGraph, targets: Tensor, hops: int) -> Tensor:
+        input_nodes, _, _ = MultiLayerFullNeighborSampler(hops).sample_blocks(graph, self.nodes_of(graph, targets))
+        return input_nodes.sort().values
+
+    def encoder_sizes(self, sizes: Tensor, targets: Tensor) -> Tensor:
+        return sizes
+
+    def egos(self, graph: dgl.DGLGraph, targets: Tensor, hops: int, inner: int | None = None) -> Egos:
+        near, whole = self.reach(graph, targets, hops), graph.num_nodes()
+        return Egos(ego_graphs(graph, near, inner), near.player, near.row, near.hop, _rows(targets), whole, targets)
+
+    def ends(self, here: Batch | Egos) -> tuple[Tensor, ...]:
+        sides = self.side_nodes(here.targets)
+        if isinstance(here, Egos):
+            return tuple(find(_rows(nodes) * here.num_nodes + nodes, here.key)[0] for nodes in sides)
+        return tuple(find(nodes, here.nodes)[0] for nodes in sides)
+
+    def predict(self, f: Model, here: Batch | Egos, left: Remainder, null: Tensor) -> Tensor:
+        u, v = self.ends(here)
+        there = left.kept[:, u] & left.kept[:, v]  # (num_masks, num_targets)
+        place = left.kept.flatten().cumsum(0).view_as(left.kept) - 1
+        answers = null.expand(*there.shape, -1).clone()
+        if there.any():
+            answers[there] = f(left.graph, left.features, place[:, u][there], place[:, v][there])
+        return answers
+
+    def mark_singles(self, graph: dgl.DGLGraph) -> dgl.DGLGraph:
+        return graph
+
+    def pool(self, sizes: Tensor, t: Tensor) -> Tensor:
+        return t
+
+    def t_of(self, pooled: Tensor, targets: Tensor, nodes: Tensor | None) -> Tensor:
+        """Each end's t, turned by what g says of the other end."""
+        u, v = (side if nodes is None else find(side, nodes)[0] for side in self.side_nodes(targets))
+        t, other = pooled.chunk(2, dim=1)
+        return torch.cat([t[u] * other[v], t[v] * other[u]], dim=1)
+
+    def players_among(self, near: Players) -> Players:
+        """The second end plays under the number of the first."""
+        stays = near.player != self.pairs[near.targets, 1][near.row]
+        counts = torch.bincount(near.row[stays], minlength=len(near.targets))
+        return replace(near, counts=counts, player=near.player[stays], hop=near.hop[stays])
+
+    def plays_as(self, targets: Tensor, nodes: Tensor) -> Tensor:
+        first, second = self.pairs[targets].unbind(1)
+        return torch.where(nodes == second, first, nodes)
+
+    def is_target(self, players: Players) -> Tensor:
+        if players.kind != "nodes":
+            return torch.zeros_like(players.player, dtype=torch.bool)
+        first, second = (ends[players.row] for ends in self.pairs[players.targets].unbind(1))
+        return (players.player == first) | (players.player == second)
+
+    def in_motif(self, players: Players, motif: Tensor) -> Tensor:
+        own = motif[self.pairs[players.targets, 0]][players.row]
+        return (motif[players.player] == own) & (own >= 0)
+
+    def player_noun(self, molecule: bool) -> str:
+        return "neighbour"
+
+    def node_numbers(self, graph: dgl.DGLGraph, target: Tensor, nodes: Tensor) -> Sequence[int]:
+        return nodes.tolist()
+
+    def players_in_words(self, hops: int) -> str:
+        return f"the {hops}-hop in-neighbourhoods of both ends; the two ends themselves are one player"
+
+
+def _rows(targets: Tensor) -> Tensor:
+    return torch.arange(len(targets), device=targets.device)
+
+
+def checked_pairs(given: object, sources: int, destinations: int, device: torch.device) -> Tensor:
+    """(num_pairs, 2) whole numbers; one sentence for whatever else."""
+    try:
+        pairs = torch.as_tensor(given, device=device)
+    except (ValueError, TypeError, RuntimeError, OverflowError) as error:
+        raise InputError(f"pairs must be whole numbers, [(u, v), ...] ({error}).") from error
+    if pairs.dim() != 2 or pairs.shape[1] != 2 or pairs.is_floating_point() or pairs.dtype == torch.bool:
+        raise InputError(f"pairs must be whole numbers, [(u, v), ...] (got {pairs.dtype} {tuple(pairs.shape)}).")
+    if not len(pairs):
+        raise InputError("no pairs were given to explain.")
+    for column, count, word in ((0, sources, "first"), (1, destinations, "second")):
+        wrong = pairs[(pairs[:, column] < 0) | (pairs[:, column] >= count)]
+        if len(wrong):
+            u, v = wrong[0].tolist()
+            raise InputError(f"the {word} end of a pair must be a node 0..{count - 1} (got the pair ({u}, {v})).")
+    return pairs.long()

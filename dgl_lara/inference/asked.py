@@ -1,0 +1,57 @@
+"""What users ask about: targets and classes, in the many ways that people write them, as numbers of the game."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from dgl_lara.errors import InputError
+from dgl_lara.game.game import check_targets
+from dgl_lara.game.task import Task
+
+
+def as_targets(targets: Any, count: int, task: Task, device: torch.device) -> Tensor:
+    """Nodes or graphs, 0 ... count - 1, from numbers or a mask of booleans."""
+    try:
+        chosen = torch.as_tensor(targets, device=device)
+    except (ValueError, TypeError, RuntimeError, OverflowError) as error:
+        raise InputError(f"targets must be whole numbers or a mask of booleans ({error}).") from error
+    if chosen.dtype == torch.bool and len(chosen) != count:
+        raise InputError(f"a mask of targets must have {count} entries (got {len(chosen)}).")
+    if chosen.dim() > 1:
+        raise InputError(f"targets must be one list of {task} numbers (got shape {tuple(chosen.shape)}).")
+    if chosen.is_floating_point() and len(chosen.flatten()):
+        raise InputError("targets must be whole numbers or a mask of booleans.")
+    chosen = chosen.nonzero().flatten() if chosen.dtype == torch.bool else chosen.long().flatten()
+    check_targets(chosen, count, task)
+    return chosen
+
+
+def as_classes(classes: Any, count: int, known: int, device: torch.device) -> Tensor:
+    """(count,), or (count, 2) where a class is set against another; `known`: how many classes there are."""
+    if isinstance(classes, tuple) and len(classes) == 2:
+        if count == 2:
+            raise InputError(
+                f"classes={classes} can mean one class for each of the two targets, or one rather than the other; "
+                f"write {list(classes)} for the first, {[list(classes)] * 2} for the second."
+            )
+        return torch.stack([as_classes([one] * count, count, known, device) for one in classes], dim=1)
+    if isinstance(classes, list) and classes and all(isinstance(one, list | tuple) for one in classes):
+        if any(len(one) != 2 for one in classes):
+            raise InputError("classes must name one, or two to set against each other, for each target.")
+        sides = ([one[side] for one in classes] for side in (0, 1))
+        return torch.stack([as_classes(side, count, known, device) for side in sides], dim=1)
+    try:
+        given = torch.as_tensor(classes, device=device).flatten()
+    except (ValueError, TypeError, RuntimeError, OverflowError) as error:
+        raise InputError(f"classes must be whole numbers ({error}).") from error
+    if len(given) and (given.is_floating_point() or given.is_complex() or given.dtype == torch.bool):
+        raise InputError(f"classes must be whole numbers (got {given.tolist()[:5]}).")
+    wanted = given.long()
+    if len(wanted) != count:
+        raise InputError(f"classes must name one a target, {count} (got {len(wanted)}).")
+    if int(wanted.min()) < 0 or int(wanted.max()) >= known:
+        raise InputError(f"classes must lie in 0..{known - 1} (got {wanted.tolist()[:5]}).")
+    return wanted
