@@ -136,7 +136,8 @@ def test_masks_say_nothing_of_pairs_that_they_part(game):
     assert torch.equal(samples.d.isnan(), parted) and 0.3 < parted.float().mean() < 0.7
     keep = samples.keep[:, players.player]
     own = game.coalitions(players, keep) - game.coalitions(players, ~keep)
-    torch.testing.assert_close(samples.d[~parted], own[~parted], atol=0.02, rtol=0.05)  # but for degrees outside
+    apart = (samples.d - own)[~parted].square().sum() / own[~parted].square().sum()
+    assert apart < 0.05**2  # degrees at the rim are all that shared masks change
     keeper = SampleKeeper(game, 20, 0)
     keeper.add(samples.keep[:8], game.shared(samples.keep[:8]), game.shared(~samples.keep[:8]))
     assert torch.equal(keeper.samples().d.T.isnan(), parted[:8])
@@ -241,13 +242,13 @@ def test_nothing_is_learned_from_masks_that_part_a_pair(objective, batch_size):
     noise = torch.randn(heard.inside.shape, generator=generator(4)) * ~usable.unsqueeze(2)
     other = replace(step, coalitions=replace(heard, inside=heard.inside + noise))
     if objective == "running-mean":
-        found = [OBJECTIVES[objective].estimate(one, game.players(targets)) for one in (step, other)]
+        found = [OBJECTIVES[objective].sample(one, game.players(targets)) for one in (step, other)]
     else:
-        found = [OBJECTIVES[objective].loss(one) for one in (step, other)]
+        found = [OBJECTIVES[objective].loss(one, None) for one in (step, other)]
     torch.testing.assert_close(*found)
     louder = replace(step, coalitions=replace(heard, inside=heard.inside + 1.0 * usable.unsqueeze(2)))
     if objective != "running-mean":
-        assert abs(OBJECTIVES[objective].loss(louder) - found[0]) > 1e-3
+        assert abs(OBJECTIVES[objective].loss(louder, None) - found[0]) > 1e-3
 
 
 # --- from end to end

@@ -51,9 +51,10 @@ def test_every_option_of_a_set_changes_its_key(tmp_path):
     """The key of a data set names its target models: two variants must never share one."""
     base = Options(nodes=400)
     changed = {"seed": 1, "undirected": True, "nodes": 401}
-    # where the files are does not change what they hold; `source` has no second value for this set; `target_type` is
-    # for files of the user's own (test_typed_files.py)
-    assert {field.name for field in fields(Options)} == {*changed, "data_dir", "source", "target_type"}
+    # where the files are does not change what they hold; `source` has no second value for this set; the others
+    # are for files of the user's own (test_typed_files.py, test_cli_typed.py)
+    own = {"target_type", "pairs", "relation", "leave_out"}
+    assert {field.name for field in fields(Options)} == {*changed, "data_dir", "source", *own}
     keys = [load("citation", base).key] + [
         load("citation", replace(base, **{name: value})).key for name, value in changed.items()
     ]

@@ -72,7 +72,7 @@ def test_movielens_is_what_its_files_say(real_data):
     assert not (users[0] & users[1] or users[0] & users[2] or users[1] & users[2])
     names = dataset.own_names["nodes"]
     assert (names["user"][6], names["film"][0], names["film"][542]) == (
-        "user 7",
+        "57, M, administrator",
         "Toy Story (1995)",
         "Misérables, Les (1995)",
     )

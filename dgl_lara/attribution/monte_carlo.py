@@ -239,5 +239,5 @@ def _fit_beside(sigma: Tensor, d: Tensor, own: Tensor) -> tuple[Tensor, Tensor]:
     beside = others - torch.outer(mine, mine @ others) / count  # sigma^2 = 1, so that |mine|^2 = count
     phi[~own], error[~own] = _ridge(beside, d - mine * (mine @ d) / count, count - 1)
     left = d - others @ phi[~own]
-    phi[own], error[own] = mine @ left / count, left.std() / count**0.5
+    phi[own], error[own] = mine @ left / count, left.std(unbiased=count > 1) / count**0.5
     return phi, error

@@ -17,7 +17,7 @@ from dgl_lara.errors import InputError
 from dgl_lara.game.batch import Batch, Egos
 from dgl_lara.game.field import Field
 from dgl_lara.game.player_kind import PlayerKind
-from dgl_lara.game.players import Players, find, in_edges, numbers_of_in_edges
+from dgl_lara.game.players import Players, find, in_edges, in_neighborhood, numbers_of_in_edges
 from dgl_lara.game.removal import Remainder, remove_edges
 
 
@@ -122,7 +122,7 @@ class EdgePlayers(PlayerKind):
         if not self.task.local:
             return torch.ones_like(ids, dtype=torch.bool)
         src, dst = batch.graph.edges()
-        inner = self.task.reach(batch.graph, batch.places, self.hops - 1).player
+        inner = in_neighborhood(batch.graph, torch.cat(self.task.places_of_nodes(batch)), self.hops - 1).player
         near = torch.zeros(batch.graph.num_nodes(), dtype=torch.bool, device=ids.device)
         near[inner] = True
         plays = torch.zeros_like(ids, dtype=torch.bool)

@@ -144,7 +144,7 @@ class FeaturePlayers(PlayerKind):
             stays = keep.unsqueeze(1).expand(masks, nodes, self.width)
         if self.alone:
             others = torch.ones(nodes, 1, dtype=torch.bool, device=keep.device)
-            others[here.places] = False
+            others[torch.cat(self.task.places_of_nodes(here))] = False
             stays = stays | others
         baseline = self.background.to(features).repeat(masks, 1).unsqueeze(1)  # (masks * repeats, 1, width)
         if self.repeats > 1:

@@ -155,10 +155,10 @@ def checked_pairs(given: object, sources: int, destinations: int, device: torch.
         pairs = torch.as_tensor(given, device=device)
     except (ValueError, TypeError, RuntimeError, OverflowError) as error:
         raise InputError(f"pairs must be whole numbers, [(u, v), ...] ({error}).") from error
+    if not pairs.numel():
+        raise InputError("no pairs were given to explain.")
     if pairs.dim() != 2 or pairs.shape[1] != 2 or pairs.is_floating_point() or pairs.dtype == torch.bool:
         raise InputError(f"pairs must be whole numbers, [(u, v), ...] (got {pairs.dtype} {tuple(pairs.shape)}).")
-    if not len(pairs):
-        raise InputError("no pairs were given to explain.")
     for column, count, word in ((0, sources, "first"), (1, destinations, "second")):
         wrong = pairs[(pairs[:, column] < 0) | (pairs[:, column] >= count)]
         if len(wrong):

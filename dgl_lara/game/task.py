@@ -87,6 +87,10 @@ class Task(ABC):
         """What f is given beside a graph and its features: of pairs, the places of both ends; of others nothing."""
         return ()
 
+    def places_of_nodes(self, here: Batch | Egos) -> tuple[Tensor, ...]:
+        """Where the nodes that the targets are stand in a part: the node itself, or both ends."""
+        return self.ends(here) or (here.places,)
+
     @abstractmethod
     def predict(self, f: Model, here: Batch | Egos, left: Remainder, null: Tensor) -> Tensor:
         """(num_masks, rows, num_classes): f on what is left of a part under each mask; null where a row is gone."""

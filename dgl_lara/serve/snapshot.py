@@ -82,7 +82,7 @@ def open_snapshot(laras: Mapping[str, LARA], folder: Path, sequence: int) -> Sna
 
 def _mapped(folder: Path, name: str) -> np.ndarray:
     """Pages that nobody writes to are shared by all processes."""
-    return np.load(folder / f"{name}.npy", mmap_mode="c")
+    return np.load(folder / f"{name}.npy", mmap_mode="c", allow_pickle=False)
 
 
 def write_snapshot(before: Snapshot, after: Changed, folder: Path) -> int:
