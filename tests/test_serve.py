@@ -120,6 +120,18 @@ def test_the_table_gives_what_was_computed(model):
         np.testing.assert_array_equal(alone.best(np.array([node])).score[0], first.score[place])
 
 
+def test_texts_in_the_table_say_what_its_numbers_say(client, model):
+    """All 20 players come as the text that is stored, fewer are made from the numbers."""
+    whole = explain(client, *({"node": node} for node in range(60)))["explanations"]
+    fewer = explain(client, *({"node": node, "top": 19} for node in range(60)))["explanations"]
+    assert model.snapshot.first.table.texts(np.arange(60)) is not None
+    assert any(len(one["players"]) == 20 for one in whole)
+    for one, other in zip(whole, fewer, strict=True):
+        assert one["players"][:19] == other["players"]
+    model.snapshot.first.table.length[7] = 0  # as where names are longer than there is room for
+    assert explain(client, *({"node": node} for node in range(60)))["explanations"] == whole
+
+
 def test_predictions_are_the_models_own(client, library):
     answer = client.post("/v1/models/ba:predict", json={"instances": [{"node": 5}, {"node": 640}]}).json()
     for one in answer["predictions"]:

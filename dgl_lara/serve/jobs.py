@@ -8,6 +8,7 @@ from typing import Any
 
 import dgl
 import numpy as np
+import orjson
 import torch
 from torch import Tensor
 
@@ -100,37 +101,43 @@ class Job:
         self.computed = len(np.unique(part.table.unknown(targets)))
         self.from_table = len(targets) - self.computed
         best, classes = part.best(targets), part.predicted[targets].tolist()
-        kept = np.minimum(best.kept, [instance.top for instance in request.instances]).tolist()
+        tops = [instance.top for instance in request.instances]
         figures = zip(
             targets.tolist(), classes, part.values[targets].tolist(), best.confidence.tolist(),
-            (best.state == CORRECTED).tolist(), kept, best.player.tolist(), best.hop.tolist(), best.score.tolist(),
-            strict=True,
+            (best.state == CORRECTED).tolist(), self._players(part, targets, best, tops), strict=True,
         )  # fmt: skip
-        rows = self._rows(figures, self.namer(part))
-        return {"predictions": classes, "explanations": rows}
-
-    def _rows(self, figures: Iterable[tuple], name: Callable[[int, int], str]) -> list[Json]:
-        return [
+        rows = [
             {
                 "target": target,
                 "class": explained,
                 "value": value,
                 "confidence": None if confidence != confidence else confidence,
                 "source": SOURCES[corrected],
-                "players": [
-                    {"id": player, "name": name(player, target), "hop": hop, "score": score}
-                    for player, hop, score in zip(players[:k], hops[:k], scores[:k], strict=True)
-                ],
+                "players": players,
             }
-            for target, explained, value, confidence, corrected, k, players, hops, scores in figures
+            for target, explained, value, confidence, corrected, players in figures
         ]
+        return {"predictions": classes, "explanations": rows}
+
+    def _players(self, part: Part, targets: np.ndarray, best: Best, tops: list[int]) -> Iterable[Any]:
+        """Of each target; where all of them are wanted, the text that the table holds."""
+        texts = part.table.texts(targets) if min(tops) == TOP else None
+        if texts is not None:
+            return map(orjson.Fragment, texts)
+        name, kept = self.namer(part), np.minimum(best.kept, tops).tolist()
+        figures = zip(targets.tolist(), kept, best.player.tolist(), best.hop.tolist(), best.score.tolist(), strict=True)
+        return (
+            [
+                {"id": player, "name": name(player, target), "hop": hop, "score": score}
+                for player, hop, score in zip(players[:k], hops[:k], scores[:k], strict=True)
+            ]
+            for target, k, players, hops, scores in figures
+        )
 
     def namer(self, part: Part) -> Callable[[int, int], str]:
         """(player, target) -> what it is called."""
         if part.game.kind.name == "nodes" and self.model.task.local:
-            if self.model.names["labels"] is None and self.snapshot.sequence == 0:
-                return lambda player, target: str(player)
-            return lambda player, target: self.model.node_name(player)
+            return lambda player, target: part.name(player)
         names: dict[int, dict[int, str]] = {}
 
         def by_library(player: int, target: int) -> str:

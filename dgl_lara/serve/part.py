@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import dgl
 import numpy as np
+import orjson
 import torch
 from torch import Tensor
 
@@ -17,7 +19,7 @@ from dgl_lara.game.game import Game
 from dgl_lara.inference.compiled_scores import Walks
 from dgl_lara.inference.scores import Embeddings, can_compile, classes_for
 from dgl_lara.lara import LARA
-from dgl_lara.serve.table import Best, Table, short
+from dgl_lara.serve.table import ROOM, Best, Table, short
 
 
 def on_graph(of: LARA, graph: dgl.DGLGraph, features: Tensor, answer: Tensor | None = None) -> LARA:
@@ -54,6 +56,7 @@ class Part:
     target: Tensor
     table: Table
     unchanged: Tensor | None = None
+    name: Callable[[int], str] = str  # of a player
 
     @property
     def game(self) -> Game:
@@ -120,13 +123,26 @@ class Part:
 
     def compute(self, targets: np.ndarray) -> None:
         for places, found in self.explain(torch.from_numpy(targets)):
-            self.table.fill(targets[places.numpy()], Best.of(found, self.table.player.shape[1]))
+            best = Best.of(found, self.table.player.shape[1])
+            local = self.lara.task.local and self.game.kind.name == "nodes"  # others have names by the library
+            texts = map(orjson.dumps, self.players(best)) if local else [b" " * (ROOM + 1)] * len(places)
+            self.table.fill(targets[places.numpy()], best, texts)
+
+    def players(self, best: Best) -> Iterator[list[dict[str, Any]]]:
+        """The players of each, as they are sent."""
+        name = self.name
+        figures = best.kept.tolist(), best.player.tolist(), best.hop.tolist(), best.score.tolist()
+        for kept, players, hops, scores in zip(*figures, strict=True):
+            yield [
+                {"id": player, "name": name(player), "hop": hop, "score": score}
+                for player, hop, score in zip(players[:kept], hops[:kept], scores[:kept], strict=True)
+            ]
 
 
-def base_part(lara: LARA, table: Table) -> Part:
+def base_part(lara: LARA, table: Table, name: Callable[[int], str] = str) -> Part:
     """Of the graph that the run was trained on."""
     embeddings = lara.embed()
-    part = Part(lara, embeddings.source, embeddings.target, table)
+    part = Part(lara, embeddings.source, embeddings.target, table, name=name)
     return replace(part, source=part.walks.source) if part.walked else part
 
 

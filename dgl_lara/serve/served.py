@@ -48,7 +48,7 @@ class ServedModel:
             ) from error
         self.log = UpdateLog(home / f"updates-{run.dataset.fingerprint}.jsonl")
         self.folder = home / self._key()
-        self.base = base_snapshot(self.laras, self.folder / "0")
+        self.base = base_snapshot(self.laras, self.folder / "0", self.node_name)
         self.snapshot = self.base
         self._seen: tuple[int, int] | None = None
         self._new_names: dict[int, str | None] = {}
@@ -82,7 +82,7 @@ class ServedModel:
             if sequence == self.snapshot.sequence:
                 return self.snapshot
             with suppress(FileNotFoundError):  # a newer one has come and this one is gone
-                return open_snapshot(self.laras, self.folder / str(sequence), sequence)
+                return open_snapshot(self.laras, self.folder / str(sequence), sequence, self.node_name)
 
     def published(self) -> int:
         """The number of the newest snapshot on disk."""
@@ -144,6 +144,8 @@ class ServedModel:
 
     def catch_up(self) -> int:
         """The snapshot after everything in the log, made and published where it is not yet. Returns its number."""
+        if self.follow().sequence >= len(self.log.entries()):
+            return self.snapshot.sequence
         with locked(self.folder, wait=True):
             snapshot, entries = self.follow(), self.log.entries()
             if snapshot.sequence >= len(entries):

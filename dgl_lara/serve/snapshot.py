@@ -9,8 +9,8 @@ KIND-source, KIND-target, KIND-table       p and t, and the best players, by kin
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import dgl
@@ -47,12 +47,12 @@ class Snapshot:
         return next(iter(self.parts.values()))
 
 
-def base_snapshot(laras: Mapping[str, LARA], folder: Path) -> Snapshot:
-    """Of the run as it was trained."""
+def base_snapshot(laras: Mapping[str, LARA], folder: Path, name: Callable[[int], str] = str) -> Snapshot:
+    """Of the run as it was trained. `name`: of a node."""
     folder.mkdir(parents=True, exist_ok=True)
     first = next(iter(laras.values()))
     count = first.game.num_targets
-    parts = {kind: base_part(lara, Table(folder / f"{kind}-table", count)) for kind, lara in laras.items()}
+    parts = {kind: base_part(lara, Table(folder / f"{kind}-table", count), name) for kind, lara in laras.items()}
     for part in parts.values():
         prepare(part)
     nobody = np.zeros(first.graph.num_nodes(), dtype=bool)
@@ -60,7 +60,7 @@ def base_snapshot(laras: Mapping[str, LARA], folder: Path) -> Snapshot:
     return Snapshot(0, first.game.graph, first.features, nobody, everyone, parts)
 
 
-def open_snapshot(laras: Mapping[str, LARA], folder: Path, sequence: int) -> Snapshot:
+def open_snapshot(laras: Mapping[str, LARA], folder: Path, sequence: int, name: Callable[[int], str] = str) -> Snapshot:
     """One that `write_snapshot` wrote."""
 
     def read(name: str) -> Tensor:
@@ -75,8 +75,8 @@ def open_snapshot(laras: Mapping[str, LARA], folder: Path, sequence: int) -> Sna
             lara.samples_ = StillTrue(**vars(base.samples_))
         source = _mapped(folder, f"{kind}-source")
         table = Table(folder / f"{kind}-table", len(features))
-        part = Part(lara, torch.from_numpy(source), read(f"{kind}-target"), table, unchanged)
-        parts[kind] = Part(lara, source, part.target, table, unchanged) if part.walked else part
+        part = Part(lara, torch.from_numpy(source), read(f"{kind}-target"), table, unchanged, name)
+        parts[kind] = replace(part, source=source) if part.walked else part
     return Snapshot(sequence, graph, features, _mapped(folder, "gone"), unchanged, parts)
 
 

@@ -1,4 +1,5 @@
-"""The best players of every target in one memory-mapped file that all workers read and fill.
+"""The best players of every target in one memory-mapped file that all workers read and fill; as numbers, and as the
+text that is sent.
 
 A row is written first and marked last, and whoever writes it writes the same numbers: no lock is needed.
 """
@@ -7,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -16,10 +18,15 @@ from dgl_lara.explanation import Explanations
 from dgl_lara.serve.messages import TOP
 
 UNKNOWN, AMORTISED, CORRECTED = range(3)
+ROOM = 60 * TOP  # bytes for the text of the players; where names are longer, it is made anew for each answer
 COLUMNS = {
     "player": (np.int64, TOP), "score": (np.float64, TOP), "hop": (np.int8, TOP),
-    "confidence": (np.float64, 1), "kept": (np.int16, 1), "state": (np.uint8, 1),
+    "confidence": (np.float64, 1), "kept": (np.int16, 1), "text": (np.uint8, ROOM), "length": (np.int16, 1),
+    "state": (np.uint8, 1),
 }  # fmt: skip
+
+
+NUMBERS = ("player", "score", "hop", "confidence", "kept")
 
 
 class Table:
@@ -30,6 +37,8 @@ class Table:
     hop: np.ndarray
     confidence: np.ndarray
     kept: np.ndarray
+    text: np.ndarray
+    length: np.ndarray
     state: np.ndarray
 
     def __init__(self, path: Path, rows: int) -> None:
@@ -48,13 +57,26 @@ class Table:
             start = end
         self.path, self.rows = path, rows
 
-    def fill(self, targets: np.ndarray, best: Best) -> None:
-        for name in ("player", "score", "hop", "confidence", "kept"):
+    def fill(self, targets: np.ndarray, best: Best, texts: Iterable[bytes]) -> None:
+        for name in NUMBERS:
             getattr(self, name)[targets] = getattr(best, name)
+        for target, text in zip(targets.tolist(), texts, strict=True):
+            fits = len(text) <= ROOM
+            self.length[target] = len(text) if fits else 0
+            if fits:
+                self.text[target, : len(text)] = np.frombuffer(text, np.uint8)
         self.state[targets] = best.state
 
     def read(self, targets: np.ndarray) -> Best:
-        return Best(*(getattr(self, name)[targets] for name in COLUMNS))
+        return Best(*(getattr(self, name)[targets] for name in (*NUMBERS, "state")))
+
+    def texts(self, targets: np.ndarray) -> list[bytes] | None:
+        """The players as they are sent, all that are kept; None where there is no room for the text of one."""
+        lengths = self.length[targets].tolist()
+        if 0 in lengths:
+            return None
+        text = self.text
+        return [text[target, :length].tobytes() for target, length in zip(targets.tolist(), lengths, strict=True)]
 
     def unknown(self, targets: np.ndarray) -> np.ndarray:
         return targets[self.state[targets] == UNKNOWN]
