@@ -293,6 +293,23 @@ def test_neighbours_replaces_what_it_makes_anew(tmp_path):
     assert sorted(pd.read_csv(out)["R2"]) == [0.2, 0.4, 0.5, 0.6]
 
 
+@pytest.mark.slow
+def test_by_year(tmp_path):
+    """On the stand-in, whose papers are in the order of time."""
+    words = ["--steps", 4, "--targets", 6, "--reference-pairs", 60, "--out", tmp_path / "by_year.csv"]
+    run("by_year", *words)
+    frame = pd.read_csv(tmp_path / "by_year.csv")
+    assert list(frame.papers) == ["older, unseen", "newer"] and finite(frame, "R2", "R2, neighbours", "novelty")
+
+
+@pytest.mark.slow
+def test_bonds(real_data, tmp_path):
+    words = ["--steps", 4, "--targets", 6, "--reference-pairs", 60, "--out", tmp_path / "bonds.csv"]
+    run("bonds", *words)
+    frame = pd.read_csv(tmp_path / "bonds.csv")
+    assert list(frame.model) == ["gine", "gine-blind"] and finite(frame, "R2, edges", "rank correlation of the two")
+
+
 def test_graph_speed():
     header, _, *rows = rows_of(run("graph_speed", GRAPHS, "--rounds", 1))
     assert [row[:3:2] for row in rows] == [[GRAPHS, "clock"], [GRAPHS, "processors"]]

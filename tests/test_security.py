@@ -98,7 +98,15 @@ def test_every_part_of_a_report_is_escaped():
         ("title", "made", "trained", "verdict", "reference", "machine", "chosen", "training", "fidelity_plot"), EVIL
     )
     parts |= dict.fromkeys(("accuracy", "fidelity", "agreement", "truth", "speed", "settings", "deviations"), table)
-    parts |= {"summary": [EVIL], "what": [EVIL], "caveats": [EVIL], "local": True, "kept": True, "noun": EVIL, "cost": EVIL}
+    parts |= {
+        "summary": [EVIL],
+        "what": [EVIL],
+        "caveats": [EVIL],
+        "local": True,
+        "kept": True,
+        "noun": EVIL,
+        "cost": EVIL,
+    }
     parts["examples"] = {EVIL: [(EVIL, EVIL)]}
     parts["general"] = {"about": EVIL, "picture": EVIL, "table": table, "typical": [EVIL]}
     page = rendered("dgl_lara.reports", "report.html", **parts)
@@ -123,7 +131,9 @@ def test_downloads_are_secure_and_checked():
     assert len(mutagenicity.CHECKSUM) == len(ogbn_arxiv.CHECKSUM) == len(ogbn_arxiv.SPLIT_CHECKSUM) == 64
     assert all(len(checksum) == 64 for checksum in planetoid.CHECKSUMS.values())
     # what serves, or asks a service on this machine, speaks plain HTTP
-    elsewhere = [path for path in SOURCES if path.parent.name != "serve" and not path.name.startswith(("serv", "explore"))]
+    elsewhere = [
+        path for path in SOURCES if path.parent.name != "serve" and not path.name.startswith(("serv", "explore"))
+    ]
     others = {path.name: [line for line in path.read_text().splitlines() if '"http://' in line] for path in elsewhere}
     assert not any(others.values())
 
