@@ -422,6 +422,9 @@ class LARA:
         self.check_trained()
         where = (self.user_model, graph, features, self.task.name, self.game.hops, self.value, self.config, self.memory)
         other = LARA(*where, self.batches_on, players=self.players, pairs=pairs, **self.asked)
+        if len(other.features) != other.graph.num_nodes():
+            rows = f"{other.graph.num_nodes()} (got {len(other.features)})"
+            raise InputError(f"features must have one row a node, {rows}.")
         other.explainer_, other.config_, other.errors_ = self.explainer_, self.config_, self.errors_
         return other
 

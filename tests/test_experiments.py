@@ -303,6 +303,13 @@ def test_by_year(tmp_path):
 
 
 @pytest.mark.slow
+def test_recommender_settings(real_data, monkeypatch):
+    monkeypatch.setattr(script("recommender_settings"), "TRIED", [{"epochs": 2}])
+    rows = rows_of(run("recommender_settings"))
+    assert len(rows) >= 2 and "recall@20" in rows[0]
+
+
+@pytest.mark.slow
 def test_bonds(real_data, tmp_path):
     words = ["--steps", 4, "--targets", 6, "--reference-pairs", 60, "--out", tmp_path / "bonds.csv"]
     run("bonds", *words)

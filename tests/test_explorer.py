@@ -117,7 +117,8 @@ def test_lists(service, window):
     """Wrong predictions are wrong, low confidence rises, classes are as chosen, pages turn."""
     open_node(window, service, 640)
     window.click("[data-list=wrong]")
-    window.until("document.querySelector('#list li .wrong') || document.querySelector('#count').textContent === 'none'")
+    shown = "document.querySelector('#list li .wrong') || document.querySelector('#count').textContent === 'none'"
+    window.until(f"!!({shown})")
     wrong = window.ask("[...document.querySelectorAll('#list li')].every(item => item.querySelector('.wrong'))")
     assert wrong
     until = time.monotonic() + 120

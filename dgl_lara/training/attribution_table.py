@@ -26,17 +26,19 @@ class AttributionTable:
         self.phi = torch.zeros(int(self.indptr[-1]), device=targets.device)
         self.visits = torch.zeros(len(self.targets), device=targets.device)
 
-    def update(self, players: Players, sample: Tensor) -> Tensor:
-        """phi(t) = (1 - 1/t) phi(t-1) + sample / t for the pairs of these targets; returns phi(t)."""
+    def update(self, players: Players, sample: Tensor, heard: Tensor | None = None) -> Tensor:
+        """phi(t) = (1 - 1/t) phi(t-1) + sample / t for the pairs of these targets; returns phi(t). `heard`: the targets
+        of which the sample says anything (bool), if not all."""
         row, _ = find(players.targets, self.targets)
-        self.visits[row] += 1
+        heard = torch.ones_like(row, dtype=torch.bool) if heard is None else heard
+        self.visits[row] += heard
         start = torch.repeat_interleave(self.indptr[row], players.counts)
         within = torch.arange(len(players.player), device=start.device) - torch.repeat_interleave(
             players.indptr[:-1], players.counts
         )
         pairs = start + within
-        t = torch.repeat_interleave(self.visits[row], players.counts)
-        self.phi[pairs] += (sample - self.phi[pairs]) / t
+        t = torch.repeat_interleave(self.visits[row].clamp(min=1), players.counts)
+        self.phi[pairs] += (sample - self.phi[pairs]) / t * heard[players.row]
         return self.phi[pairs]
 
     def state_dict(self) -> dict[str, Tensor]:

@@ -16,8 +16,9 @@ class RunningMean(Objective):
 
     def loss(self, step: Step, table: AttributionTable | None) -> Tensor:
         assert table is not None
-        players = step.players()
-        wanted = table.update(players, self.sample(step, players))
+        players, usable = step.players(), step.usable()
+        heard = None if usable is None else usable.any(0)
+        wanted = table.update(players, self.sample(step, players), heard)
         return ((step.scores(players) - wanted) / step.explainer.unit).square().mean()
 
     def sample(self, step: Step, players: Players) -> Tensor:
