@@ -116,7 +116,7 @@ def test_the_slider_shows_what_the_model_says(service, window):
 def test_lists(service, window):
     """Wrong predictions are wrong, low confidence rises, classes are as chosen, pages turn."""
     open_node(window, service, 640)
-    window.click("[data-list=wrong]")
+    window.ask("document.querySelector('[data-list=wrong]').click()")
     window.until("[...document.querySelectorAll('#list li')].every(item => !!item.querySelector('.wrong'))")
     until = time.monotonic() + 120
     listing = "/v1/models/ba-shapes/targets"
