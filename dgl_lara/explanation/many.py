@@ -86,18 +86,10 @@ class Explanations(Scored):
 
     def only(self, mask: Tensor) -> Explanations:
         """Those of some targets: (num_targets,) bool."""
-        players = self.players
-        pairs = mask[players.row]
-        some = replace(
-            players,
-            targets=players.targets[mask],
-            counts=players.counts[mask],
-            player=players.player[pairs],
-            hop=players.hop[pairs],
-        )
+        pairs = mask[self.players.row]
         return replace(
             self,
-            players=some,
+            players=self.players.only(mask),
             scores=self.scores[pairs],
             explained_class=self.explained_class[mask],
             variance=None if self.variance is None else self.variance[pairs],

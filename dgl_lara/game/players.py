@@ -54,6 +54,12 @@ class Players:
         player, hop = self.player[pairs], self.hop[pairs]
         return replace(self, targets=self.targets[rows], counts=self.counts[rows], player=player, hop=hop)
 
+    def only(self, chosen: Tensor) -> Players:
+        """The same for the targets that are marked: (num_targets,) bool."""
+        pairs = chosen[self.row]
+        player, hop = self.player[pairs], self.hop[pairs]
+        return replace(self, targets=self.targets[chosen], counts=self.counts[chosen], player=player, hop=hop)
+
     def among(self, ids: Tensor) -> Players:
         """The same with players numbered by their places in a rising list of ids."""
         return replace(self, player=find(self.player, ids)[0], num_ids=len(ids))

@@ -62,16 +62,8 @@ def _corrected(
     players, known = explanations.players, explanations.variance
     assert known is not None
     scores, variance, own = explanations.scores.clone(), known.clone(), explanations.is_target
-    mine = chosen[players.row]
-    some = replace(
-        players,
-        targets=players.targets[chosen],
-        counts=players.counts[chosen],
-        player=players.player[mine],
-        hop=players.hop[mine],
-    )
-    samples = sample(game, some, pairs, drawn, explanations.asked[chosen])
-    places = mine.nonzero().flatten()
+    samples = sample(game, players.only(chosen), pairs, drawn, explanations.asked[chosen])
+    places = chosen[players.row].nonzero().flatten()
     for each, sigma, d in samples.each():
         place = places[each]
         better = correct(sigma, d, scores[place], variance[place], own[place])
