@@ -14,7 +14,7 @@ COUNT = 3  # shares are uneven, and where there are two masks one process has no
 def together(tmp_path_factory):
     """What three processes came to, and what they said."""
     folder = tmp_path_factory.mktemp("together")
-    processes = start(COUNT, folder, training_together.__file__, folder / "states.pt", OMP_NUM_THREADS=1)
+    processes = start(COUNT, folder, training_together.__file__, folder / "states.pt")
     said = [process.communicate(timeout=300) for process in processes]
     assert [process.returncode for process in processes] == [0] * COUNT, said
     return torch.load(folder / "states.pt", weights_only=True), said

@@ -42,15 +42,14 @@ def trained(size, name, ranks=ALONE, resume=None, checkpoint=lambda state: None,
     return loop.train(game, config, targets[::2], targets[1::2], resume, checkpoint, ranks=ranks)
 
 
-def start(count, folder, *words, **environment):
-    """The processes, each told its number."""
+def start(count, folder, *words, changed=()):
+    """The processes, each told its number; the last one is given more words than the others."""
     place = {"WORLD_SIZE": count, "LOCAL_WORLD_SIZE": count, "DGL_LARA_MEETING": Path(folder) / "meeting"}
-    given = {name: str(value) for name, value in (place | environment).items()}
-    command = [sys.executable, *map(str, words)]
+    given = {**os.environ, "OMP_NUM_THREADS": "1", **{name: str(value) for name, value in place.items()}}
     return [
         subprocess.Popen(
-            command, env={**os.environ, **given, "RANK": str(rank)}, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-            text=True,
+            [sys.executable, *map(str, words), *(changed if rank == count - 1 else ())],
+            env={**given, "RANK": str(rank)}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )
         for rank in range(count)
     ]  # fmt: skip
