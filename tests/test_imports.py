@@ -17,6 +17,7 @@ ROOMS = [
     {"utils"},
     {"drawing", "model"},
     {"game"},
+    {"parts"},
     {"datasets", "attribution", "explainer", "explanation"},
     {"targets", "training", "metrics"},
     {"baselines"},
