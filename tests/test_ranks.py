@@ -20,6 +20,7 @@ def together(tmp_path_factory):
     return torch.load(folder / "states.pt", weights_only=True), said
 
 
+@pytest.mark.usefixtures("hardly_judged")
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case[1]}-{case[0]}")
 def test_processes_equal_one(together, case):
     """Weights, loss, agreement, what is kept and what it cost; to rounding."""

@@ -30,6 +30,10 @@ class EncoderGraph:
         looped = dgl.add_self_loop(graph)
         return EncoderGraph(looped, looped.in_degrees().float().rsqrt().unsqueeze(1), graph.batch_num_nodes(), inputs)
 
+    def at_sources(self, rows: Tensor) -> Tensor:
+        """Rows of the nodes that edges come from, from those of all nodes here: the same, unless some are elsewhere."""
+        return rows
+
     def part(self, nodes: Tensor, sizes: Tensor) -> EncoderGraph:
         """What these nodes induce of it."""
         induced = dgl.node_subgraph(self.looped, nodes, store_ids=False)
@@ -67,7 +71,7 @@ class Encoder(nn.Module):
         states = [h]
         for conv, norm in zip(self.convs, self.norms, strict=True):
             # LayerNorm before the convolution: behind it, wide or deep encoders failed to train on MUTAG
-            message = conv(graph.looped, norm(h) * graph.scale).mul_(graph.scale).relu_()
+            message = conv(graph.looped, graph.at_sources(norm(h) * graph.scale)).mul_(graph.scale).relu_()
             h = h + message if self.residual else message
             states.append(h)
         return torch.cat(states, dim=1) if self.residual else h

@@ -53,14 +53,16 @@ class Mapped:
     """All parts on this machine, through memory maps: what is not looked at takes no memory, what was is given back
     when others need it."""
 
-    def __init__(self, folder: Path | str) -> None:
+    def __init__(self, folder: Path | str, only: int | None = None) -> None:
+        """`only`: the number of the one part that is here; of others' nodes nothing can be asked then."""
         self.folder = Path(folder)
         self.meta = read_meta(self.folder)
         self.num_nodes, self.num_edges, self.columns = self.meta.nodes, self.meta.edges, self.meta.columns
         self.firsts = self.meta.firsts
         place = self.folder / "place.npy"
         self.place = mapped_array(place, "i", self.num_nodes) if self.meta.method != "order" else None
-        self.parts = [self._part(number) for number in range(len(self.meta.parts))]
+        here = range(len(self.meta.parts)) if only is None else [only]
+        self.parts = {number: self._part(number) for number in here}
 
     def _part(self, number: int) -> Part:
         inner, about = part_folder(self.folder, number), self.meta.parts[number]

@@ -55,12 +55,22 @@ class Ranks:
         processes, those of the weights are then as if one had done everything."""
         return own
 
+    def summed(self, numbers: Tensor) -> Tensor:
+        """Over all processes, in place."""
+        return numbers
+
     def sum_gradients(self, parameters: Iterable[torch.nn.Parameter]) -> None:
-        """Over all processes."""
+        """Likewise."""
 
     def total(self, *numbers: int) -> list[int]:
         """Each summed over all processes."""
         return list(numbers)
+
+    sent = 0  # bytes that went to others in `exchange`
+
+    def exchange(self, parts: list[Tensor]) -> list[Tensor]:
+        """To each process one of these, rows of one kind, and from each what it has for this one."""
+        return parts
 
     def of_first(self, part: Tensor) -> Tensor:
         """What the first one has in this place."""
@@ -106,11 +116,9 @@ class Group(Ranks):
 
     # --- together
 
-    def _sum(self, numbers: Tensor) -> Tensor:
-        try:
+    def summed(self, numbers: Tensor) -> Tensor:
+        with missing_others():
             dist.all_reduce(numbers)
-        except RuntimeError as error:
-            raise Lost(f"{LOST}.") from error
         return numbers
 
     def joined(self, own: Tensor, mine: slice, total: int, dim: int = 0) -> Tensor:
@@ -118,7 +126,7 @@ class Group(Ranks):
         shape[dim] = total
         every = own.new_zeros(shape)  # a share and nothing else: a sum is a join that any backend can do
         every.narrow(dim, mine.start, mine.stop - mine.start).copy_(own.detach())
-        self._sum(every)
+        self.summed(every)
         return torch.cat([every.narrow(dim, 0, mine.start), own, every.narrow(dim, mine.stop, total - mine.stop)], dim)
 
     def sum_gradients(self, parameters: Iterable[torch.nn.Parameter]) -> None:
@@ -126,15 +134,25 @@ class Group(Ranks):
         for parameter in parameters:  # nothing came back from an empty share
             parameter.grad = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
         gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
-        summed = self._sum(torch.cat([gradient.flatten() for gradient in gradients]))
+        summed = self.summed(torch.cat([gradient.flatten() for gradient in gradients]))
         for gradient, part in zip(gradients, summed.split([one.numel() for one in gradients]), strict=True):
             gradient.copy_(part.view_as(gradient))
 
     def total(self, *numbers: int) -> list[int]:
-        return self._sum(torch.tensor(numbers)).tolist()
+        return self.summed(torch.tensor(numbers)).tolist()
+
+    def exchange(self, parts: list[Tensor]) -> list[Tensor]:
+        counts = [len(part) for part in parts]
+        comes, rows = torch.empty(self.count, dtype=torch.long), torch.cat(parts).contiguous()
+        with missing_others():
+            dist.all_to_all_single(comes, torch.tensor(counts))
+            got = rows.new_empty(int(comes.sum()), *rows.shape[1:])
+            dist.all_to_all_single(got, rows, comes.tolist(), counts)
+        self.sent += sum(part.nbytes for rank, part in enumerate(parts) if rank != self.rank)
+        return list(got.split(comes.tolist()))
 
     def of_first(self, part: Tensor) -> Tensor:
-        return self._sum(part.clone() if self.is_first else torch.zeros_like(part))
+        return self.summed(part.clone() if self.is_first else torch.zeros_like(part))
 
     def text_of_first(self, text: str) -> str:
         return self._told({"text": text})[0]["text"]
@@ -197,6 +215,15 @@ class Group(Ranks):
                 os.write(2, f"Error: process {heard.index(min(heard))} has not been heard of for {SILENCE:.0f} s; "
                             "go on from the last checkpoint with --resume.\n".encode())  # fmt: skip
                 os._exit(LaraError.exit_code)  # the main thread waits for somebody who is not there
+
+
+@contextmanager
+def missing_others() -> Iterator[None]:
+    """What is done together fails where somebody is gone."""
+    try:
+        yield
+    except RuntimeError as error:
+        raise Lost(f"{LOST}.") from error
 
 
 ALONE = Ranks()

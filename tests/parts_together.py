@@ -1,0 +1,58 @@
+"""Several processes with a part of a graph each, started by a test: `python parts_together.py PARTS OUT` in each."""
+
+import sys
+from dataclasses import replace
+
+import torch
+from games import SmallGCN, gcn_game
+from training_together import SMALL
+
+from dgl_lara.explainer.inputs import encoder_graph
+from dgl_lara.game.game import Game
+from dgl_lara.inference.fetched_scores import explain_across
+from dgl_lara.parts.exchanged import Exchanged
+from dgl_lara.training.across_parts import AcrossParts, train_across
+from dgl_lara.training.loop import new_explainer
+from dgl_lara.utils.ranks import join
+
+CONFIG = replace(SMALL, batch_size=10, steps=12, gate="walk")
+ASKED = torch.tensor([3, 38, 17, 0, 21])
+
+
+def whole_game():
+    made = gcn_game(nodes=40, edges=60, seed=3)
+    return Game(SmallGCN(), made.graph, made.features, hops=2, memory=10**9)
+
+
+def some_explainer():
+    """Its weights are what they were made as."""
+    game = whole_game()
+    seen = encoder_graph(game, "rich")
+    return new_explainer(game, CONFIG, seen.inputs, torch.arange(0, 40, 2)), game, seen
+
+
+def gradients_of(explainer, embeddings):
+    """Of a function of all p and t."""
+    sum(rows.sin().sum() for rows in embeddings).backward()
+
+
+if __name__ == "__main__":
+    ranks = join()
+    view = Exchanged(sys.argv[1], ranks)
+    explainer, *_ = some_explainer()
+    across = AcrossParts(SmallGCN(), view, 2, "logit", 10**9)
+    seen = across.seen("rich")
+    p, t = explainer(seen)
+    gradients_of(explainer, (p, t))
+    ranks.sum_gradients(explainer.parameters())
+    content = {"nodes": view.nodes, "p": p.detach(), "t": t.detach(), "answer": across.answer, "unit": across.unit}
+    content["gradients"] = [part.grad for part in explainer.parameters()]
+    everyone = torch.arange(40)
+    content["degrees"], content["features"] = view.in_degrees(everyone), view.features(everyone)
+    content["edges"] = view.in_edges(everyone)
+    content["scores"] = explain_across(across, explainer, p.detach(), t.detach(), ASKED[ranks.rank :: ranks.count])
+    state = train_across(across, CONFIG, everyone[::2], everyone[1::2])
+    content["trained"], content["history"] = state.explainer.state_dict(), state.history
+    content["sent"] = ranks.sent
+    torch.save(content, f"{sys.argv[2]}/{ranks.rank}.pt")
+    ranks.leave()

@@ -1,0 +1,97 @@
+"""A graph of which each process holds a part, against the whole graph in one process."""
+
+import parts_together
+import pytest
+import torch
+from parts_together import ASKED, CONFIG, gradients_of, some_explainer
+from training_together import start
+
+from dgl_lara.datasets.dataset import Dataset
+from dgl_lara.datasets.partitioning import partition
+from dgl_lara.errors import InputError
+from dgl_lara.game.players import in_edges
+from dgl_lara.inference.nearby import explain_nearby
+from dgl_lara.parts.exchanged import Exchanged
+from dgl_lara.training.loop import train
+from dgl_lara.utils.ranks import ALONE
+
+COUNT = 3
+
+
+@pytest.fixture(scope="module")
+def whole():
+    return some_explainer()
+
+
+def dataset_of(game):
+    return Dataset(
+        name="small", source="generated", graph=game.graph, features=game.features, num_classes=3, task="node",
+        labels=torch.zeros(40, dtype=torch.long), key={"dataset": "small"}, train=torch.arange(0, 40, 2),
+        val=torch.arange(1, 40, 2), test=torch.empty(0, dtype=torch.long),
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def across(tmp_path_factory, whole):
+    """What each of three processes found."""
+    folder = tmp_path_factory.mktemp("across")
+    partition(dataset_of(whole[1]), COUNT, folder / "parts", "random")
+    processes = start(COUNT, folder, parts_together.__file__, folder / "parts", folder)
+    said = [process.communicate(timeout=600) for process in processes]
+    assert [process.returncode for process in processes] == [0] * COUNT, said
+    return [torch.load(folder / f"{rank}.pt", weights_only=True) for rank in range(COUNT)]
+
+
+def test_what_others_have_is_what_they_say(across, whole):
+    """In-edges, degrees and features of all nodes, asked by everybody."""
+    graph, everyone = whole[1].graph, torch.arange(40)
+    pair, sources = in_edges(graph, everyone)
+    assert len(torch.cat([part["nodes"] for part in across]).unique()) == 40
+    for part in across:
+        assert torch.equal(part["degrees"], graph.in_degrees()) and torch.equal(part["features"], whole[1].features)
+        indptr, found = part["edges"]
+        assert torch.equal(indptr.diff(), graph.in_degrees()) and torch.equal(found, sources)
+
+
+def test_p_and_t_and_gradients_are_those_of_the_whole_graph(across, whole):
+    g, game, seen = whole
+    p, t = g(seen)
+    for part in across:
+        torch.testing.assert_close(part["answer"], game.answer[part["nodes"]], atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(part["p"], p[part["nodes"]], atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(part["t"], t[part["nodes"]], atol=1e-5, rtol=1e-5)
+        assert part["unit"] == pytest.approx(game.unit, rel=1e-5)
+    g.zero_grad()
+    gradients_of(g, (p, t))
+    for place, parameter in enumerate(g.parameters()):
+        torch.testing.assert_close(across[1]["gradients"][place], parameter.grad, atol=1e-4, rtol=1e-4)
+    assert max(float(parameter.grad.abs().max()) for parameter in g.parameters()) > 0.1
+
+
+def test_explanations_are_those_of_one_process(across, whole):
+    g, game, _ = whole
+    for rank, part in enumerate(across):
+        mine = ASKED[rank::COUNT]
+        expected = explain_nearby(g, game, "rich", mine)
+        target, player, score = part["scores"]
+        assert torch.equal(player, expected.players.player)
+        assert torch.equal(target, mine[expected.players.row])
+        torch.testing.assert_close(score, expected.scores.detach(), atol=1e-5, rtol=1e-5)
+
+
+def test_training_is_one_training_and_learns(across, whole):
+    """All processes have the same weights; the loss falls as it does in one process."""
+    first = across[0]
+    for other in across[1:]:
+        torch.testing.assert_close(other["trained"], first["trained"], rtol=0, atol=0)
+        assert other["history"] == first["history"]
+    alone = train(whole[1], CONFIG, torch.arange(0, 40, 2), torch.arange(1, 40, 2)).history
+    assert first["history"][-1]["loss"] < 0.8 * first["history"][0]["loss"]
+    assert first["history"][-1]["loss"] == pytest.approx(alone[-1]["loss"], rel=0.5)
+    assert all(part["sent"] > 10_000 for part in across)
+
+
+def test_as_many_processes_as_parts(tmp_path, whole):
+    partition(dataset_of(whole[1]), 2, tmp_path / "parts", "order")
+    with pytest.raises(InputError, match="has 2 parts and there are 1 processes"):
+        Exchanged(tmp_path / "parts", ALONE)
