@@ -329,15 +329,24 @@ class LARA:
         """
         self.check_trained()
         with self._embedding:
-            if self._embeddings is None and self.store:
-                stored = self.store.embeddings(self.explainer_)
-                device = self.features.device
-                self._embeddings = stored and Embeddings(stored.source.to(device), stored.target.to(device))
             if self._embeddings is None:
-                self._embeddings = self._embed(workers)
-                if self.store:
-                    self.store.keep(self.game.answer, self.explainer_, self._embeddings)
+                self._embeddings = self._stored() or self._made_in_turn(workers)
             return self._embeddings
+
+    def _stored(self) -> Embeddings | None:
+        found, device = self.store.embeddings(self.explainer_) if self.store else None, self.features.device
+        return found and Embeddings(found.source.to(device), found.target.to(device))
+
+    def _made_in_turn(self, workers: int) -> Embeddings:
+        """Made and kept, unless another process does so at this moment: then its work is waited for."""
+        if self.store is None:
+            return self._embed(workers)
+        with self.store.in_turn():
+            found = self._stored()
+            if found is None:
+                found = self._embed(workers)
+                self.store.keep(self.game.answer, self.explainer_, found)
+            return found
 
     def _embed(self, workers: int) -> Embeddings:
         kind, device = self.config_.inputs, self.features.device

@@ -416,15 +416,18 @@ def newest_run(dataset: str | None = None) -> Path:
     return max(found)[1]
 
 
+def versions() -> dict[str, str]:
+    """Of what numbers depend on."""
+    loaded = [module for module in ("torch", "dgl", "numpy") if module in sys.modules]
+    return {"dgl-lara": __version__, **{module: sys.modules[module].__version__ for module in loaded}}
+
+
 def environment() -> dict:
     """What this run was made with."""
-    versions = {
-        module: sys.modules[module].__version__ for module in ("torch", "dgl", "numpy") if module in sys.modules
-    }
     return {
         "command": " ".join([Path(sys.argv[0]).name, *sys.argv[1:]]),
         "time": time.strftime("%Y-%m-%d %H:%M:%S"),
-        "versions": {"dgl-lara": __version__, "python": platform.python_version(), **versions},
+        "versions": {**versions(), "python": platform.python_version()},
         "git": _git_hash(),
     }
 

@@ -24,7 +24,7 @@ ROOMS = [
     {"inference"},
     {"lara"},
     {"runs", "evaluation", "pyg"},
-    {"reports", "serve"},
+    {"reports", "serve", "shards"},
     {"cli"},
     {"__main__"},
 ]

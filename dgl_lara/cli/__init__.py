@@ -19,6 +19,7 @@ from dgl_lara.cli.reproduce import reproduce
 from dgl_lara.cli.run_folders import runs
 from dgl_lara.cli.serve import serve
 from dgl_lara.cli.settings_file import CONFIG
+from dgl_lara.cli.shards import shards
 from dgl_lara.cli.summarise import summary
 from dgl_lara.cli.target import target
 from dgl_lara.cli.train import train
@@ -59,6 +60,7 @@ for command in (
     train,
     evaluate_command,
     explain_command,
+    shards,
     summary,
     benchmark,
     report,

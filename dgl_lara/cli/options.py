@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from dgl_lara.targets.our_model import OurModel
 
 
+MOST_SHARDS = 99_999  # their files stand in order up to here
+
+
 class Named(click.Path):
     """A path; an empty one is a mistake (a shell variable that was not set), not the current folder."""
 
@@ -67,6 +70,22 @@ class NumberOrFile(click.ParamType):
         if str(value).endswith((".bin", ".npz")):
             return Path(value)
         return Count(0).convert(value, param, ctx)
+
+
+class ShardOf(click.ParamType):
+    """0/4: the first of four."""
+
+    name = "i/n"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, int]:
+        if isinstance(value, tuple):
+            return value
+        parts = re.fullmatch("([0-9]{1,5})/([0-9]{1,5})", value.strip())
+        number, of = map(int, parts.groups()) if parts else (0, 0)
+        if number >= of:
+            expected = f"I/N with I from 0 to N - 1 and N at most {MOST_SHARDS:,}, like 0/4"
+            self.fail(f"must be {expected} (got '{value[:40]}').", param, ctx)
+        return number, of
 
 
 FILE = Named(dir_okay=False, path_type=Path)

@@ -12,6 +12,7 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -108,6 +109,13 @@ def _read(part: Path) -> pa.Table:
     return pq.read_table(part, page_checksum_verification=True)
 
 
+def _groups(part: Path) -> Iterator[pa.Table]:
+    """The same a group of rows at a time: a file of many parts need not fit into memory."""
+    with pq.ParquetFile(part, page_checksum_verification=True) as file:
+        for group in range(file.num_row_groups):
+            yield file.read_row_group(group)
+
+
 def _clear(folder: Path) -> None:
     """Removes our own parts, of this question and of earlier ones; whatever else lies there stays."""
     for parts in folder.iterdir():
@@ -161,8 +169,7 @@ def _to_parquet(parts: list[Path], out: Path, about: dict) -> int:
     """What the explanations are explanations of travels with them, in the file's metadata."""
     count = 0
     with pq.ParquetWriter(out, pq.read_schema(parts[0]).with_metadata({"dgl-lara": json.dumps(about)})) as writer:
-        for part in parts:
-            table = _read(part)
+        for table in chain.from_iterable(map(_groups, parts)):
             writer.write_table(table.replace_schema_metadata(writer.schema.metadata))
             count += len(table)
     return count
@@ -171,8 +178,8 @@ def _to_parquet(parts: list[Path], out: Path, about: dict) -> int:
 def _to_text(parts: list[Path], out: Path, write: Callable[[pd.DataFrame, bool], str]) -> int:
     count = 0
     with out.open("w") as file:
-        for part in parts:
-            frame = _read(part).to_pandas(ignore_metadata=True)
+        for table in chain.from_iterable(map(_groups, parts)):
+            frame = table.to_pandas(ignore_metadata=True)
             file.write(write(frame, count == 0))
             count += len(frame)
     return count
