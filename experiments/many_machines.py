@@ -155,12 +155,9 @@ def table_of(scores):
 
 def row_of(folder, count, task, nodes, agreement):
     """What one setting came to."""
+    alone = json.loads((folder / "one.json").read_text())["MB"]
     if count == 1:
-        return {
-            "processes": 1,
-            "MB a process": json.loads((folder / "one.json").read_text())["MB"],
-            "agreement": agreement,
-        }
+        return {"processes": 1, "MB a process": alone, "agreement": agreement}
     told = [json.loads((folder / f"{count}-{rank}.json").read_text()) for rank in range(count)]
     expected = table_of(torch.load(folder / "one-scores.pt", weights_only=True))
     files = [folder / f"scores-{count}-{rank}.pt" for rank in range(count)]
