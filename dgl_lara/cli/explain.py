@@ -133,7 +133,7 @@ def explain_command(
     where = folder or newest_run()
     run = open_run(where, choose_device(device), memory, offload, trust=trust, players=players)
     (detail if folder else say)(f"run {run.folder}" + ("" if folder else " (the newest; --run names another)"))
-    reuse_freed_memory(run.dataset.graph.num_nodes())
+    reuse_freed_memory(run.dataset.num_nodes)
     if files_given or some_pairs or pairs_file:
         run = _elsewhere(run, files_given[0] if files_given else None, some_pairs, pairs_file)
     wanted = Wanted(refine if isinstance(refine, int) else None, (at_least or AT_LEAST) if refine == "auto" else None,
@@ -277,6 +277,7 @@ def _explain_many(run: Run, targets: Tensor, wanted: Wanted, top: int | str, out
     from dgl_lara.model.weights import weights_hash
 
     lara, seed = run.trained(), run.config.training.seed
+    lara.check_buys(wanted.refine or wanted.at_least or wanted.verify)
     bulk = lara.bulk(workers)
     about = {
         "run": run.folder.name,
