@@ -555,6 +555,9 @@ class LARA:
         if not self.is_trained:
             raise LaraError("this LARA has not learned yet; call fit(targets) first.")
 
+    def check_buys(self, wanted: object) -> None:
+        """Whether explanations of many targets can be bought model calls for."""
+
     def _as_targets(self, targets: Targets) -> Tensor:
         if not isinstance(self.task, LinkTask):
             return as_targets(targets, self.task.num_targets(self.graph), self.task, self.features.device)

@@ -8,6 +8,7 @@ checkpoint.pt     to continue from (train --resume)
 explainer.pt      the best weights of g
 samples.pt        what f said in training of coalitions that all targets share; corrects scores
 embeddings.pt     p and t of everything and f's logits: the second explanation costs next to nothing
+rows/             the same of a graph in parts, one mapped file each
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ from dgl_lara.game.kinds import Choice, Nodes
 from dgl_lara.inference.error_bars import ErrorModel
 from dgl_lara.inference.store import EmbeddingStore
 from dgl_lara.lara import LARA, described
+from dgl_lara.lara_in_parts import LaraInParts, lara_on
 from dgl_lara.model.blackbox import Model
 from dgl_lara.model.own_model import OwnModel, find_model, open_model
 from dgl_lara.model.weights import weights_hash, weights_of
@@ -204,8 +206,8 @@ class Run:
             if self.lara.samples_:
                 save_tensors(self.lara.samples_.to_dict(), self.folder / "samples.pt")
             self._keep_best(self.lara.state_, self.lara.errors_, self.lara.cost_)  # also where nothing was left to do
-            assert self.lara.store is not None
-            self.lara.store.keep_answer(self.game.answer)
+            if self.lara.store is not None:  # of a graph in parts it is on disk already
+                self.lara.store.keep_answer(self.game.answer)
         return self.lara
 
     def _facts(self) -> dict[str, Any]:
@@ -289,8 +291,11 @@ class Run:
 def make_run(folder: Path, config: RunConfig, dataset: Dataset, lara: LARA) -> Run:
     """The run, whose LARA keeps its embeddings in the folder."""
     data = json.dumps({**dataset.key, "content": dataset.fingerprint}, sort_keys=True)
-    sizes = lara.graph.num_nodes(), lara.task.rows(lara.graph)
-    lara.store = EmbeddingStore(folder / "embeddings.pt", lara.model, data, sizes)
+    if isinstance(lara, LaraInParts):
+        lara.keep_rows(folder / "rows", data)
+    else:
+        sizes = lara.graph.num_nodes(), lara.task.rows(lara.graph)
+        lara.store = EmbeddingStore(folder / "embeddings.pt", lara.model, data, sizes)
     return Run(folder, config, dataset, lara)
 
 
@@ -356,18 +361,9 @@ def open_run(
         model = open_model(own, weights if weights.exists() else None, dataset.features, dataset.num_classes)
     else:
         model = load_target(folder / "target.pt", dataset)[0].to(where)
-    lara = LARA(
-        model,
-        dataset.graph,
-        dataset.features,
-        dataset.task,
-        config.hops,
-        config.value,
-        config.training,
-        memory,
-        device if offload else None,
-        players=config.players[0],
-        **dataset.asked,
+    batches_on = device if offload else None
+    lara = lara_on(
+        dataset, model, config.hops, config.value, config.training, memory, batches_on, players=config.players[0]
     )
     run = make_run(folder, config, dataset, lara)
     if players is not None and players != config.players[0].name:

@@ -19,6 +19,7 @@ import tempfile
 import threading
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import click
 import pandas as pd
@@ -27,15 +28,16 @@ import torch
 
 from dgl_lara.datasets import Options, load
 from dgl_lara.datasets.partitioning import partition
+from dgl_lara.datasets.parts_dataset import DatasetInParts
 from dgl_lara.explainer.inputs import encoder_graph
 from dgl_lara.explainer.network import load_explainer, save_explainer
 from dgl_lara.inference.fetched_scores import explain_across
 from dgl_lara.lara import LARA
-from dgl_lara.parts.exchanged import Exchanged
+from dgl_lara.parts.game_across import GameAcross
 from dgl_lara.targets import recipe_for
 from dgl_lara.targets.checkpoint import load_target, save_target
 from dgl_lara.targets.fitting import get_target
-from dgl_lara.training.across_parts import AcrossParts, train_across
+from dgl_lara.training.across_parts import part_graph, train_across
 from dgl_lara.training.config import MINI_BATCHES, default
 from dgl_lara.training.validation import make_judge
 from dgl_lara.utils.files import written_whole
@@ -102,21 +104,17 @@ def part(folder, task):
     """One part of it, beside the others."""
     memory = Peak()
     ranks = join()
-    view = Exchanged(folder / f"parts-{ranks.count}", ranks)
-    dataset = type("Shape", (), {"task": "node", "num_classes": view.meta.classes})
-    dataset.features = torch.empty(0, view.columns)
+    dataset: Any = DatasetInParts(folder / f"parts-{ranks.count}", Options())
     model = load_target(folder / "target.pt", dataset)[0]
     memory.begin()
-    train, val = view.own.split("train"), view.own.split("val")
-    dataset.train = train
     hops = json.loads((folder / "one.json").read_text())["K"]
-    across = AcrossParts(model, view, hops, "logit", task["memory"])
+    across = GameAcross(model, dataset.view, hops, "logit", task["memory"])
     config = config_for(task, dataset)
-    state = train_across(across, config, train, val)
+    state = train_across(across, config, dataset.train, dataset.val)
     learned = ranks.sent
     explainer = load_explainer(folder / "one.pt", torch.device("cpu"))[0]  # the other's: the scores must be its own
     with torch.no_grad():
-        p, t = explainer(across.seen(config.inputs))
+        p, t = explainer(part_graph(across, config.inputs))
     embedded = ranks.sent
     asked = torch.tensor(task["asked"])
     scores = []
@@ -226,7 +224,7 @@ def main(name, data_dir, undirected, target, parts, steps, batch, explained, mem
     out.mkdir(parents=True, exist_ok=True)
     with written_whole(out / f"many-machines-{dataset.name}.csv") as temporary:
         table.to_csv(temporary, index=False)
-    click.echo(markdown_table(list(table), table.to_numpy().tolist()))
+    click.echo(markdown_table(table.columns.tolist(), table.to_numpy().tolist()))
 
 
 if __name__ == "__main__":

@@ -11,11 +11,15 @@ from dgl_lara.explainer.inputs import encoder_graph
 from dgl_lara.game.game import Game
 from dgl_lara.inference.fetched_scores import explain_across
 from dgl_lara.parts.exchanged import Exchanged
-from dgl_lara.training.across_parts import AcrossParts, train_across
+from dgl_lara.parts.game_across import GameAcross
+from dgl_lara.training.across_parts import Lesson, part_graph, train_across
 from dgl_lara.training.loop import new_explainer
+from dgl_lara.training.objectives import OBJECTIVES
+from dgl_lara.utils.randomness import generator
 from dgl_lara.utils.ranks import join
 
 CONFIG = replace(SMALL, batch_size=10, steps=12, gate="walk")
+STEP = torch.tensor([5, 30, 12, 7, 22, 39, 1])
 ASKED = torch.tensor([3, 38, 17, 0, 21])
 
 
@@ -40,8 +44,8 @@ if __name__ == "__main__":
     ranks = join()
     view = Exchanged(sys.argv[1], ranks)
     explainer, *_ = some_explainer()
-    across = AcrossParts(SmallGCN(), view, 2, "logit", 10**9)
-    seen = across.seen("rich")
+    across = GameAcross(SmallGCN(), view, 2, "logit", 10**9)
+    seen = part_graph(across, "rich")
     p, t = explainer(seen)
     gradients_of(explainer, (p, t))
     ranks.sum_gradients(explainer.parameters())
@@ -51,6 +55,12 @@ if __name__ == "__main__":
     content["degrees"], content["features"] = view.in_degrees(everyone), view.features(everyone)
     content["edges"] = view.in_edges(everyone)
     content["scores"] = explain_across(across, explainer, p.detach(), t.detach(), ASKED[ranks.rank :: ranks.count])
+    lesson = Lesson.on(across, STEP, 3, generator(5 + ranks.rank))
+    explainer.zero_grad()
+    loss = OBJECTIVES["balanced"].loss(lesson.step(across, explainer, seen), None)
+    loss.backward()
+    ranks.sum_gradients(explainer.parameters())
+    content["loss"], content["step gradients"] = loss.item(), [part.grad for part in explainer.parameters()]
     state = train_across(across, CONFIG, everyone[::2], everyone[1::2])
     content["trained"], content["history"] = state.explainer.state_dict(), state.history
     content["sent"] = ranks.sent

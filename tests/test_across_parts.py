@@ -3,7 +3,7 @@
 import parts_together
 import pytest
 import torch
-from parts_together import ASKED, CONFIG, gradients_of, some_explainer
+from parts_together import ASKED, CONFIG, STEP, gradients_of, some_explainer
 from training_together import start
 
 from dgl_lara.datasets.dataset import Dataset
@@ -12,7 +12,11 @@ from dgl_lara.errors import InputError
 from dgl_lara.game.players import in_edges
 from dgl_lara.inference.nearby import explain_nearby
 from dgl_lara.parts.exchanged import Exchanged
-from dgl_lara.training.loop import train
+from dgl_lara.training.coalitions import CoalitionBatch, evaluate_coalitions
+from dgl_lara.training.objective import Step
+from dgl_lara.training.objectives import OBJECTIVES
+from dgl_lara.training.subgraphs import NeighborSubgraphs
+from dgl_lara.utils.randomness import generator
 from dgl_lara.utils.ranks import ALONE
 
 COUNT = 3
@@ -79,15 +83,45 @@ def test_explanations_are_those_of_one_process(across, whole):
         torch.testing.assert_close(score, expected.scores.detach(), atol=1e-5, rtol=1e-5)
 
 
-def test_training_is_one_training_and_learns(across, whole):
-    """All processes have the same weights; the loss falls as it does in one process."""
+def test_a_step_is_that_of_one_process(across, whole):
+    """The same coalitions, drawn and asked about one share after the other on the whole graph: loss and gradients."""
+    g, game, seen = whole
+    subgraphs, parts, sign = NeighborSubgraphs(game, seen), [], []
+    for rank in range(COUNT):
+        mine = STEP[len(STEP) * rank // COUNT : len(STEP) * (rank + 1) // COUNT]
+        coalitions = evaluate_coalitions(game, subgraphs.batch(mine), 3, generator(5 + rank))
+        parts.append(Step(game, g, coalitions, subgraphs.embed(g, mine)))
+        sign.append(coalitions.sigma(mine))
+
+    def side_by_side(made):
+        return torch.cat([made(step) for step in parts], dim=1)
+
+    class Together(Step):
+        def predicted_differences(self):
+            return side_by_side(Step.predicted_differences)
+
+    inside, outside = (
+        side_by_side(lambda step: step.coalitions.inside),
+        side_by_side(lambda step: step.coalitions.outside),
+    )
+    everybody = CoalitionBatch(STEP, STEP.sort().values, torch.cat(sign, 1)[:, STEP.argsort()] > 0, inside, outside)
+    loss = OBJECTIVES["balanced"].loss(Together(game, g, everybody, None), None)
+    g.zero_grad()
+    loss.backward()
+    for part in across:
+        assert part["loss"] == pytest.approx(loss.item(), rel=1e-4)
+        for found, parameter in zip(part["step gradients"], g.parameters(), strict=True):
+            torch.testing.assert_close(found, parameter.grad, atol=1e-4, rtol=1e-3)
+    assert max(float(parameter.grad.abs().max()) for parameter in g.parameters()) > 1e-2
+
+
+def test_training_is_one_training(across):
+    """All processes have the same weights, and have sent rows to each other."""
     first = across[0]
     for other in across[1:]:
         torch.testing.assert_close(other["trained"], first["trained"], rtol=0, atol=0)
         assert other["history"] == first["history"]
-    alone = train(whole[1], CONFIG, torch.arange(0, 40, 2), torch.arange(1, 40, 2)).history
-    assert first["history"][-1]["loss"] < 0.8 * first["history"][0]["loss"]
-    assert first["history"][-1]["loss"] == pytest.approx(alone[-1]["loss"], rel=0.5)
+    assert first["history"][-1]["step"] == CONFIG.steps and len(first["history"]) > 1
     assert all(part["sent"] > 10_000 for part in across)
 
 

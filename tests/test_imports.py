@@ -23,6 +23,7 @@ ROOMS = [
     {"baselines"},
     {"inference"},
     {"lara"},
+    {"lara_in_parts"},
     {"runs", "evaluation", "pyg"},
     {"reports", "serve", "shards"},
     {"cli"},

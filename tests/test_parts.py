@@ -6,8 +6,12 @@ import dgl
 import numpy as np
 import pytest
 import torch
+from click.testing import CliRunner
 from games import random_graph
 
+from dgl_lara.cli import main
+from dgl_lara.datasets import Options, load
+from dgl_lara.datasets.citation_stream import stream_citation
 from dgl_lara.datasets.dataset import Dataset
 from dgl_lara.datasets.partitioning import partition
 from dgl_lara.errors import InputError, LaraError
@@ -155,3 +159,50 @@ def test_a_changed_description_gets_one_sentence(tmp_path, field, value):
 def test_more_parts_than_nodes(tmp_path):
     with pytest.raises(InputError, match="parts must be a number from 1 to 60"):
         partition(DATASET, 61, tmp_path / "parts")
+
+
+def streamed(folder, parts, chunk=300, seed=0):
+    stream_citation(1_000, parts, folder, seed, chunk=chunk)
+    return Mapped(folder)
+
+
+def test_a_streamed_graph_does_not_depend_on_the_number_of_parts(tmp_path):
+    one, three, other = (
+        streamed(tmp_path / name, parts, seed=seed) for name, parts, seed in (("a", 1, 0), ("b", 3, 0), ("c", 3, 1))
+    )
+    everyone = torch.arange(1_000)
+    assert len(three.parts) == 3 and all(len(part.nodes) > 300 for part in three.parts)
+    for mine, its in zip(three.in_edges(everyone), one.in_edges(everyone), strict=True):
+        assert torch.equal(mine, its)
+    assert torch.equal(three.features(everyone), one.features(everyone))
+    assert not torch.equal(other.features(everyone), one.features(everyone))
+    assert not list(tmp_path.glob("*/.drawn-*"))
+
+
+def test_a_streamed_graph_is_of_the_same_kind(tmp_path):
+    """Each older paper once at the most, as many citations, classes and splits as `citation` has."""
+    stream_citation(20_000, 2, tmp_path / "parts", chunk=7_000)
+    view, whole = Mapped(tmp_path / "parts"), load("citation", Options(nodes=20_000))
+    indptr, sources = view.in_edges(torch.arange(20_000))
+    cited = torch.repeat_interleave(torch.arange(20_000), indptr.diff())
+    assert (sources > cited).all() and len(torch.unique(cited * 20_000 + sources)) == len(sources)
+    assert 0.9 < view.num_edges / whole.graph.num_edges() < 1.1
+    labels = torch.from_numpy(np.concatenate([part.labels for part in view.parts.values()]))
+    assert len(labels.unique()) == 40
+    assert 0.58 < (labels[sources] == labels[cited]).float().mean() < 0.72  # as test_citation.py
+    quantiles = torch.tensor([0.5, 0.9, 0.99, 0.999])
+    mine, its = (degrees.float().quantile(quantiles) for degrees in (indptr.diff(), whole.graph.in_degrees()))
+    assert ((mine - its).abs() <= 0.5 * its + 1).all(), (mine, its)
+    assert [len(view.split(name)) for name in ("train", "val", "test")] == [10_800, 3_400, 5_800]
+    centres = torch.stack([view.features(torch.arange(20_000))[labels == label].mean(0) for label in range(40)])
+    assert 1.5 < centres.norm(dim=1).median() < 2.5
+
+
+def test_partition_on_the_command_line(tmp_path):
+    out = tmp_path / "parts"
+    done = CliRunner().invoke(main, ["partition", "--dataset", "ba-shapes", "--parts", "3", "--out", str(out)])
+    assert done.exit_code == 0 and "700 nodes and 4,110 edges in 3 parts" in done.output
+    again = CliRunner().invoke(main, ["partition", "--dataset", "ba-shapes", "--out", str(out)])
+    assert again.exit_code == 2 and "holds a graph in parts already" in again.output
+    graphs = CliRunner().invoke(main, ["partition", "--dataset", "ba-2motifs", "--out", str(tmp_path / "no")])
+    assert graphs.exit_code == 2 and "nodes of one graph" in graphs.output

@@ -13,6 +13,7 @@ from dgl_lara.cli.datasets import datasets
 from dgl_lara.cli.evaluate import evaluate_command
 from dgl_lara.cli.explain import explain_command
 from dgl_lara.cli.explore import explore
+from dgl_lara.cli.partition import partition
 from dgl_lara.cli.printing import LOUDNESS, may_tell, never_silent, speak_as_usual, tell
 from dgl_lara.cli.report import report
 from dgl_lara.cli.reproduce import reproduce
@@ -56,6 +57,7 @@ def main() -> None:
 
 
 for command in (
+    partition,
     target,
     train,
     evaluate_command,

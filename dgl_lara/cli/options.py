@@ -12,7 +12,7 @@ import click
 
 from dgl_lara.choices import PLAYERS, RUNS
 from dgl_lara.datasets import DATASETS, SOURCES, Options, check_name, is_file_name
-from dgl_lara.errors import LaraError
+from dgl_lara.errors import InputError, LaraError
 from dgl_lara.targets import recipe_for
 
 if TYPE_CHECKING:
@@ -250,7 +250,7 @@ def load_dataset(name: str, options: Options, device: str) -> Dataset:
     where = choose_device(device)
     with working(f"reading {name}"):
         dataset = load(name, options).to(where)
-    reuse_freed_memory(dataset.graph.num_nodes())
+    reuse_freed_memory(dataset.num_nodes)
     return dataset
 
 
@@ -267,6 +267,8 @@ def target_for(dataset: Dataset, target_file: Path | None, seed: int) -> tuple[O
     if target_file:
         model, details = load_target(target_file, dataset)
         return model.to(dataset.device), details
+    if dataset.key.get("parts"):
+        raise InputError("name the model that is explained, --target or --model: none is trained on a graph in parts.")
     typed = not dataset.graph.is_homogeneous
     stored = get_target(dataset, recipe_for(dataset.name, dataset.task, typed=typed), seed)
     return stored.model, stored.details

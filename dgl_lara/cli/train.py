@@ -19,6 +19,7 @@ from dgl_lara.cli.options import (
     Count,
     CountOrWord,
     Memory,
+    Named,
     Rate,
     choose_device,
     dataset_options,
@@ -74,7 +75,8 @@ def training_options(command: Callable) -> Callable:
 @click.command()
 @partial(dataset_options, required=False)
 @click.option("--target", "target_file", type=FILE, help="Model to explain (.pt or .npz); else one is trained.")
-@click.option("--graph", "graph_file", type=FILE, help="Your own graph, .bin or .npz; the same as --dataset FILE.")
+@click.option("--graph", "graph_file", type=Named(path_type=Path),
+              help="Your own graph: .bin, .npz, or a folder of parts. The same as --dataset FILE.")  # fmt: skip
 @click.option("--model", "own_name", metavar="MODULE:FUNCTION", help="Your own model: the function that builds it.")
 @click.option("--weights", "weights_file", type=FILE, help="Its weights, a state dict.")
 @click.option("--hops", type=CountOrWord("auto", "measure"), default="auto", show_default=True,
@@ -255,12 +257,11 @@ def lara_for(
     model: Any, dataset: Dataset, hops: int | str, value: str | None, memory: int | None, players: Choice
 ) -> tuple[LARA, str]:
     """The method on this data, and how its K came about."""
-    from dgl_lara.lara import LARA
+    from dgl_lara.lara_in_parts import lara_on
 
     if hops == "auto" and not hasattr(model, "num_hops"):
         hops = "measure"
-    where = (model, dataset.graph, dataset.features, dataset.task, hops, value)
-    lara = LARA(*where, memory=memory, players=players, **dataset.asked)
+    lara = lara_on(dataset, model, hops, value, memory=memory, players=players)
     how = {"auto": "declared by the model", "measure": "measured, Eq. 13"}.get(str(hops), "given")
     if hops == "measure" and not lara.task.local:
         how = "the explainer's depth; every node of a graph is a player"
@@ -269,6 +270,7 @@ def lara_for(
 
 def settings(lara: LARA, dataset: Dataset, preset: str, changes: dict[str, Any], seed: int) -> TrainingConfig:
     """The preset with the changes asked for, in mini-batches where the whole graph does not fit."""
+    from dgl_lara.lara_in_parts import LaraInParts, checked_config, in_batches
     from dgl_lara.training.config import ALL, default, full_graph_bytes, paper, within_memory
 
     given = {field: value for field, value in changes.items() if value is not None}
@@ -279,6 +281,8 @@ def settings(lara: LARA, dataset: Dataset, preset: str, changes: dict[str, Any],
     count = len(dataset.split(given.get("train_on", "train")))
     base = paper(dataset.task, seed) if preset == "paper" else default(dataset.task, count, seed)
     whole = replace(base, **given)
+    if isinstance(lara, LaraInParts):
+        return checked_config(in_batches(whole, given))
     config = within_memory(whole, lara.game, given)
     if config != whole:
         echo(

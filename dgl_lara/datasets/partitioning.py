@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 
 import dgl
@@ -52,8 +55,27 @@ def _owners(graph: dgl.DGLGraph, parts: int, method: str, seed: int) -> np.ndarr
     if method == "random":
         return np.random.default_rng(seed).permutation(in_order)
     if method == "metis" and parts > 1:
-        return dgl.metis_partition_assignment(graph, parts).numpy()
+        with _unheard():
+            return dgl.metis_partition_assignment(graph, parts).numpy()
     return in_order
+
+
+@contextmanager
+def _unheard() -> Iterator[None]:
+    """DGL tells of METIS on both streams, past Python's own."""
+    sys.stdout.flush()
+    kept = [os.dup(stream) for stream in (1, 2)]
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    try:
+        for stream in (1, 2):
+            os.dup2(nowhere, stream)
+        with redirect_stdout(None):
+            yield
+    finally:
+        for stream, own in zip((1, 2), kept, strict=True):
+            os.dup2(own, stream)
+            os.close(own)
+        os.close(nowhere)
 
 
 def _contents(dataset: Dataset, owner: np.ndarray, parts: int, method: str) -> Iterator[Content]:

@@ -27,7 +27,6 @@ from dgl_lara.errors import InputError
 from dgl_lara.explanation import COLUMNS, in_own_numbers, pairs_frame
 from dgl_lara.game.budget import BYTES_A_WALK, row_slices
 from dgl_lara.game.game import Game
-from dgl_lara.inference.scores import explain
 from dgl_lara.inference.top_players import BulkExplainer, TopPlayers, most_players
 from dgl_lara.utils.files import locked, short_hash, written_whole
 from dgl_lara.utils.progress import Progress, say
@@ -146,7 +145,7 @@ def pieces(game: Game, targets: Tensor, top: int | None, pairs: int = 0) -> Iter
 
 def rows(bulk: BulkExplainer, targets: Tensor, top: int | None) -> pd.DataFrame:
     if top is None:
-        return explain(bulk.explainer, bulk.game, bulk.embeddings, targets).to_frame()
+        return bulk.explain(targets).to_frame()
     return in_own_numbers(top_frame(bulk.top(targets, min(top, most_players(bulk.game, targets)))), bulk.game)
 
 

@@ -7,18 +7,19 @@ from torch import Tensor
 
 from dgl_lara.explainer.network import Explainer
 from dgl_lara.model.evaluating import evaluating
-from dgl_lara.training.across_parts import AcrossParts
+from dgl_lara.parts.game_across import GameAcross
+from dgl_lara.training.across_parts import fetched
 from dgl_lara.training.objective import local_scores
 
 
 def explain_across(
-    across: AcrossParts, explainer: Explainer, p: Tensor, t: Tensor, targets: Tensor
+    game: GameAcross, explainer: Explainer, p: Tensor, t: Tensor, targets: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     """(target, player, score) of every pair, in numbers of the graph; `p`, `t`: of the nodes of this part. All
     processes ask at once, each for targets of its choice."""
-    near = across.near(targets)
+    near = game.around(targets)
     with evaluating(explainer), torch.no_grad():
-        embedded = across.embedded(near, p, t)
-        players = near.game.players(near.places)
+        embedded = fetched(game, near, p, t)
+        players = near.game.players(near.targets)
         scores = local_scores(explainer, near.game, embedded, players)
     return targets[players.row], near.nodes[players.player], scores

@@ -33,6 +33,8 @@ class Exchanged:
                 "for each part (--processes, torchrun --nproc-per-node), or one process for all of them."
             )
         self.num_nodes, self.num_edges, self.columns = self.meta.nodes, self.meta.edges, self.meta.columns
+        self.has_loops, self.all_loops, self.folder = self.own.has_loops, self.own.all_loops, self.own.folder
+        self.split = self.own.split
 
     @cached_property
     def nodes(self) -> Tensor:

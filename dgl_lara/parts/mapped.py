@@ -23,6 +23,8 @@ class View(Protocol):
     num_nodes: int
     num_edges: int
     columns: int  # of the features
+    has_loops: bool  # a node has an edge to itself
+    all_loops: bool  # every node has
 
     def in_edges(self, nodes: Tensor) -> tuple[Tensor, Tensor]:
         """(len(nodes) + 1,) where the edges that enter each node begin, and (edges,) where they come from."""
@@ -58,6 +60,7 @@ class Mapped:
         self.folder = Path(folder)
         self.meta = read_meta(self.folder)
         self.num_nodes, self.num_edges, self.columns = self.meta.nodes, self.meta.edges, self.meta.columns
+        self.has_loops, self.all_loops = self.meta.loops, self.meta.all_loops
         self.firsts = self.meta.firsts
         place = self.folder / "place.npy"
         self.place = mapped_array(place, "i", self.num_nodes) if self.meta.method != "order" else None

@@ -60,7 +60,7 @@ class Question:
     def open_run(self, pairs: Sequence[tuple[int, int]] = ()) -> Run:
         """The run, with what is asked about in the place of its own graph, or of its own links."""
         run = open_run(self.run, self.device, self.memory, self.offload, self.trust, self.players)
-        reuse_freed_memory(run.dataset.graph.num_nodes())
+        reuse_freed_memory(run.dataset.num_nodes)
         links = torch.tensor(pairs) if pairs else read_pairs(self.pairs) if self.pairs else None
         return run if self.graph is None and links is None else _elsewhere(run, self.graph, links)
 
@@ -101,7 +101,9 @@ class OpenQuestion:
 
     @cached_property
     def _bulk(self) -> BulkExplainer:
-        return self.run.trained().bulk(self.question.workers)
+        lara, wanted = self.run.trained(), self.question.wanted
+        lara.check_buys(wanted.refine or wanted.at_least or wanted.verify)
+        return lara.bulk(self.question.workers)
 
     def to_file(self, targets: Tensor, out: Path) -> int:
         """Stream the explanations of these of its targets; returns how many rows the file has."""

@@ -33,6 +33,7 @@ from dgl_lara.game.game import Game
 from dgl_lara.game.value import to_values
 from dgl_lara.training.coalitions import evaluate_coalitions
 from dgl_lara.training.config import ALL, TrainingConfig
+from dgl_lara.training.ground import Ground, InMemory
 from dgl_lara.training.objective import Objective, Step
 from dgl_lara.training.objectives import OBJECTIVES
 from dgl_lara.training.shared_step import share_step
@@ -102,6 +103,7 @@ def train(
     checkpoint: Callable[[TrainingState], None] = lambda state: None,
     seen: EncoderGraph | None = None,
     ranks: Ranks = ALONE,
+    ground: Ground | None = None,
 ) -> TrainingState:
     """Train g on `targets`; the best weights by agreement on `validation` are kept in the state.
 
@@ -114,19 +116,22 @@ def train(
         checkpoint: Called with the state whenever g has been judged, and when training is interrupted.
         seen: The whole graph as g sees it, where that is at hand.
         ranks: The processes that take every step together; the first of them judges, keeps and stores.
+        ground: Where the steps take place, if not on the whole graph.
 
     Returns:
         The state after the last step; `state.best_explainer()` is the trained g.
     """
     targets = some_targets(targets, config.targets or len(targets), config.seed)
-    seen = encoder_graph(game, config.inputs) if seen is None else seen
-    explainer = new_explainer(game, config, seen.inputs, game.task.nodes_of(game.graph, targets))
+    whole = config.batch_size == ALL and game.task.local and game.kind.shares
+    if ground is None:
+        seen = encoder_graph(game, config.inputs) if seen is None else seen
+        ground = InMemory((FullGraph if whole else NeighborSubgraphs)(game, seen))
+    explainer = new_explainer(game, config, *ground.inputs_of(targets))
     with working("setting up the optimiser"):  # the first one of a process loads much of torch
         optimiser = torch.optim.Adam(explainer.parameters(), lr=config.lr)
     state = TrainingState(0, explainer, copy.deepcopy(explainer).requires_grad_(False), optimiser)
     objective = OBJECTIVES[config.objective]
     state.table = objective.table(game, targets)
-    whole = config.batch_size == ALL and game.task.local and game.kind.shares
     most = MOST_KEPT if config.shared_pairs is None else config.shared_pairs
     state.keeper = SampleKeeper(game, most if ranks.is_first else 0, config.seed) if whole and most else None
     if resume:
@@ -135,9 +140,8 @@ def train(
     judge = None
     if ranks.is_first:
         with phase("preparing the judge"):
-            judge = make_judge(game, seen, validation, config.seed)
+            judge = make_judge(*ground.judged(validation), config.seed)
         state.judged_by, state.judging = judge.name, judge.samples
-    subgraphs: Subgraphs = (FullGraph if whole else NeighborSubgraphs)(game, seen)
     plan = Plan.of(config, len(targets))
 
     if state.step > plan.total:
@@ -150,7 +154,7 @@ def train(
             epoch, place = divmod(number, plan.steps_an_epoch)
             if not batches or place == 0:
                 batches = list(target_batches(targets, plan.size, config.seed, epoch))
-            step = make_step(state.explainer, subgraphs, batches[place], config, number, state.keeper, ranks)
+            step = make_step(state.explainer, *ground.around(batches[place]), config, number, state.keeper, ranks)
             loss = update(state, objective, step, config, learning_rate(config, number, plan.total), ranks)
             stop, given = ranks.total(len(asked), game.nodes_asked - asked_elsewhere)
             state.nodes_asked = asked_before + given

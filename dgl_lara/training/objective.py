@@ -19,7 +19,6 @@ from dgl_lara.training.subgraphs import Embedded
 
 class Objective:
     every_class: ClassVar[bool] = False  # it can teach all classes from the same model calls
-    keeps: ClassVar[bool] = False  # it has a `table`
 
     def table(self, game: Game, targets: Tensor) -> AttributionTable | None:
         """What it keeps from step to step."""

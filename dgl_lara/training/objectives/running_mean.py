@@ -11,8 +11,6 @@ from dgl_lara.training.objective import Objective, Step
 
 
 class RunningMean(Objective):
-    keeps = True
-
     def table(self, game: Game, targets: Tensor) -> AttributionTable:
         return AttributionTable(game, targets)
 
