@@ -33,6 +33,9 @@ from dgl_lara.inference.scores import Embeddings
 from dgl_lara.inference.top_players import BulkExplainer, TopPlayers
 from dgl_lara.lara import FEW, FEWEST_SAMPLES, LARA, Targets
 from dgl_lara.model.blackbox import Model
+from dgl_lara.model.evaluating import evaluating
+from dgl_lara.parts.exchanged import Exchanged
+from dgl_lara.parts.game_across import GameAcross
 from dgl_lara.parts.game_in_parts import NOT_WHOLE, GameInParts
 from dgl_lara.parts.mapped import View
 from dgl_lara.parts.row_store import RowStore
@@ -178,7 +181,7 @@ class LaraAcross(LaraInParts):
     f's answer, p and t lie in the folder, and one process, or shards, explain with them."""
 
     @cached_property
-    def game(self) -> GameAcross:  # type: ignore[override]
+    def game(self) -> GameAcross:
         view = cast(Exchanged, self.view)
         return GameAcross(self.model, view, self._known_hops(), self.value, self.memory)
 

@@ -105,7 +105,7 @@ def test_a_step_is_that_of_one_process(across, whole):
         side_by_side(lambda step: step.coalitions.outside),
     )
     everybody = CoalitionBatch(STEP, STEP.sort().values, torch.cat(sign, 1)[:, STEP.argsort()] > 0, inside, outside)
-    loss = OBJECTIVES["balanced"].loss(Together(game, g, everybody, None), None)
+    loss = OBJECTIVES["balanced"].loss(Together(game, g, everybody, parts[0].embedded), None)
     g.zero_grad()
     loss.backward()
     for part in across:

@@ -15,6 +15,7 @@ from torch import Tensor
 from dgl_lara.errors import LaraError
 from dgl_lara.utils.files import written_whole
 from dgl_lara.utils.progress import Progress, detail
+from dgl_lara.utils.ranks import Ranks
 
 Make = Callable[[Tensor], Tensor]  # nodes -> their rows
 
