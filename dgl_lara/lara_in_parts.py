@@ -181,7 +181,7 @@ class LaraAcross(LaraInParts):
     f's answer, p and t lie in the folder, and one process, or shards, explain with them."""
 
     @cached_property
-    def game(self) -> GameAcross:
+    def game(self) -> GameAcross:  # type: ignore[override]
         view = cast(Exchanged, self.view)
         return GameAcross(self.model, view, self._known_hops(), self.value, self.memory)
 

@@ -59,7 +59,7 @@ class RowStore:
             shape = (num_nodes, rows.shape[1])
             np.lib.format.open_memmap(path, mode="w+", dtype=np.float32, shape=shape).flush()
         ranks.total(0)
-        array = self._opened(path, num_nodes)
+        array = self._opened(path)
         array[nodes.numpy()] = rows.numpy()
         array.flush()  # type: ignore[attr-defined]
         ranks.total(0)
