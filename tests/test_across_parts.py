@@ -1,11 +1,19 @@
 """A graph of which each process holds a part, against the whole graph in one process."""
 
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
 import parts_together
 import pytest
 import torch
+from click.testing import CliRunner
 from parts_together import ASKED, CONFIG, STEP, gradients_of, some_explainer
 from training_together import start
 
+from dgl_lara.cli import main
 from dgl_lara.datasets.dataset import Dataset
 from dgl_lara.datasets.partitioning import partition
 from dgl_lara.errors import InputError
@@ -129,3 +137,30 @@ def test_as_many_processes_as_parts(tmp_path, whole):
     partition(dataset_of(whole[1]), 2, tmp_path / "parts", "order")
     with pytest.raises(InputError, match="has 2 parts and there are 1 processes"):
         Exchanged(tmp_path / "parts", ALONE)
+
+
+@pytest.mark.slow
+def test_the_command(tmp_path, monkeypatch):
+    """Two processes with a part each train and leave p and t; one process that makes them by itself finds the same."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*words):
+        done = CliRunner().invoke(main, list(map(str, words)))
+        assert done.exit_code == 0, done.output
+
+    run("target", "--dataset", "ba-shapes", "--epochs", 5, "--out", "f.pt")
+    run("partition", "--dataset", "ba-shapes", "--parts", 2, "--out", "parts")
+    words = ["train", "--graph", "parts", "--target", "f.pt", "--hidden", "16", "--dim", "5", "--memory", "1GB"]
+    words += ["--batch-size", "64", "--epochs", "1", "--processes", "2", "--out", "b"]
+    done = subprocess.run([sys.executable, "-m", "dgl_lara", *words], capture_output=True, text=True)
+    assert done.returncode == 0 and done.stdout.count("validation agreement") == 1, done.stderr
+    kept = {name: np.load(f"b/rows/{name}.npy") for name in ("answer", "p", "t")}
+    run("explain", "--run", "b", "--all", "--top", 5, "--out", "theirs.csv")
+    shutil.rmtree("b/rows")
+    run("explain", "--run", "b", "--all", "--top", 5, "--out", "own.csv")
+    for name, rows in kept.items():
+        assert np.abs(rows).max() > 0.1
+        np.testing.assert_allclose(rows, np.load(f"b/rows/{name}.npy"), atol=1e-5, rtol=1e-5)
+    theirs, own = pd.read_csv("theirs.csv"), pd.read_csv("own.csv")
+    assert len(own) > 3000
+    np.testing.assert_allclose(theirs.score, own.score, atol=1e-5)
