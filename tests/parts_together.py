@@ -1,12 +1,12 @@
-"""Several processes with a part of a graph each, started by a test: `python parts_together.py PARTS OUT` in each."""
+"""What several processes with a part of a graph each find out, for the tests that compare it with one process."""
 
-import sys
 from dataclasses import replace
 
 import torch
 from games import SmallGCN, gcn_game
 from training_together import SMALL
 
+from dgl_lara.datasets.dataset import Dataset
 from dgl_lara.explainer.inputs import encoder_graph
 from dgl_lara.game.game import Game
 from dgl_lara.inference.fetched_scores import explain_across
@@ -16,7 +16,6 @@ from dgl_lara.training.across_parts import Lesson, part_graph, train_across
 from dgl_lara.training.loop import new_explainer
 from dgl_lara.training.objectives import OBJECTIVES
 from dgl_lara.utils.randomness import generator
-from dgl_lara.utils.ranks import join
 
 CONFIG = replace(SMALL, batch_size=10, steps=12, gate="walk")
 STEP = torch.tensor([5, 30, 12, 7, 22, 39, 1])
@@ -26,6 +25,14 @@ ASKED = torch.tensor([3, 38, 17, 0, 21])
 def whole_game():
     made = gcn_game(nodes=40, edges=60, seed=3)
     return Game(SmallGCN(), made.graph, made.features, hops=2, memory=10**9)
+
+
+def dataset_of(game):
+    return Dataset(
+        name="small", source="generated", graph=game.graph, features=game.features, num_classes=3, task="node",
+        labels=torch.zeros(40, dtype=torch.long), key={"dataset": "small"}, train=torch.arange(0, 40, 2),
+        val=torch.arange(1, 40, 2), test=torch.empty(0, dtype=torch.long),
+    )  # fmt: skip
 
 
 def some_explainer():
@@ -40,9 +47,9 @@ def gradients_of(explainer, embeddings):
     sum(rows.sin().sum() for rows in embeddings).backward()
 
 
-if __name__ == "__main__":
-    ranks = join()
-    view = Exchanged(sys.argv[1], ranks)
+def work(ranks, folder):
+    """What each of the processes does."""
+    view = Exchanged(f"{folder}/parts", ranks)
     explainer, *_ = some_explainer()
     across = GameAcross(SmallGCN(), view, 2, "logit", 10**9)
     seen = part_graph(across, "rich")
@@ -64,5 +71,4 @@ if __name__ == "__main__":
     state = train_across(across, CONFIG, everyone[::2], everyone[1::2])
     content["trained"], content["history"] = state.explainer.state_dict(), state.history
     content["sent"] = ranks.sent
-    torch.save(content, f"{sys.argv[2]}/{ranks.rank}.pt")
-    ranks.leave()
+    torch.save(content, f"{folder}/part-{ranks.rank}.pt")

@@ -6,15 +6,13 @@ import sys
 
 import numpy as np
 import pandas as pd
-import parts_together
 import pytest
 import torch
 from click.testing import CliRunner
-from parts_together import ASKED, CONFIG, STEP, gradients_of, some_explainer
-from training_together import start
+from parts_together import ASKED, CONFIG, STEP, dataset_of, gradients_of, some_explainer
+from processes_at_work import COUNT
 
 from dgl_lara.cli import main
-from dgl_lara.datasets.dataset import Dataset
 from dgl_lara.datasets.partitioning import partition
 from dgl_lara.errors import InputError
 from dgl_lara.game.players import in_edges
@@ -27,31 +25,16 @@ from dgl_lara.training.subgraphs import NeighborSubgraphs
 from dgl_lara.utils.randomness import generator
 from dgl_lara.utils.ranks import ALONE
 
-COUNT = 3
-
 
 @pytest.fixture(scope="module")
 def whole():
     return some_explainer()
 
 
-def dataset_of(game):
-    return Dataset(
-        name="small", source="generated", graph=game.graph, features=game.features, num_classes=3, task="node",
-        labels=torch.zeros(40, dtype=torch.long), key={"dataset": "small"}, train=torch.arange(0, 40, 2),
-        val=torch.arange(1, 40, 2), test=torch.empty(0, dtype=torch.long),
-    )  # fmt: skip
-
-
 @pytest.fixture(scope="module")
-def across(tmp_path_factory, whole):
+def across(together):
     """What each of three processes found."""
-    folder = tmp_path_factory.mktemp("across")
-    partition(dataset_of(whole[1]), COUNT, folder / "parts", "random")
-    processes = start(COUNT, folder, parts_together.__file__, folder / "parts", folder)
-    said = [process.communicate(timeout=600) for process in processes]
-    assert [process.returncode for process in processes] == [0] * COUNT, said
-    return [torch.load(folder / f"{rank}.pt", weights_only=True) for rank in range(COUNT)]
+    return [torch.load(together / f"part-{rank}.pt", weights_only=True) for rank in range(COUNT)]
 
 
 def test_what_others_have_is_what_they_say(across, whole):

@@ -67,7 +67,8 @@ def equal_once_resumed(folder, words):
     torch.testing.assert_close(*kept, atol=1e-3, rtol=1e-2)
 
 
-@pytest.mark.parametrize("dies", [1, pytest.param(0, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("dies", [0, 1])
 def test_one_that_dies_ends_all_and_nothing_is_lost(words, dies):
     process, children = launch("--processes", *words, "b")
     children[dies].kill()

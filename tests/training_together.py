@@ -1,24 +1,24 @@
-"""Several processes that train as one, started by a test: `python training_together.py FILE` in each of them."""
+"""Trainings that several processes do as one and that one process does alone, for the tests of both."""
 
 import os
+import signal
 import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
 
 import dgl
-import pytest
 import torch
-from conftest import judge_hardly
 from games import PooledGCN, SmallGCN, gcn_game, random_graph
 
 from dgl_lara.errors import InputError
 from dgl_lara.game.game import Game
 from dgl_lara.training import loop
 from dgl_lara.training.config import TrainingConfig
-from dgl_lara.utils.ranks import ALONE, join
+from dgl_lara.utils.ranks import ALONE, Lost
 
 SMALL = TrainingConfig(hidden=8, dim=3, masks=2, steps=6)
+LONGER = {"steps": 12}
 OBJECTIVES = ("balanced", "least-squares", "running-mean", "mutual-information")
 CASES = [("all", "balanced"), ("all", "running-mean"), (16, "balanced"), (16, "least-squares"), (16, "running-mean")]
 CASES += [(16, "mutual-information"), ("all", "edges"), (16, "graphs"), (2, "features")]
@@ -55,9 +55,8 @@ def start(count, folder, *words, changed=()):
     ]  # fmt: skip
 
 
-if __name__ == "__main__":
-    judge_hardly(pytest.MonkeyPatch())
-    ranks = join()
+def work(ranks, folder):
+    """What each of the processes does."""
     states = {case: trained(*case, ranks=ranks).to_dict() for case in CASES}
     weights = [torch.cat([part.flatten() for part in state["explainer"].values()]) for state in states.values()]
     every = [ranks.of_first(own) for own in weights]
@@ -65,7 +64,30 @@ if __name__ == "__main__":
     try:
         ranks.agree({"colour": "blue" if ranks.is_first else "red"})
     except InputError as error:
-        print(error)
+        Path(folder, f"refused-{ranks.rank}.txt").write_text(str(error))
     if ranks.is_first:
-        torch.save(states, sys.argv[1])
-    ranks.leave()
+        torch.save(states, f"{folder}/states.pt")
+
+
+def work_until_one_dies(ranks, folder, at=7):
+    """The last process is killed within a step; the first must keep what is done."""
+    if ranks.rank == ranks.count - 1:
+        count, update = [], loop.update
+
+        def deadly(*given):
+            count.append(1)
+            if len(count) == at:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return update(*given)
+
+        loop.update = deadly
+    try:
+        trained(
+            "all",
+            "balanced",
+            ranks,
+            checkpoint=lambda state: torch.save(state.to_dict(), f"{folder}/kept.pt"),
+            **LONGER,
+        )
+    except Lost as lost:
+        Path(folder, f"lost-{ranks.rank}.txt").write_text(str(lost))
