@@ -267,6 +267,7 @@ class LARA:
             told = len(state.history)
 
         ranks = here()
+        ranks.agree(asdict(self.config_))  # memory may have decided otherwise elsewhere
         self.state_ = train(self.game, self.config_, chosen, judging, resume, judged, seen, ranks)
         self.explainer_ = self.state_.best_explainer()
         self.history_ = self.state_.history

@@ -136,6 +136,21 @@ def test_whoever_has_other_settings_or_another_graph_is_refused(words, tmp_path,
     assert not Path("b/checkpoint.pt").exists()
 
 
+@pytest.mark.slow
+def test_whoever_has_another_version_is_refused(words, tmp_path):
+    Path("versions.py").write_text(
+        "import os, dgl_lara\n"
+        "dgl_lara.__version__ = '9.9.' + os.environ['RANK']\n"
+        "from dgl_lara.__main__ import run\n"
+        "run()\n"
+    )
+    processes = start(2, tmp_path, "versions.py", "train", *words, "b")
+    said = [process.communicate(timeout=300)[1] for process in processes]
+    assert [process.returncode for process in processes] == [2, 2], said
+    sentence = "the version of dgl-lara is 9.9.0 in process 0 and 9.9.1 in process 1."
+    assert "".join(said).count(sentence) == 1
+
+
 def test_torchrun_says_how_many(monkeypatch):
     monkeypatch.setenv("TORCHELASTIC_RUN_ID", "none")
     refused = run("train", "--dataset", "ba-shapes", "--processes", 2)
