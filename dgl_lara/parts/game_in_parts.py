@@ -35,7 +35,8 @@ from dgl_lara.utils.progress import working
 
 NOT_WHOLE = "the graph lies in parts and is never loaded whole, and {} needs all of it"
 ROWS = 1_000_000  # of an array on disk that are looked at together
-NODES_A_BATCH = 16_384
+NODES_A_BATCH = 65_536
+BYTES_A_NODE = 64 * 2**10  # of a batch: it and its in-neighbours, some ten times as many
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,7 +122,7 @@ class GameInParts:
     @property
     def batch_size(self) -> int:
         """Nodes that a pass over everything takes at a time."""
-        return max(64, min(NODES_A_BATCH, self.nodes_a_call // 8))
+        return max(64, min(NODES_A_BATCH, self.budget.memory // BYTES_A_NODE))
 
     @property
     def nodes_a_call(self) -> int:
