@@ -125,8 +125,8 @@ class Watched:
 @click.option("--parts", default=4, show_default=True)
 @click.option("--limit", type=Memory(), help="Of each command, page cache included; needs root.")
 @click.option("--memory", default="6GB", show_default=True, help="Given to train and explain.")
-@click.option("--batch-size", default=32, show_default=True)
-@click.option("--targets", default=6400, show_default=True)
+@click.option("--batch-size", default=128, show_default=True)
+@click.option("--targets", default=12_800, show_default=True)
 @click.option("--only", type=click.Choice(["partition", "train", "explain"]), help="One of the commands.")
 @click.option("--half", is_flag=True, help="Features in half precision.")
 @click.option("--work", type=click.Path(path_type=Path), default=Path("out_of_core"), show_default=True)
@@ -137,19 +137,8 @@ def main(nodes, parts, limit, memory, batch_size, targets, only, half, work, out
     target = target_model(work, half)
     dgl_lara = [sys.executable, "-m", "dgl_lara"]
     train = ["train", "--graph", here / "parts", "--target", target, "--targets", targets, "--epochs", 1]
-    train += [
-        "--hidden",
-        64,
-        "--lr",
-        0.005,
-        "--batch-size",
-        batch_size,
-        "--memory",
-        memory,
-        "--out",
-        here / "run",
-        "-v",
-    ]
+    train += ["--layers", 1, "--hidden", 64, "--lr", 0.005, "--batch-size", batch_size, "--memory", memory]
+    train += ["--out", here / "run", "-v"]
     if (here / "run" / "config.json").exists():
         train = ["train", "--resume", here / "run", "--memory", memory, "-v"]
     explain = ["explain", "--run", here / "run", "--all", "--amortised", "--memory", memory]
