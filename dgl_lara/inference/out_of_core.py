@@ -60,7 +60,7 @@ class Layers:
         return self.store.rows(name, self.of, self.game.num_targets, make, self.game.batch_size, label)
 
     def _first(self, nodes: Tensor) -> Tensor:
-        inputs = explainer_inputs(self.game.near(nodes, 0).game, self.kind)
+        inputs = explainer_inputs(self.game.alone(nodes), self.kind)
         return F.relu(self.explainer.encoder.first(self.explainer.normalised(inputs)))
 
     def _next(self, nodes: Tensor) -> Tensor:

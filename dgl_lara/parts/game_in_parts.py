@@ -182,6 +182,10 @@ class GameInParts:
         logits are those of the targets only."""
         return self.near_cut(self.cut(targets, hops, inner), f_is_asked)
 
+    def alone(self, nodes: Tensor) -> Game:
+        """The game on these nodes, rising, with nothing around them: for what g sees of each."""
+        return self.near(nodes, 0, inner=not self.view.has_loops).game
+
     def cut(self, targets: Tensor, hops: int, inner: bool = False) -> Batch:
         return cut(self.view, targets, hops, inner)
 
