@@ -101,10 +101,10 @@ def test_embeddings_and_scores_are_those_in_memory(citation):
     np.testing.assert_allclose(best.score, expected.score, atol=1e-5)
 
 
-@pytest.mark.parametrize("targets", [[400, 20, 7], list(range(100, 160))], ids=["few", "many"])
+@pytest.mark.parametrize("targets", [[400, 20, 7], range(100, 120), range(100, 160)], ids=["few", "some", "many"])
 def test_explanations_speak_of_the_graphs_own_numbers(citation, targets):
     inside, outside = as_trained(*citation)
-    mine, its = (lara.explain(targets, corrected=False).to_frame() for lara in (outside, inside))
+    mine, its = (lara.explain(list(targets), corrected=False).to_frame() for lara in (outside, inside))
     columns = ["target", "player", "hop", "explained_class"]
     assert mine[columns].equals(its[columns])
     np.testing.assert_allclose(mine.score, its.score, atol=1e-5)
