@@ -125,18 +125,20 @@ class Watched:
 @click.option("--parts", default=4, show_default=True)
 @click.option("--limit", type=Memory(), help="Of each command, page cache included; needs root.")
 @click.option("--memory", default="6GB", show_default=True, help="Given to train and explain.")
-@click.option("--batch-size", default=32, show_default=True)
-@click.option("--targets", default=6400, show_default=True)
+@click.option("--batch-size", default=128, show_default=True)
+@click.option("--targets", default=12_800, show_default=True)
+@click.option("--only", type=click.Choice(["partition", "train", "explain"]), help="One of the commands.")
 @click.option("--half", is_flag=True, help="Features in half precision.")
 @click.option("--work", type=click.Path(path_type=Path), default=Path("out_of_core"), show_default=True)
 @click.option("--out", type=click.Path(path_type=Path), default=RESULTS / "out_of_core.csv", show_default=True)
-def main(nodes, parts, limit, memory, batch_size, targets, half, work, out):
+def main(nodes, parts, limit, memory, batch_size, targets, only, half, work, out):
     work.mkdir(parents=True, exist_ok=True)
     here = work / f"{nodes}{'-half' * half}"
     target = target_model(work, half)
     dgl_lara = [sys.executable, "-m", "dgl_lara"]
     train = ["train", "--graph", here / "parts", "--target", target, "--targets", targets, "--epochs", 1]
-    train += ["--batch-size", batch_size, "--memory", memory, "--out", here / "run", "-v"]
+    train += ["--layers", 1, "--hidden", 64, "--lr", 0.005, "--batch-size", batch_size, "--memory", memory]
+    train += ["--out", here / "run", "-v"]
     if (here / "run" / "config.json").exists():
         train = ["train", "--resume", here / "run", "--memory", memory, "-v"]
     explain = ["explain", "--run", here / "run", "--all", "--amortised", "--memory", memory]
@@ -147,13 +149,15 @@ def main(nodes, parts, limit, memory, batch_size, targets, half, work, out):
         "explain": [*explain, "--out", here / "explanations.parquet", "-v"],
     }
     for stage, command in commands.items():
-        if stage == "partition" and (here / "parts" / "meta.json").exists():
+        if only not in (None, stage) or (stage == "partition" and (here / "parts" / "meta.json").exists()):
             continue
         print(stage, *command, flush=True)
         figures = Watched(stage, limit).run([*dgl_lara, *map(str, command)])
         row = {"nodes": nodes, "half": half, "command": stage, **figures}
         print({name: value for name, value in row.items() if name != "passes"}, flush=True)
         keep(out, row)
+    if only not in (None, "explain"):
+        return
     meta = json.loads((here / "parts" / "meta.json").read_text())
     size = (here / "explanations.parquet").stat().st_size
     history = pd.read_csv(here / "run" / "metrics.csv")

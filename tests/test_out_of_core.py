@@ -54,7 +54,7 @@ def test_f_layer_by_layer_says_what_it_says_of_the_whole_graph(architecture, tmp
     dataset = load("citation", Options(nodes=400))
     model = small_model(dataset, architecture)
     inside, outside = both(dataset, model, tmp_path)
-    outside.game.budget = type(outside.game.budget)(4_000_000)  # several batches
+    outside.game.budget = type(outside.game.budget)(4 * 2**20)  # several batches
     assert outside.game.batch_size < 100
     torch.testing.assert_close(outside.game.answer, inside.game.answer, atol=1e-5, rtol=1e-5)
     assert outside.game.context == inside.game.context
@@ -101,10 +101,10 @@ def test_embeddings_and_scores_are_those_in_memory(citation):
     np.testing.assert_allclose(best.score, expected.score, atol=1e-5)
 
 
-@pytest.mark.parametrize("targets", [[400, 20, 7], list(range(100, 160))], ids=["few", "many"])
+@pytest.mark.parametrize("targets", [[400, 20, 7], range(100, 120), range(100, 160)], ids=["few", "some", "many"])
 def test_explanations_speak_of_the_graphs_own_numbers(citation, targets):
     inside, outside = as_trained(*citation)
-    mine, its = (lara.explain(targets, corrected=False).to_frame() for lara in (outside, inside))
+    mine, its = (lara.explain(list(targets), corrected=False).to_frame() for lara in (outside, inside))
     columns = ["target", "player", "hop", "explained_class"]
     assert mine[columns].equals(its[columns])
     np.testing.assert_allclose(mine.score, its.score, atol=1e-5)

@@ -190,7 +190,10 @@ def train(
             _tell_of(trained)
     ranks.leave()
     trusting = " --trust" if run.config.model else ""  # code of the user's own is run only where that is said
-    echo(f"next: dgl-lara eval --run {run.folder} --metric fidelity{trusting}")
+    asked = f"eval --run {run.folder} --metric fidelity"
+    if run.dataset.key.get("parts"):
+        asked = f"explain --run {run.folder} --all --out explanations.parquet"
+    echo(f"next: dgl-lara {asked}{trusting}")
 
 
 def _tell_of(lara: LARA) -> None:

@@ -8,10 +8,10 @@ from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 
+import numba
 import numpy as np
 import torch
 import torch.nn.functional as F
-from dgl import ops
 from torch import Tensor
 
 from dgl_lara.explainer.inputs import explainer_inputs
@@ -27,6 +27,7 @@ from dgl_lara.model.weights import weights_hash
 from dgl_lara.parts.game_in_parts import GameInParts
 from dgl_lara.parts.mapped import Mapped, View
 from dgl_lara.parts.row_store import Make, RowStore
+from dgl_lara.utils.kernels import kernel, threads
 from dgl_lara.utils.progress import Progress
 
 ROWS = 1_000_000
@@ -46,51 +47,73 @@ def key_of(explainer: Explainer, game: GameInParts) -> str:
 
 
 class Layers:
+    """The encoder of g, a layer of all nodes after the other: states h, and what each node sends along its edges."""
+
     def __init__(self, explainer: Explainer, game: GameInParts, kind: str, store: RowStore) -> None:
         self.explainer, self.game, self.kind, self.store = explainer, game, kind, store
         self.of = key_of(explainer, game)
         self.states: list[Tensor] = []
 
     def embeddings(self) -> Embeddings:
-        encoder, count = self.explainer.encoder, self.game.num_targets
-        names = [f"g{number}" for number in range(len(encoder.convs) + 1)]
-        if not all(self.store.is_whole(name, self.of, count) for name in ("p", "t")):
-            self.states.append(self._rows(names[0], self._first, "what the explainer sees of each node"))
-            for number, name in enumerate(names[1:]):
-                self.states.append(self._rows(name, self._next, f"layer {number + 1}"))
+        count, layers = self.game.num_targets, len(self.explainer.encoder.convs)
+        names = [f"h{number}" for number in range(layers + 1)]
         with self.store.passing(*names):
+            if not all(self.store.is_whole(name, self.of, count) for name in ("p", "t")):
+                self.states.append(self._rows(names[0], self._first, "what the explainer sees of each node"))
+                for number in range(layers):
+                    self._add_layer(number, names[number + 1])
             return Embeddings(self._rows("p", self._source, "p"), self._rows("t", self._target, "t"))
 
     def _rows(self, name: str, make: Make, label: str) -> Tensor:
         return self.store.rows(name, self.of, self.game.num_targets, make, self.game.batch_size, label)
 
     def _first(self, nodes: Tensor) -> Tensor:
-        inputs = explainer_inputs(self.game.near(nodes, 0).game, self.kind)
+        inputs = explainer_inputs(self.game.alone(nodes), self.kind)
         return F.relu(self.explainer.encoder.first(self.explainer.normalised(inputs)))
 
-    def _next(self, nodes: Tensor) -> Tensor:
-        """The layer after those that are there; its sums have the node itself, as with a self-loop."""
-        number, encoder, view = len(self.states) - 1, self.explainer.encoder, self.game.view
-        here = self.game.cut(nodes, 1, inner=True)
-        before, parameters = self.states[-1], dict(encoder.convs[number].named_parameters())
-        scale = scale_of(view.in_degrees(here.nodes)).unsqueeze(1)
-        sent = encoder.norms[number](before[here.nodes]) * scale
-        total = (ops.copy_u_sum(here.graph, sent) + sent)[here.places]
-        message = F.relu(torch.addmm(parameters["bias"], total, parameters["weight"]) * scale[here.places])
-        # the bias is scaled too, as where the convolution is followed by the scale
-        return before[nodes] + message if encoder.residual else message
+    def _scale(self, nodes: Tensor) -> Tensor:
+        return scale_of(self.game.view.in_degrees(nodes)).unsqueeze(1)
+
+    def _add_layer(self, number: int, name: str) -> None:
+        encoder, view, before = self.explainer.encoder, self.game.view, self.states[-1]
+        parameters = dict(encoder.convs[number].named_parameters())
+        sent, rows = f"sent{number}", before
+
+        def send(nodes: Tensor) -> Tensor:
+            return encoder.norms[number](before[nodes]) * self._scale(nodes)
+
+        def state(nodes: Tensor) -> Tensor:
+            total = rows[nodes]  # the node itself, as with a self-loop
+            indptr, sources = view.in_edges(nodes)
+            with threads(len(nodes)):
+                _add_rows(indptr.numpy(), sources.numpy(), rows.numpy(), total.numpy())
+            message = F.relu(torch.addmm(parameters["bias"], total, parameters["weight"]) * self._scale(nodes))
+            return before[nodes] + message if encoder.residual else message
+
+        if not self.store.is_whole(name, self.of, self.game.num_targets):
+            rows = self._rows(sent, send, f"what is sent for layer {number + 1}")
+        with self.store.passing(sent):
+            self.states.append(self._rows(name, state, f"layer {number + 1}"))
 
     def _heads(self, nodes: Tensor) -> tuple[Tensor, Tensor]:
         residual = self.explainer.encoder.residual
         h = torch.cat([state[nodes] for state in self.states], dim=1) if residual else self.states[-1][nodes]
-        scale = scale_of(self.game.view.in_degrees(nodes)).unsqueeze(1)
-        return self.explainer.embeddings(*self.explainer._heads(h), scale)
+        return self.explainer.embeddings(*self.explainer._heads(h), self._scale(nodes))
 
     def _source(self, nodes: Tensor) -> Tensor:
         return self._heads(nodes)[0]
 
     def _target(self, nodes: Tensor) -> Tensor:
         return self._heads(nodes)[1]
+
+
+@kernel(parallel=True)
+def _add_rows(indptr, sources, rows, total):  # type: ignore[no-untyped-def]
+    """To each row of `total` those of its sources."""
+    for row in numba.prange(len(indptr) - 1):
+        for edge in range(indptr[row], indptr[row + 1]):
+            for column in range(rows.shape[1]):
+                total[row, column] += rows[sources[edge], column]
 
 
 class MappedWalks(Walks):

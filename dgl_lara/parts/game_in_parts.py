@@ -35,7 +35,8 @@ from dgl_lara.utils.progress import working
 
 NOT_WHOLE = "the graph lies in parts and is never loaded whole, and {} needs all of it"
 ROWS = 1_000_000  # of an array on disk that are looked at together
-NODES_A_BATCH = 16_384
+NODES_A_BATCH = 65_536
+BYTES_A_NODE = 64 * 2**10  # of a batch: it and its in-neighbours, some ten times as many
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,7 +125,7 @@ class GameInParts:
     @property
     def batch_size(self) -> int:
         """Nodes that a pass over everything takes at a time."""
-        return max(64, min(NODES_A_BATCH, self.nodes_a_call // 8))
+        return max(64, min(NODES_A_BATCH, self.budget.memory // BYTES_A_NODE))
 
     @property
     def nodes_a_call(self) -> int:
@@ -183,6 +184,10 @@ class GameInParts:
         """`inner`: as for `cut`. `f_is_asked`: otherwise nothing but scores is wanted: there are no features, and f's
         logits are those of the targets only."""
         return self.near_cut(self.cut(targets, hops, inner), f_is_asked)
+
+    def alone(self, nodes: Tensor) -> Game:
+        """The game on these nodes, rising, with nothing around them: for what g sees of each."""
+        return self.near(nodes, 0, inner=not self.view.has_loops).game
 
     def cut(self, targets: Tensor, hops: int, inner: bool = False) -> Batch:
         return cut(self.view, targets, hops, inner)

@@ -68,7 +68,8 @@ class OutOfCore:
 
     def inputs_of(self, targets: Tensor) -> tuple[Tensor, Tensor]:
         """Of the targets alone."""
-        rows = [self._inputs(self.game.near(some, 0)) for some in targets.sort().values.split(ROWS)]
+        alone = map(self.game.alone, targets.sort().values.split(ROWS))
+        rows = [explainer_inputs(game, self.config.inputs) for game in alone]
         return torch.cat(rows), torch.arange(len(targets))
 
     def judged(self, validation: Tensor) -> tuple[Game, EncoderGraph, Tensor]:
@@ -95,6 +96,3 @@ class OutOfCore:
 
     def _seen(self, near: Near) -> EncoderGraph:
         return encoder_graph(near.game, self.config.inputs)
-
-    def _inputs(self, near: Near) -> Tensor:
-        return explainer_inputs(near.game, self.config.inputs)
