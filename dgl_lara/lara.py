@@ -58,6 +58,7 @@ from dgl_lara.training.loop import train
 from dgl_lara.training.state import TrainingState
 from dgl_lara.utils.progress import say, working
 from dgl_lara.utils.randomness import generator, some_targets
+from dgl_lara.utils.ranks import here
 
 DRAWN_PAIRS = 300  # of shared coalitions, where training keeps none
 ERROR_TARGETS = 400  # validation targets from which g's errors are learned
@@ -265,10 +266,13 @@ class LARA:
                 callback(dict(row))
             told = len(state.history)
 
-        self.state_ = train(self.game, self.config_, chosen, judging, resume, judged, seen)
+        ranks = here()
+        self.state_ = train(self.game, self.config_, chosen, judging, resume, judged, seen, ranks)
         self.explainer_ = self.state_.best_explainer()
         self.history_ = self.state_.history
         self._embeddings, self._seen = None, seen
+        if not ranks.is_first:  # what follows is for those who explain with it, and the first one keeps it
+            return self
         before = self.game.nodes_asked
         self.samples_ = self._shared_samples()
         self.cost_ = (self.state_.nodes_asked + self.game.nodes_asked - before) / self.game.num_targets

@@ -13,7 +13,7 @@ from dgl_lara.cli.datasets import datasets
 from dgl_lara.cli.evaluate import evaluate_command
 from dgl_lara.cli.explain import explain_command
 from dgl_lara.cli.explore import explore
-from dgl_lara.cli.printing import LOUDNESS, echo, never_silent, speak_as_usual
+from dgl_lara.cli.printing import LOUDNESS, may_tell, never_silent, speak_as_usual, tell
 from dgl_lara.cli.report import report
 from dgl_lara.cli.reproduce import reproduce
 from dgl_lara.cli.run_folders import runs
@@ -35,14 +35,18 @@ class Command(click.Group):
             with never_silent():
                 return super().invoke(ctx)
         except LaraError as error:
-            echo(f"Error: {error}", err=True)
+            tell(f"Error: {error}")
             sys.exit(error.exit_code)
         except OSError as error:
-            echo(f"Error: {error.filename or 'a file'}: {error.strerror or error}.", err=True)
+            tell(f"Error: {error.filename or 'a file'}: {error.strerror or error}.")
             sys.exit(1)
         except KeyboardInterrupt:
-            echo("Interrupted.", err=True)
+            tell("Interrupted.")
             sys.exit(130)
+        except click.UsageError as error:
+            if not may_tell():
+                sys.exit(error.exit_code)
+            raise
 
 
 @click.group(cls=Command, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})

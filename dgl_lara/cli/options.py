@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -235,7 +236,10 @@ def choose_device(name: str) -> torch.device:
         raise click.UsageError(
             "--device cuda needs a CUDA device and a CUDA build of torch and dgl; none is here. Use --device cpu."
         )
-    return torch.device("cuda" if name != "cpu" and torch.cuda.is_available() else "cpu")
+    if name == "cpu" or not torch.cuda.is_available():
+        return torch.device("cpu")
+    own = os.environ.get("LOCAL_RANK")  # of several processes each has its own
+    return torch.device("cuda") if own is None else torch.device("cuda", int(own))
 
 
 def load_dataset(name: str, options: Options, device: str) -> Dataset:

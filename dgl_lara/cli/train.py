@@ -29,8 +29,9 @@ from dgl_lara.cli.options import (
     target_for,
 )
 from dgl_lara.cli.printing import echo
+from dgl_lara.cli.processes import is_a_child, joined_ranks, run_together, shared_memory
 from dgl_lara.datasets import Options, is_file_name
-from dgl_lara.errors import InputError
+from dgl_lara.errors import InputError, LaraError
 from dgl_lara.explainer.gates import GATES
 from dgl_lara.training.objectives import OBJECTIVES
 
@@ -91,6 +92,8 @@ def training_options(command: Callable) -> Callable:
 @click.option("--out", type=FOLDER, help="Run folder. Default: runs/<dataset>-<time>.")
 @click.option("--resume", type=RUN, help="Continue this run; all settings come from it.")
 @click.option("--memory", type=Memory(), help="Working memory to keep to, like 4GB. [70 % of what is free]")
+@click.option("--processes", type=Count(1, 1024), default=1, show_default="1",
+              help="Processes on this machine that train together; on several machines, torchrun.")  # fmt: skip
 @click.option("--trust", is_flag=True, help="With --resume: run the code of the model that the run names.")
 @seed_option
 @device_option
@@ -112,14 +115,20 @@ def train(
     out: Path | None,
     resume: Path | None,
     memory: int | None,
+    processes: int,
     trust: bool,
     seed: int,
     device: str,
     **changes: Any,
 ) -> None:
     """Train an explainer for a model on a data set."""
+    if processes > 1 and not is_a_child():
+        sys.exit(run_together(processes))
     from dgl_lara.runs import RunConfig, check_free, create_run, open_run
+    from dgl_lara.utils.ranks import Lost
 
+    ranks = joined_ranks(device)
+    memory = shared_memory(ranks, memory, device)
     if graph_file and name:
         raise click.UsageError("give --graph or --dataset, not both.")
     name = str(graph_file.resolve()) if graph_file else name
@@ -144,7 +153,8 @@ def train(
         if own_name is not None:
             explained = own_model(own_name, weights_file, dataset)
         else:
-            explained = Explained(*target_for(dataset, target_file, seed))
+            with ranks.first_before_others():
+                explained = Explained(*target_for(dataset, target_file, seed))
             echo(_whose_model(explained, target_file, is_file_name(str(name))))
         players = chosen_players(who, directed_edges, features_of, baseline, feature_groups)
         lara, how = lara_for(explained.model, dataset, hops, value, memory, players[0])
@@ -167,10 +177,16 @@ def train(
         if several:
             echo(f"\n{part.lara.players.name}")
         try:
-            _tell_of(part.train())
+            trained = part.train()
         except KeyboardInterrupt:
-            echo(f"Interrupted; nothing is lost. Go on with: dgl-lara train --resume {run.folder}", err=True)
+            if ranks.is_first:
+                echo(f"Interrupted; nothing is lost. Go on with: dgl-lara train --resume {run.folder}", err=True)
             sys.exit(130)
+        except Lost as lost:
+            raise LaraError(f"{lost} Go on with: dgl-lara train --resume {run.folder}") from lost
+        if ranks.is_first:
+            _tell_of(trained)
+    ranks.leave()
     trusting = " --trust" if run.config.model else ""  # code of the user's own is run only where that is said
     echo(f"next: dgl-lara eval --run {run.folder} --metric fidelity{trusting}")
 
