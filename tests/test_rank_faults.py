@@ -92,6 +92,19 @@ def test_ctrl_c_ends_all_of_them(words):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("seconds", [0.5, 2.0])
+def test_ctrl_c_before_anything_has_begun(words, seconds):
+    """Within the loading of libraries, which each of them does for itself."""
+    process = subprocess.Popen(
+        [sys.executable, *LAUNCHERS["--processes"], *words, "b"], stderr=subprocess.PIPE, text=True
+    )
+    time.sleep(seconds)
+    process.send_signal(signal.SIGTERM)
+    _, said = process.communicate(timeout=120)
+    assert process.returncode == 130 and said.count("nterrupted") <= 1 and "Traceback" not in said, said
+
+
+@pytest.mark.slow
 def test_whoever_started_them_dies(words):
     """They notice, keep what is done and end."""
     process, children = launch("--processes", *words, "b")

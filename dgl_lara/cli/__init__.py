@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Any
 
@@ -14,7 +15,7 @@ from dgl_lara.cli.evaluate import evaluate_command
 from dgl_lara.cli.explain import explain_command
 from dgl_lara.cli.explore import explore
 from dgl_lara.cli.partition import partition
-from dgl_lara.cli.printing import LOUDNESS, may_tell, never_silent, speak_as_usual, tell
+from dgl_lara.cli.printing import LOUDNESS, echo, may_tell, never_silent, speak_as_usual, tell
 from dgl_lara.cli.report import report
 from dgl_lara.cli.reproduce import reproduce
 from dgl_lara.cli.run_folders import runs
@@ -42,7 +43,8 @@ class Command(click.Group):
             tell(f"Error: {error.filename or 'a file'}: {error.strerror or error}.")
             sys.exit(1)
         except KeyboardInterrupt:
-            tell("Interrupted.")
+            if os.environ.get("RANK", "0") == "0":  # of several processes one says so
+                echo("Interrupted.", err=True)
             sys.exit(130)
         except click.UsageError as error:
             if not may_tell():
