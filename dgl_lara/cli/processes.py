@@ -40,8 +40,10 @@ def run_together(count: int) -> int:
 
     set_loudness(QUIET)  # what there is to say, the first of them says
     with tempfile.TemporaryDirectory(prefix="dgl-lara-") as folder:
-        children = [_start(rank, count, Path(folder) / "meeting") for rank in range(count)]
+        children: list[subprocess.Popen] = []
         try:
+            for rank in range(count):
+                children.append(_start(rank, count, Path(folder) / "meeting"))
             return _await(children)
         except KeyboardInterrupt:
             return _interrupt(children)
