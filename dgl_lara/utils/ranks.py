@@ -66,7 +66,7 @@ class Ranks:
         """Each summed over all processes."""
         return list(numbers)
 
-    sent = 0  # bytes that went to others in `exchange`
+    sent = 0  # bytes that went to others
 
     def exchange(self, parts: list[Tensor]) -> list[Tensor]:
         """To each process one of these, rows of one kind, and from each what it has for this one."""
@@ -119,6 +119,7 @@ class Group(Ranks):
     def summed(self, numbers: Tensor) -> Tensor:
         with missing_others():
             dist.all_reduce(numbers)
+        self.sent += 2 * numbers.nbytes * (self.count - 1) // self.count  # round a ring, twice
         return numbers
 
     def joined(self, own: Tensor, mine: slice, total: int, dim: int = 0) -> Tensor:
