@@ -39,6 +39,7 @@ SERVE = [
     "uvicorn>=0.30",
     "uvloop>=0.19; platform_system != 'Windows'",
 ]
+RAY = ["ray>=2.9"]  # not among what tests need: 70 MB to load, 240 MB installed
 DOCS = ["mkdocs>=1.6,<2", "mkdocs-material>=9.5,<10", "mkdocstrings[python]>=0.26,<2"]
 STUBS = ["pandas-stubs", "types-PyYAML", "types-psutil", "types-tqdm"]
 TEST = ["httpx2>=2", "mypy", "pytest>=7", "pytest-xdist", "pyyaml", "ruff", *STUBS, *PYG, *SERVE]
@@ -58,6 +59,6 @@ setup(
     },
     python_requires=">=3.10,<3.12",
     install_requires=RUNTIME,
-    extras_require={"molecules": ["rdkit"], "pyg": PYG, "serve": SERVE, "docs": DOCS, "test": TEST},
+    extras_require={"molecules": ["rdkit"], "pyg": PYG, "serve": SERVE, "ray": RAY, "docs": DOCS, "test": TEST},
     entry_points={"console_scripts": ["dgl-lara = dgl_lara.__main__:run"]},
 )

@@ -9,6 +9,7 @@ import sys
 from types import FrameType
 
 INTERRUPTED = 130  # what shells expect of a command that was ended by Ctrl-C
+IS_FIRST = os.environ.get("RANK", "0") == "0"  # of several processes that are interrupted together, one says so
 
 
 def stop(number: int, frame: FrameType | None) -> None:
@@ -16,7 +17,7 @@ def stop(number: int, frame: FrameType | None) -> None:
     modules that are half loaded answer an exception with one of their own."""
     while frame is not None:
         if frame.f_globals.get("__name__") == "importlib._bootstrap":
-            os.write(2, b"Interrupted.\n")
+            os.write(2, b"Interrupted.\n" * IS_FIRST)
             os._exit(INTERRUPTED)
         frame = frame.f_back
     raise KeyboardInterrupt
@@ -42,7 +43,7 @@ def run() -> None:
     except SystemExit as end:
         code = end.code
     except KeyboardInterrupt:
-        os.write(2, b"Interrupted.\n")
+        os.write(2, b"Interrupted.\n" * IS_FIRST)
         code = INTERRUPTED
     finally:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGALRM):

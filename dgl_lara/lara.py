@@ -58,6 +58,7 @@ from dgl_lara.training.loop import train
 from dgl_lara.training.state import TrainingState
 from dgl_lara.utils.progress import say, working
 from dgl_lara.utils.randomness import generator, some_targets
+from dgl_lara.utils.ranks import here
 
 DRAWN_PAIRS = 300  # of shared coalitions, where training keeps none
 ERROR_TARGETS = 400  # validation targets from which g's errors are learned
@@ -265,10 +266,14 @@ class LARA:
                 callback(dict(row))
             told = len(state.history)
 
-        self.state_ = train(self.game, self.config_, chosen, judging, resume, judged, seen)
+        ranks = here()
+        ranks.agree(asdict(self.config_))  # memory may have decided otherwise elsewhere
+        self.state_ = train(self.game, self.config_, chosen, judging, resume, judged, seen, ranks)
         self.explainer_ = self.state_.best_explainer()
         self.history_ = self.state_.history
         self._embeddings, self._seen = None, seen
+        if not ranks.is_first:  # what follows is for those who explain with it, and the first one keeps it
+            return self
         before = self.game.nodes_asked
         self.samples_ = self._shared_samples()
         self.cost_ = (self.state_.nodes_asked + self.game.nodes_asked - before) / self.game.num_targets
@@ -325,15 +330,24 @@ class LARA:
         """
         self.check_trained()
         with self._embedding:
-            if self._embeddings is None and self.store:
-                stored = self.store.embeddings(self.explainer_)
-                device = self.features.device
-                self._embeddings = stored and Embeddings(stored.source.to(device), stored.target.to(device))
             if self._embeddings is None:
-                self._embeddings = self._embed(workers)
-                if self.store:
-                    self.store.keep(self.game.answer, self.explainer_, self._embeddings)
+                self._embeddings = self._stored() or self._made_in_turn(workers)
             return self._embeddings
+
+    def _stored(self) -> Embeddings | None:
+        found, device = self.store.embeddings(self.explainer_) if self.store else None, self.features.device
+        return found and Embeddings(found.source.to(device), found.target.to(device))
+
+    def _made_in_turn(self, workers: int) -> Embeddings:
+        """Made and kept, unless another process does so at this moment: then its work is waited for."""
+        if self.store is None:
+            return self._embed(workers)
+        with self.store.in_turn():
+            found = self._stored()
+            if found is None:
+                found = self._embed(workers)
+                self.store.keep(self.game.answer, self.explainer_, found)
+            return found
 
     def _embed(self, workers: int) -> Embeddings:
         kind, device = self.config_.inputs, self.features.device
@@ -541,6 +555,9 @@ class LARA:
     def check_trained(self) -> None:
         if not self.is_trained:
             raise LaraError("this LARA has not learned yet; call fit(targets) first.")
+
+    def check_buys(self, wanted: object) -> None:
+        """Whether explanations of many targets can be bought model calls for."""
 
     def _as_targets(self, targets: Targets) -> Tensor:
         if not isinstance(self.task, LinkTask):

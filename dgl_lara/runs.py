@@ -8,6 +8,7 @@ checkpoint.pt     to continue from (train --resume)
 explainer.pt      the best weights of g
 samples.pt        what f said in training of coalitions that all targets share; corrects scores
 embeddings.pt     p and t of everything and f's logits: the second explanation costs next to nothing
+rows/             the same of a graph in parts, one mapped file each
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import platform
 import subprocess
 import sys
 import time
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -40,15 +42,17 @@ from dgl_lara.game.kinds import Choice, Nodes
 from dgl_lara.inference.error_bars import ErrorModel
 from dgl_lara.inference.store import EmbeddingStore
 from dgl_lara.lara import LARA, described
+from dgl_lara.lara_in_parts import LaraInParts, lara_on
 from dgl_lara.model.blackbox import Model
 from dgl_lara.model.own_model import OwnModel, find_model, open_model
-from dgl_lara.model.weights import weights_of
+from dgl_lara.model.weights import weights_hash, weights_of
 from dgl_lara.targets.checkpoint import load_target, save_target
 from dgl_lara.targets.our_model import OurModel
 from dgl_lara.training.config import TrainingConfig
 from dgl_lara.training.state import TrainingState
 from dgl_lara.utils.files import load_tensors, locked, save_tensors, written_whole
 from dgl_lara.utils.progress import say, working
+from dgl_lara.utils.ranks import here
 from dgl_lara.utils.schema import fitting, flag, maybe, number, rows_of, table, tensors, text, whole, word
 
 RUNS = Path(choices.RUNS)
@@ -183,21 +187,36 @@ class Run:
         return fitting(load_tensors(path), CHECKPOINT, path, newer) if path.exists() else None
 
     def train(self) -> LARA:
-        """From the last checkpoint on, if there is one; afterwards f's answer is kept for whoever opens the run."""
+        """From the last checkpoint on, if there is one; afterwards f's answer is kept for whoever opens the run.
+        Of several processes the first one writes."""
         if self.has_other_data:
             raise InputError(
                 f"the data set {self.config.dataset} was changed since {self.folder} was begun, so it cannot go on; "
                 "put the old one back, or start a new run."
             )
         split, val = map(self.dataset.targets, (self.dataset.split(self.config.training.train_on), self.dataset.val))
-        with locked(self.folder):
-            self.lara.fit(split, val, self.last_checkpoint(), self.checkpoint)
+        ranks = here()
+        with locked(self.folder) if ranks.is_first else nullcontext():
+            begun = self.last_checkpoint()
+            if ranks.count > 1:
+                ranks.agree({**self._facts(), "the step of the checkpoint": begun["step"] if begun else 0})
+            self.lara.fit(split, val, begun, self.checkpoint)
+            if not ranks.is_first:
+                return self.lara
             if self.lara.samples_:
                 save_tensors(self.lara.samples_.to_dict(), self.folder / "samples.pt")
             self._keep_best(self.lara.state_, self.lara.errors_, self.lara.cost_)  # also where nothing was left to do
-            assert self.lara.store is not None
-            self.lara.store.keep_answer(self.game.answer)
+            if self.lara.store is not None:  # of a graph in parts it is on disk already
+                self.lara.store.keep_answer(self.game.answer)
         return self.lara
+
+    def _facts(self) -> dict[str, Any]:
+        """What processes must have in common to train together."""
+        versions = {name: version for name, version in environment()["versions"].items() if name != "python"}
+        facts = {f"the version of {name}": version for name, version in versions.items()}
+        facts |= {"the content of the data set": self.dataset.fingerprint, "the model": weights_hash(self.model)}
+        facts |= {"K": self.config.hops, "value": self.config.value, "players": self.lara.players}
+        return facts | {name.replace("_", " "): value for name, value in asdict(self.config.training).items()}
 
     def _check_fit(self, shape: ExplainerConfig, stored: dict) -> None:
         """The explainer is the one that config.json describes; an edited file would change what its scores mean."""
@@ -272,16 +291,23 @@ class Run:
 def make_run(folder: Path, config: RunConfig, dataset: Dataset, lara: LARA) -> Run:
     """The run, whose LARA keeps its embeddings in the folder."""
     data = json.dumps({**dataset.key, "content": dataset.fingerprint}, sort_keys=True)
-    sizes = lara.graph.num_nodes(), lara.task.rows(lara.graph)
-    lara.store = EmbeddingStore(folder / "embeddings.pt", lara.model, data, sizes)
+    if isinstance(lara, LaraInParts):
+        lara.keep_rows(folder / "rows", data)
+    else:
+        sizes = lara.graph.num_nodes(), lara.task.rows(lara.graph)
+        lara.store = EmbeddingStore(folder / "embeddings.pt", lara.model, data, sizes)
     return Run(folder, config, dataset, lara)
 
 
 def create_run(out: Path | None, config: RunConfig, dataset: Dataset, lara: LARA, details: dict) -> Run:
     """A new folder, runs/<dataset>-<time> unless `out` names one. `details`: what is known of one of our models."""
+    ranks = here()
     folder = out or _fresh(RUNS / f"{dataset.name}-{time.strftime('%Y%m%d-%H%M%S')}")
-    check_free(folder)
+    folder = Path(ranks.text_of_first(str(folder)))
     config = replace(config, data=dataset.fingerprint)
+    if not ranks.is_first:
+        return make_run(folder, config, dataset, lara)
+    check_free(folder)
     with locked(folder):
         check_free(folder)  # somebody else may have been faster
         if isinstance(lara.user_model, OurModel):
@@ -335,18 +361,9 @@ def open_run(
         model = open_model(own, weights if weights.exists() else None, dataset.features, dataset.num_classes)
     else:
         model = load_target(folder / "target.pt", dataset)[0].to(where)
-    lara = LARA(
-        model,
-        dataset.graph,
-        dataset.features,
-        dataset.task,
-        config.hops,
-        config.value,
-        config.training,
-        memory,
-        device if offload else None,
-        players=config.players[0],
-        **dataset.asked,
+    batches_on = device if offload else None
+    lara = lara_on(
+        dataset, model, config.hops, config.value, config.training, memory, batches_on, players=config.players[0]
     )
     run = make_run(folder, config, dataset, lara)
     if players is not None and players != config.players[0].name:
@@ -395,15 +412,18 @@ def newest_run(dataset: str | None = None) -> Path:
     return max(found)[1]
 
 
+def versions() -> dict[str, str]:
+    """Of what numbers depend on."""
+    loaded = [module for module in ("torch", "dgl", "numpy") if module in sys.modules]
+    return {"dgl-lara": __version__, **{module: sys.modules[module].__version__ for module in loaded}}
+
+
 def environment() -> dict:
     """What this run was made with."""
-    versions = {
-        module: sys.modules[module].__version__ for module in ("torch", "dgl", "numpy") if module in sys.modules
-    }
     return {
         "command": " ".join([Path(sys.argv[0]).name, *sys.argv[1:]]),
         "time": time.strftime("%Y-%m-%d %H:%M:%S"),
-        "versions": {"dgl-lara": __version__, "python": platform.python_version(), **versions},
+        "versions": {**versions(), "python": platform.python_version()},
         "git": _git_hash(),
     }
 

@@ -4,6 +4,7 @@ import fcntl
 import os
 import shutil
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -108,6 +109,23 @@ def _make_runs(folder, cache):
             ):
                 result = CliRunner().invoke(main, list(map(str, words)))
                 assert result.exit_code == 0, result.output
+
+
+@pytest.fixture(scope="session")
+def together(everybodys):
+    """The folder with what several processes came to that worked as one (`processes_at_work.py`)."""
+    folder = everybodys / "together"
+    with (everybodys / "together.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (folder / "made").exists():
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir()
+            script = Path(__file__).with_name("processes_at_work.py")
+            given = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+            done = subprocess.run([sys.executable, script, folder], env=given, capture_output=True, text=True)
+            assert done.returncode == 0, done.stderr
+            (folder / "made").touch()
+    return folder
 
 
 @pytest.fixture

@@ -11,11 +11,11 @@ from click.testing import CliRunner
 from test_bulk import bulk
 
 from dgl_lara.cli import main
-from dgl_lara.cli.explain import read_targets
 from dgl_lara.errors import InputError
 from dgl_lara.inference import export
 from dgl_lara.inference.scores import explain
 from dgl_lara.runs import open_run
+from dgl_lara.shards.question import read_targets
 
 ABOUT = {"run": "a", "seed": 0}
 pytestmark = pytest.mark.usefixtures("hardly_judged")

@@ -24,6 +24,7 @@ from dgl_lara.lara import LARA
 from dgl_lara.runs import RunConfig, create_run
 from dgl_lara.targets.checkpoint import load_target
 from dgl_lara.training.config import TrainingConfig
+from dgl_lara.utils import schema
 from dgl_lara.utils.files import locked, written_whole
 
 QUICK = ["--hidden", 8, "--dim", 4, "--masks", 1, "--epochs", 3]
@@ -236,6 +237,15 @@ def test_damaged_samples_are_left_out_with_a_word(with_samples, damage):
     path.unlink()
     without = Path("o.csv").read_text()
     assert run(*words).exit_code == 0 and Path("o.csv").read_text() == without != corrected
+
+
+def test_a_number_that_is_none_is_found_in_any_block(monkeypatch):
+    monkeypatch.setattr(schema, "NUMBERS_A_BLOCK", 7)
+    values = torch.zeros(5, 4)
+    assert schema.matrix(5, 4)(values) is None and schema.tensor(torch.float, 5, 4)(values) is None
+    values[3, 3] = torch.nan
+    assert schema.tensor(torch.float, 5, 4, gaps=True)(values) is None
+    assert schema.matrix(5, 4)(values) and schema.tensor(torch.float, 5, 4)(values)
 
 
 def test_an_explainer_whose_errors_are_damaged_is_refused(with_samples):

@@ -116,14 +116,22 @@ class SampleKeeper:
         self.unit = game.unit
         self.rows: list[np.ndarray] = []  # of each kept pair: who is in S, eight players a byte
         self.d: list[Tensor] = []
+        self.offered: list[tuple[np.ndarray, Tensor]] = []  # of a step that is not over yet
 
     def add(self, keep: Tensor, inside: Tensor, outside: Tensor) -> None:
         """Masks over everything, and the values (num_masks, num_targets, num_classes) under them and the rest."""
+        self.offer(keep, inside, outside)
+        self.settle()
+
+    def offer(self, keep: Tensor, inside: Tensor, outside: Tensor) -> None:
+        """The same, of a step that may yet fail and be repeated: they count once it is `settle`d."""
         everyone = torch.arange(self.game.num_targets, device=inside.device)
         d = of_classes(inside - outside, self.game.explained_class[everyone]).div_(self.unit)
         d = blank_unusable(self.game, keep, d, everyone).half().cpu()
-        rows = np.packbits(keep.cpu().numpy(), axis=1)
-        for row, mine in zip(rows, d, strict=True):
+        self.offered = list(zip(np.packbits(keep.cpu().numpy(), axis=1), d, strict=True))
+
+    def settle(self) -> None:
+        for row, mine in self.offered:
             place = self._place()
             self.seen += 1
             if place == len(self.rows):
@@ -131,6 +139,7 @@ class SampleKeeper:
                 self.d.append(mine.clone())
             elif place is not None:
                 self.rows[place], self.d[place] = row.copy(), mine.clone()
+        self.offered = []
 
     def _place(self) -> int | None:
         """Where the next pair goes; None: nowhere. The seed and its number say which, nothing else."""

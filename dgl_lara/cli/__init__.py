@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Any
 
@@ -13,12 +14,14 @@ from dgl_lara.cli.datasets import datasets
 from dgl_lara.cli.evaluate import evaluate_command
 from dgl_lara.cli.explain import explain_command
 from dgl_lara.cli.explore import explore
-from dgl_lara.cli.printing import LOUDNESS, echo, never_silent, speak_as_usual
+from dgl_lara.cli.partition import partition
+from dgl_lara.cli.printing import LOUDNESS, echo, may_tell, never_silent, speak_as_usual, tell
 from dgl_lara.cli.report import report
 from dgl_lara.cli.reproduce import reproduce
 from dgl_lara.cli.run_folders import runs
 from dgl_lara.cli.serve import serve
 from dgl_lara.cli.settings_file import CONFIG
+from dgl_lara.cli.shards import shards
 from dgl_lara.cli.summarise import summary
 from dgl_lara.cli.target import target
 from dgl_lara.cli.train import train
@@ -34,14 +37,19 @@ class Command(click.Group):
             with never_silent():
                 return super().invoke(ctx)
         except LaraError as error:
-            echo(f"Error: {error}", err=True)
+            tell(f"Error: {error}")
             sys.exit(error.exit_code)
         except OSError as error:
-            echo(f"Error: {error.filename or 'a file'}: {error.strerror or error}.", err=True)
+            tell(f"Error: {error.filename or 'a file'}: {error.strerror or error}.")
             sys.exit(1)
         except KeyboardInterrupt:
-            echo("Interrupted.", err=True)
+            if os.environ.get("RANK", "0") == "0":  # of several processes one says so
+                echo("Interrupted.", err=True)
             sys.exit(130)
+        except click.UsageError as error:
+            if not may_tell():
+                sys.exit(error.exit_code)
+            raise
 
 
 @click.group(cls=Command, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
@@ -51,10 +59,12 @@ def main() -> None:
 
 
 for command in (
+    partition,
     target,
     train,
     evaluate_command,
     explain_command,
+    shards,
     summary,
     benchmark,
     report,

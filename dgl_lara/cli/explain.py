@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,25 +11,26 @@ import click
 from dgl_lara.choices import PICTURES, TABLES
 from dgl_lara.cli.options import (
     FILE,
+    MOST_SHARDS,
     RUN,
     Count,
     CountOrWord,
     Memory,
+    Named,
     NumberOrFile,
     Rate,
+    ShardOf,
     choose_device,
     device_option,
     players_option,
     trust_options,
 )
 from dgl_lara.cli.printing import echo
-from dgl_lara.errors import InputError
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from dgl_lara.explanation import Explanation, Explanations
     from dgl_lara.runs import Run
+    from dgl_lara.shards.question import OpenQuestion, Question, Wanted
 
 AT_LEAST = 0.9  # confidence below which an explanation is in doubt
 
@@ -68,7 +67,13 @@ AT_LEAST = 0.9  # confidence below which an explanation is in doubt
 @click.option("--amortised", is_flag=True,
               help="Scores of the explainer alone, not corrected by what the model said in training.")  # fmt: skip
 @click.option("--verify", is_flag=True, help="Add each one's fidelity, by model calls, and whether chance does better.")
-@click.option("--out", type=FILE, help="A .parquet, .csv or .jsonl file; of one target .csv, .json or .graphml.")
+@click.option("--out", type=Named(path_type=Path),
+              help="A .parquet, .csv, .jsonl file; of one target .csv, .json, .graphml; shards: folder.")  # fmt: skip
+@click.option("--shard", type=ShardOf(),
+              help="Explain one of N shards of what is asked for: 0/4, 1/4, 2/4, 3/4, into one folder.")  # fmt: skip
+@click.option("--engine", type=click.Choice(["ray"]), help="All shards as tasks of Ray, on one machine or many.")
+@click.option("--shards", type=Count(1, MOST_SHARDS), help="With --engine: how many. [4 a core]")
+@click.option("--address", help="With --engine: a cluster that runs, like auto or HOST:6379. [Ray on this machine]")
 @click.option("--memory", type=Memory(), help="Working memory to keep to, like 4GB. [70 % of what is free]")
 @click.option("--workers", type=Count(0, 256), default=0, show_default=True,
               help="Sampler processes, where the graph is too large for one pass.")  # fmt: skip
@@ -95,6 +100,10 @@ def explain_command(
     amortised: bool,
     verify: bool,
     out: Path | None,
+    shard: tuple[int, int] | None,
+    engine: str | None,
+    shards: int | None,
+    address: str | None,
     memory: int | None,
     workers: int,
     offload: bool,
@@ -103,7 +112,8 @@ def explain_command(
     trust: bool | str,
 ) -> None:
     """Explain one node, graph or link (--node, --graph, --pair), or many at once to a file (--all, --split, --nodes,
-    --pairs); with --graph FILE on a graph that was not there in training."""
+    --pairs); with --graph FILE on a graph that was not there in training; with --shard or --engine in shards that
+    many processes and machines explain."""
     started = time.monotonic()
     some_graphs = tuple(one for one in graphs_or_file if isinstance(one, int))
     files_given = [one for one in graphs_or_file if isinstance(one, Path)]
@@ -123,54 +133,92 @@ def explain_command(
         raise click.UsageError("--rather-than goes with --class: why one class rather than the other.")
     if at_least is not None and refine != "auto":
         raise click.UsageError("--at-least goes with --refine auto.")
+    in_shards = shard is not None or engine is not None
+    if (few and in_shards) or (shard and engine):
+        raise click.UsageError("--shard or --engine, one of them, goes with --all, --split, --nodes or --pairs.")
+    if engine is None and (shards or address):
+        raise click.UsageError("--shards and --address go with --engine; --shard I/N explains one shard here.")
+    if out and out.is_dir() and not in_shards:
+        raise click.UsageError(f"--out must name a file, and {out} is a folder.")
     if few:
         _check_endings(picture, out)
-    from dgl_lara.drawing.words import NOT_ADDITIVE
-    from dgl_lara.runs import newest_run, open_run
-    from dgl_lara.utils.memory import reuse_freed_memory
+    from dgl_lara.runs import newest_run
+    from dgl_lara.shards.question import Question, Wanted
     from dgl_lara.utils.progress import detail, say
 
-    where = folder or newest_run()
-    run = open_run(where, choose_device(device), memory, offload, trust=trust, players=players)
-    (detail if folder else say)(f"run {run.folder}" + ("" if folder else " (the newest; --run names another)"))
-    reuse_freed_memory(run.dataset.graph.num_nodes())
-    if files_given or some_pairs or pairs_file:
-        run = _elsewhere(run, files_given[0] if files_given else None, some_pairs, pairs_file)
+    where, graph_file = folder or newest_run(), files_given[0] if files_given else None
+    (detail if folder else say)(f"run {where}" + ("" if folder else " (the newest; --run names another)"))
     wanted = Wanted(refine if isinstance(refine, int) else None, (at_least or AT_LEAST) if refine == "auto" else None,
                     verify, not amortised)  # fmt: skip
+    kept = None if top == "all" else int(top or (10 if few else 20))
+    question = Question(
+        where, wanted, kept, split or "all", nodes_file, pairs_file, graph_file, players, memory, workers, offload,
+        str(choose_device(device)), trust,
+    )  # fmt: skip
     if few:
+        given = {"node": some_nodes, "graph": some_graphs, "link": tuple(range(len(some_pairs)))}
         classes = [one for one in (asked_class, rather_than) if one is not None]
-        numbers = tuple(range(len(some_pairs)))
-        asked = _asked_for(run, {"node": some_nodes, "graph": some_graphs, "link": numbers}, classes)
-        all_kinds = players is None and picture is not None and picture.suffix == ".html" and not files_given
-        others = run.parts[1:] if all_kinds else []  # a page can be switched to them
-        for place, target in enumerate(asked):
-            if place:
-                echo()
-            explanation = _explain_one(run, target, classes, wanted, top or 10)
-            if not place:
-                echo(NOT_ADDITIVE.format(explanation.game.value))
-            files = [_file_of(path, target, len(asked)) for path in (picture, out) if path]
-            beside = [_scored(part, target, classes, wanted)[0][0] for part in others]
-            for path in files:
-                explanation.save(path, beside)
-            if files:
-                echo("\nwritten: " + ", ".join(map(str, files)))
+        _explain_few(question, given, some_pairs, classes, picture, out)
     elif out:
-        targets = read_targets(nodes_file) if nodes_file else run.dataset.split(split or "all")
-        count = _explain_many(run, targets, wanted, top or 20, out, workers)
-        spent = time.monotonic() - started
-        echo(f"{len(targets):,} explanations, {count:,} rows in {out}; {spent:.1f} s in all, loading included")
+        told = _in_shards(question, out, shard, shards, address) if in_shards else _to_file(question, out)
+        echo(f"{told}; {time.monotonic() - started:.1f} s in all, loading included")
 
 
-@dataclass(frozen=True)
-class Wanted:
-    """What is bought with model calls at the time of asking, and whether those of training are used."""
+def _to_file(question: Question, out: Path) -> str:
+    asked = question.open()
+    rows = asked.to_file(asked.targets, out)
+    _tell_spent(asked)
+    return f"{len(asked.targets):,} explanations, {rows:,} rows in {out}"
 
-    refine: int | None  # pairs of coalitions
-    at_least: float | None  # or: until every explanation has this confidence
-    verify: bool
-    corrected: bool
+
+def _in_shards(
+    question: Question, out: Path, shard: tuple[int, int] | None, shards: int | None, address: str | None
+) -> str:
+    """One shard here, or all of them where Ray has workers."""
+    from dgl_lara.shards.shard_folder import Shard, ShardFolder
+
+    folder = ShardFolder(out)
+    if shard is None:
+        from dgl_lara.shards.ray_engine import explain_by_ray
+
+        manifest = explain_by_ray(question, folder, shards, address)
+        count = len(manifest["shards"])
+        return f"{manifest['targets']:,} explanations, {manifest['rows']:,} rows in {count} shards in {out}"
+    asked, one = question.open(), Shard(*shard)
+    record = asked.to_shard(one, folder)
+    _tell_spent(asked)
+    missing = len(folder.missing(one.of))
+    told = f"shard {one}: {record['targets']:,} explanations, {record['rows']:,} rows in {folder.file(one)}"
+    return told + (f", {one.of - missing} of {one.of} are there" if missing else f", all {one.of} are there")
+
+
+def _explain_few(
+    question: Question,
+    given: dict[str, tuple[int, ...]],
+    pairs: tuple[tuple[int, int], ...],
+    classes: list[int],
+    picture: Path | None,
+    out: Path | None,
+) -> None:
+    """One after the other, in words and pictures."""
+    from dgl_lara.drawing.words import NOT_ADDITIVE
+
+    run = question.open_run(pairs)
+    asked = _asked_for(run, given, classes)
+    is_page = picture is not None and picture.suffix == ".html"
+    others = run.parts[1:] if is_page and question.players is None and not question.graph else []  # to switch to
+    for place, target in enumerate(asked):
+        if place:
+            echo()
+        explanation = _explain_one(run, target, classes, question.wanted, question.top)
+        if not place:
+            echo(NOT_ADDITIVE.format(explanation.game.value))
+        files = [_file_of(path, target, len(asked)) for path in (picture, out) if path]
+        beside = [_scored(part, target, classes, question.wanted)[0][0] for part in others]
+        for path in files:
+            explanation.save(path, beside)
+        if files:
+            echo("\nwritten: " + ", ".join(map(str, files)))
 
 
 def _check_endings(picture: Path | None, out: Path | None) -> None:
@@ -227,7 +275,7 @@ def _scored(run: Run, target: int, classes: list[int], wanted: Wanted) -> tuple[
     return found.named(**run.dataset.names), spent
 
 
-def _explain_one(run: Run, target: int, classes: list[int], wanted: Wanted, top: int | str) -> Explanation:
+def _explain_one(run: Run, target: int, classes: list[int], wanted: Wanted, top: int | None) -> Explanation:
     """Print one explanation."""
     found, spent = _scored(run, target, classes, wanted)
     explanation = found[0]
@@ -235,7 +283,7 @@ def _explain_one(run: Run, target: int, classes: list[int], wanted: Wanted, top:
         echo(line)
     echo(explanation.in_words())
     echo(explanation.how_sure())
-    echo("\n" + _table(explanation, len(explanation) if top == "all" else int(top)))
+    echo("\n" + _table(explanation, len(explanation) if top is None else top))
     if wanted.verify:
         verdict = run.trained().verify(found).iloc[0]
         echo(
@@ -269,74 +317,12 @@ def _table(explanation: Explanation, most: int) -> str:
     return text_table(["node" if explanation.batch.includes_target else explanation.kind, *columns], rows)
 
 
-def _explain_many(run: Run, targets: Tensor, wanted: Wanted, top: int | str, out: Path, workers: int) -> int:
-    """Stream the explanations to the file; returns how many rows it has."""
-    from dgl_lara.inference.doubtful import MOST_SPENT
-    from dgl_lara.inference.export import explain_to_file
-    from dgl_lara.inference.trusted_rows import Bought, trusted_rows
-    from dgl_lara.model.weights import weights_hash
-
-    lara, seed = run.trained(), run.config.training.seed
-    bulk = lara.bulk(workers)
-    about = {
-        "run": run.folder.name,
-        "dataset": run.dataset.name,
-        "source": run.dataset.source,
-        "data": run.dataset.fingerprint,
-        "players": lara.game.kind.in_words,
-        "value": lara.game.value,
-        "gate": lara.explainer_.config.gate,
-        "seed": seed,
-        "model": weights_hash(run.model),
-        "explainer": weights_hash(lara.explainer_),
-        "refined": wanted.refine,
-        "at least": wanted.at_least,
-        "corrected by": lara.samples_.pairs if wanted.corrected and lara.samples_ else 0,
-        "verified": wanted.verify,
-    }
-    bought = Bought(wanted.refine, wanted.at_least, lara.errors_.stretch if lara.errors_ else 1.0, wanted.verify)
-    make = trusted_rows(partial(lara.explain_numbered, corrected=wanted.corrected), bought, seed)
-    plain = not (wanted.refine or wanted.at_least or wanted.verify or wanted.corrected)
-    kept, pairs = None if top == "all" else int(top), wanted.refine or (MOST_SPENT if wanted.at_least else 0)
-    everyone = targets.to(lara.features.device)
-    count = explain_to_file(bulk, everyone, kept, out, about, None if plain else make, pairs)
-    if wanted.at_least:
-        echo(_spent(bought.doubtful, bought.pairs, wanted.at_least))
-    return count
+def _tell_spent(asked: OpenQuestion) -> None:
+    if asked.bought.at_least:
+        echo(_spent(asked.bought.doubtful, asked.bought.pairs, asked.bought.at_least))
 
 
 def _spent(doubtful: int, pairs: int, at_least: float) -> str:
     if not doubtful:
         return f"no explanation was in doubt: all are expected to reach {at_least:.0%} (no model call)"
     return f"{doubtful:,} in doubt (below {at_least:.0%}); {2 * pairs:,} evaluations of the model were spent on them"
-
-
-def _elsewhere(run: Run, graph_file: Path | None, pairs: tuple[tuple[int, int], ...], pairs_file: Path | None) -> Run:
-    """The run with what was asked for in the place of its own graph, or of its own links."""
-    import torch
-
-    from dgl_lara.datasets.link_files import read_pairs
-    from dgl_lara.datasets.own_files import load_graph
-
-    lara = run.trained()
-    asked = torch.tensor(pairs) if pairs else read_pairs(pairs_file) if pairs_file else None
-    if asked is not None and lara.task.sides == 1:
-        raise click.UsageError(f"this run explains {lara.task}s, not links (its data set is {run.dataset.name}).")
-    if graph_file is None and asked is not None:
-        return run.with_lara(lara.about(asked), pairs=asked)
-    assert graph_file is not None
-    if lara.task.sides > 1 and asked is None:
-        raise click.UsageError("say with --pair or --pairs which links of that graph to explain.")
-    graph, features = load_graph(graph_file)
-    return run.with_lara(lara.on(graph, features, asked), graph_file, graph, features, asked)
-
-
-def read_targets(path: Path) -> Tensor:
-    """Node (or graph) numbers from a text file, one a line."""
-    import torch
-
-    try:
-        numbers = [int(line) for line in path.read_text().split()]
-        return torch.tensor(numbers, dtype=torch.long)
-    except (OSError, ValueError, RuntimeError, OverflowError) as error:  # also: not text, numbers beyond 2^63
-        raise InputError(f"{path} must hold one whole number a line ({error}).") from error

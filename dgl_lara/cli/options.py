@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +12,7 @@ import click
 
 from dgl_lara.choices import PLAYERS, RUNS
 from dgl_lara.datasets import DATASETS, SOURCES, Options, check_name, is_file_name
-from dgl_lara.errors import LaraError
+from dgl_lara.errors import InputError, LaraError
 from dgl_lara.targets import recipe_for
 
 if TYPE_CHECKING:
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 
     from dgl_lara.datasets.dataset import Dataset
     from dgl_lara.targets.our_model import OurModel
+
+
+MOST_SHARDS = 99_999  # their files stand in order up to here
 
 
 class Named(click.Path):
@@ -66,6 +70,22 @@ class NumberOrFile(click.ParamType):
         if str(value).endswith((".bin", ".npz")):
             return Path(value)
         return Count(0).convert(value, param, ctx)
+
+
+class ShardOf(click.ParamType):
+    """0/4: the first of four."""
+
+    name = "i/n"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, int]:
+        if isinstance(value, tuple):
+            return value
+        parts = re.fullmatch("([0-9]{1,5})/([0-9]{1,5})", value.strip())
+        number, of = map(int, parts.groups()) if parts else (0, 0)
+        if number >= of:
+            expected = f"I/N with I from 0 to N - 1 and N at most {MOST_SHARDS:,}, like 0/4"
+            self.fail(f"must be {expected} (got '{value[:40]}').", param, ctx)
+        return number, of
 
 
 FILE = Named(dir_okay=False, path_type=Path)
@@ -216,7 +236,10 @@ def choose_device(name: str) -> torch.device:
         raise click.UsageError(
             "--device cuda needs a CUDA device and a CUDA build of torch and dgl; none is here. Use --device cpu."
         )
-    return torch.device("cuda" if name != "cpu" and torch.cuda.is_available() else "cpu")
+    if name == "cpu" or not torch.cuda.is_available():
+        return torch.device("cpu")
+    own = os.environ.get("LOCAL_RANK")  # of several processes each has its own
+    return torch.device("cuda") if own is None else torch.device("cuda", int(own))
 
 
 def load_dataset(name: str, options: Options, device: str) -> Dataset:
@@ -227,7 +250,7 @@ def load_dataset(name: str, options: Options, device: str) -> Dataset:
     where = choose_device(device)
     with working(f"reading {name}"):
         dataset = load(name, options).to(where)
-    reuse_freed_memory(dataset.graph.num_nodes())
+    reuse_freed_memory(dataset.num_nodes)
     return dataset
 
 
@@ -244,6 +267,8 @@ def target_for(dataset: Dataset, target_file: Path | None, seed: int) -> tuple[O
     if target_file:
         model, details = load_target(target_file, dataset)
         return model.to(dataset.device), details
+    if dataset.key.get("parts"):
+        raise InputError("name the model that is explained, --target or --model: none is trained on a graph in parts.")
     typed = not dataset.graph.is_homogeneous
     stored = get_target(dataset, recipe_for(dataset.name, dataset.task, typed=typed), seed)
     return stored.model, stored.details

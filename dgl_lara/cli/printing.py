@@ -27,6 +27,17 @@ def echo(text: str = "", err: bool = False) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
+def tell(text: str) -> None:
+    """Why a command ends; of several processes that work as one, one says it."""
+    if may_tell():
+        echo(text, err=True)
+
+
+def may_tell() -> bool:
+    ranks = sys.modules.get("dgl_lara.utils.ranks")
+    return ranks is None or ranks.here().may_tell()
+
+
 def width() -> int:
     """Letters that a line may have: a terminal's, and as many as it takes in a file."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else sys.maxsize

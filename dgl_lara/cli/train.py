@@ -19,6 +19,7 @@ from dgl_lara.cli.options import (
     Count,
     CountOrWord,
     Memory,
+    Named,
     Rate,
     choose_device,
     dataset_options,
@@ -29,8 +30,9 @@ from dgl_lara.cli.options import (
     target_for,
 )
 from dgl_lara.cli.printing import echo
+from dgl_lara.cli.processes import is_a_child, joined_ranks, run_together, shared_memory
 from dgl_lara.datasets import Options, is_file_name
-from dgl_lara.errors import InputError
+from dgl_lara.errors import InputError, LaraError
 from dgl_lara.explainer.gates import GATES
 from dgl_lara.training.objectives import OBJECTIVES
 
@@ -73,7 +75,8 @@ def training_options(command: Callable) -> Callable:
 @click.command()
 @partial(dataset_options, required=False)
 @click.option("--target", "target_file", type=FILE, help="Model to explain (.pt or .npz); else one is trained.")
-@click.option("--graph", "graph_file", type=FILE, help="Your own graph, .bin or .npz; the same as --dataset FILE.")
+@click.option("--graph", "graph_file", type=Named(path_type=Path),
+              help="Your own graph: .bin, .npz, or a folder of parts. The same as --dataset FILE.")  # fmt: skip
 @click.option("--model", "own_name", metavar="MODULE:FUNCTION", help="Your own model: the function that builds it.")
 @click.option("--weights", "weights_file", type=FILE, help="Its weights, a state dict.")
 @click.option("--hops", type=CountOrWord("auto", "measure"), default="auto", show_default=True,
@@ -91,6 +94,8 @@ def training_options(command: Callable) -> Callable:
 @click.option("--out", type=FOLDER, help="Run folder. Default: runs/<dataset>-<time>.")
 @click.option("--resume", type=RUN, help="Continue this run; all settings come from it.")
 @click.option("--memory", type=Memory(), help="Working memory to keep to, like 4GB. [70 % of what is free]")
+@click.option("--processes", type=Count(1, 1024), default=1, show_default="1",
+              help="Processes on this machine that train together; on several machines, torchrun.")  # fmt: skip
 @click.option("--trust", is_flag=True, help="With --resume: run the code of the model that the run names.")
 @seed_option
 @device_option
@@ -112,14 +117,20 @@ def train(
     out: Path | None,
     resume: Path | None,
     memory: int | None,
+    processes: int,
     trust: bool,
     seed: int,
     device: str,
     **changes: Any,
 ) -> None:
     """Train an explainer for a model on a data set."""
+    if processes > 1 and not is_a_child():
+        sys.exit(run_together(processes))
     from dgl_lara.runs import RunConfig, check_free, create_run, open_run
+    from dgl_lara.utils.ranks import Lost
 
+    ranks = joined_ranks(device)
+    memory = shared_memory(ranks, memory, device)
     if graph_file and name:
         raise click.UsageError("give --graph or --dataset, not both.")
     name = str(graph_file.resolve()) if graph_file else name
@@ -144,7 +155,8 @@ def train(
         if own_name is not None:
             explained = own_model(own_name, weights_file, dataset)
         else:
-            explained = Explained(*target_for(dataset, target_file, seed))
+            with ranks.first_before_others():
+                explained = Explained(*target_for(dataset, target_file, seed))
             echo(_whose_model(explained, target_file, is_file_name(str(name))))
         players = chosen_players(who, directed_edges, features_of, baseline, feature_groups)
         lara, how = lara_for(explained.model, dataset, hops, value, memory, players[0])
@@ -167,12 +179,21 @@ def train(
         if several:
             echo(f"\n{part.lara.players.name}")
         try:
-            _tell_of(part.train())
+            trained = part.train()
         except KeyboardInterrupt:
-            echo(f"Interrupted; nothing is lost. Go on with: dgl-lara train --resume {run.folder}", err=True)
+            if ranks.is_first:
+                echo(f"Interrupted; nothing is lost. Go on with: dgl-lara train --resume {run.folder}", err=True)
             sys.exit(130)
+        except Lost as lost:
+            raise LaraError(f"{lost} Go on with: dgl-lara train --resume {run.folder}") from lost
+        if ranks.is_first:
+            _tell_of(trained)
+    ranks.leave()
     trusting = " --trust" if run.config.model else ""  # code of the user's own is run only where that is said
-    echo(f"next: dgl-lara eval --run {run.folder} --metric fidelity{trusting}")
+    asked = f"eval --run {run.folder} --metric fidelity"
+    if run.dataset.key.get("parts"):
+        asked = f"explain --run {run.folder} --all --out explanations.parquet"
+    echo(f"next: dgl-lara {asked}{trusting}")
 
 
 def _tell_of(lara: LARA) -> None:
@@ -239,12 +260,11 @@ def lara_for(
     model: Any, dataset: Dataset, hops: int | str, value: str | None, memory: int | None, players: Choice
 ) -> tuple[LARA, str]:
     """The method on this data, and how its K came about."""
-    from dgl_lara.lara import LARA
+    from dgl_lara.lara_in_parts import lara_on
 
     if hops == "auto" and not hasattr(model, "num_hops"):
         hops = "measure"
-    where = (model, dataset.graph, dataset.features, dataset.task, hops, value)
-    lara = LARA(*where, memory=memory, players=players, **dataset.asked)
+    lara = lara_on(dataset, model, hops, value, memory=memory, players=players)
     how = {"auto": "declared by the model", "measure": "measured, Eq. 13"}.get(str(hops), "given")
     if hops == "measure" and not lara.task.local:
         how = "the explainer's depth; every node of a graph is a player"
@@ -253,6 +273,7 @@ def lara_for(
 
 def settings(lara: LARA, dataset: Dataset, preset: str, changes: dict[str, Any], seed: int) -> TrainingConfig:
     """The preset with the changes asked for, in mini-batches where the whole graph does not fit."""
+    from dgl_lara.lara_in_parts import LaraInParts, checked_config, in_batches
     from dgl_lara.training.config import ALL, default, full_graph_bytes, paper, within_memory
 
     given = {field: value for field, value in changes.items() if value is not None}
@@ -263,6 +284,8 @@ def settings(lara: LARA, dataset: Dataset, preset: str, changes: dict[str, Any],
     count = len(dataset.split(given.get("train_on", "train")))
     base = paper(dataset.task, seed) if preset == "paper" else default(dataset.task, count, seed)
     whole = replace(base, **given)
+    if isinstance(lara, LaraInParts):
+        return checked_config(in_batches(whole, given))
     config = within_memory(whole, lara.game, given)
     if config != whole:
         echo(

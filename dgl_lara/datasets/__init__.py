@@ -10,7 +10,7 @@ import importlib
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from dgl_lara.errors import InputError
 
@@ -130,8 +130,12 @@ DATASETS: dict[str, Entry] = {
 
 
 def load(name: str, options: Options = Options()) -> Dataset:  # noqa: B008 (frozen, so a shared default is safe)
-    """The data set of that name, or the one in that file (.npz or .bin)."""
+    """The data set of that name, or the one in that file (.npz or .bin) or folder (a graph in parts)."""
     _check(name, options)
+    if name not in DATASETS and os.path.isfile(os.path.join(name, "meta.json")):
+        from dgl_lara.datasets.parts_dataset import DatasetInParts
+
+        return cast("Dataset", DatasetInParts(Path(name), options))
     if is_file_name(name):
         from dgl_lara.datasets.own_files import load_file
 
@@ -142,7 +146,7 @@ def load(name: str, options: Options = Options()) -> Dataset:  # noqa: B008 (fro
 
 
 def is_file_name(name: str) -> bool:
-    return name not in DATASETS and (name.endswith((".npz", ".bin")) or "/" in name or os.path.isfile(name))
+    return name not in DATASETS and (name.endswith((".npz", ".bin")) or "/" in name or os.path.exists(name))
 
 
 def check_name(name: str) -> str:

@@ -28,12 +28,11 @@ SIGNAL = 2.0  # length of a class centroid; noise has deviation 1 in each dimens
 
 def build(name: str, options: Options) -> Dataset:
     nodes = DEFAULT_NODES if options.nodes is None else options.nodes
-    if nodes < 10 * CLASSES:
-        raise InputError(f"--nodes must be at least {10 * CLASSES} (got {nodes}): there are {CLASSES} classes.")
+    check_nodes(nodes)
     Budget.of(None).check(BYTES_A_NODE * nodes, f"a graph of {nodes:,} nodes")
     parameters = {"dataset": name, "seed": options.seed, "nodes": nodes, "version": 1}
     arrays = cached(name, parameters, lambda: generate(nodes, np.random.default_rng(options.seed)))
-    first, second = int(0.54 * nodes), int(0.71 * nodes)  # by time, in the proportions of ogbn-arxiv
+    first, second = ends_of_splits(nodes)
     order = torch.arange(nodes)
     return checked(
         Dataset(
@@ -50,6 +49,16 @@ def build(name: str, options: Options) -> Dataset:
             key=parameters,
         )
     )
+
+
+def check_nodes(nodes: int) -> None:
+    if nodes < 10 * CLASSES:
+        raise InputError(f"--nodes must be at least {10 * CLASSES} (got {nodes}): there are {CLASSES} classes.")
+
+
+def ends_of_splits(nodes: int) -> tuple[int, int]:
+    """Of train and val: by time, in the proportions of ogbn-arxiv."""
+    return int(0.54 * nodes), int(0.71 * nodes)
 
 
 def generate(nodes: int, rng: np.random.Generator) -> Arrays:

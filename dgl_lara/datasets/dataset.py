@@ -51,6 +51,10 @@ class Dataset:
         return len(self.labels)
 
     @property
+    def num_nodes(self) -> int:
+        return self.graph.num_nodes()
+
+    @property
     def device(self) -> torch.device:
         return self.graph.device
 

@@ -10,7 +10,7 @@ from dgl.nn.pytorch import GraphConv
 from torch import Tensor, nn
 
 from dgl_lara.game.players import find, in_edges, numbers_of_in_edges
-from dgl_lara.game.walks import walk_scale
+from dgl_lara.game.walks import scale_of
 from dgl_lara.model.whole import EDGE
 
 
@@ -25,10 +25,14 @@ class EncoderGraph:
     inputs: Tensor  # (num_nodes, in_dim) before normalisation
 
     @staticmethod
-    def of(graph: dgl.DGLGraph, inputs: Tensor) -> EncoderGraph:
-        """The whole graph."""
-        looped = dgl.add_self_loop(graph)
-        return EncoderGraph(looped, looped.in_degrees().float().rsqrt().unsqueeze(1), graph.batch_num_nodes(), inputs)
+    def of(graph: dgl.DGLGraph, inputs: Tensor, in_degrees: Tensor | None = None) -> EncoderGraph:
+        """The whole graph; or a part of it, with the degrees that its nodes have in the whole."""
+        scale = scale_of(graph.in_degrees() if in_degrees is None else in_degrees).unsqueeze(1)
+        return EncoderGraph(dgl.add_self_loop(graph), scale, graph.batch_num_nodes(), inputs)
+
+    def at_sources(self, rows: Tensor) -> Tensor:
+        """Rows of the nodes that edges come from, from those of all nodes here: the same, unless some are elsewhere."""
+        return rows
 
     def part(self, nodes: Tensor, sizes: Tensor) -> EncoderGraph:
         """What these nodes induce of it."""
@@ -36,14 +40,15 @@ class EncoderGraph:
         return EncoderGraph(induced, self.scale[nodes], sizes, self.inputs[nodes])
 
     @staticmethod
-    def around(graph: dgl.DGLGraph, nodes: Tensor, inputs: Tensor) -> EncoderGraph:
-        """The same for a few nodes, rising, and their inputs, without ever looping the whole graph."""
+    def around(graph: dgl.DGLGraph, nodes: Tensor, inputs: Tensor, in_degrees: Tensor | None = None) -> EncoderGraph:
+        """The same for a few nodes, rising, and their inputs, without ever looping the whole graph. `in_degrees`: of
+        all nodes of the graph."""
         pair, sources = in_edges(graph, nodes)
         place, inside = find(sources, nodes)
         induced = dgl.graph((place[inside], pair[inside]), num_nodes=len(nodes))
         if EDGE in graph.edata:
             induced.edata[EDGE] = graph.edata[EDGE][numbers_of_in_edges(graph, nodes)[inside]]
-        scale = walk_scale(graph)[nodes].unsqueeze(1)
+        scale = scale_of((graph.in_degrees() if in_degrees is None else in_degrees)[nodes]).unsqueeze(1)
         return EncoderGraph(dgl.add_self_loop(induced), scale, induced.batch_num_nodes(), inputs)
 
 
@@ -67,7 +72,7 @@ class Encoder(nn.Module):
         states = [h]
         for conv, norm in zip(self.convs, self.norms, strict=True):
             # LayerNorm before the convolution: behind it, wide or deep encoders failed to train on MUTAG
-            message = conv(graph.looped, norm(h) * graph.scale).mul_(graph.scale).relu_()
+            message = conv(graph.looped, graph.at_sources(norm(h) * graph.scale)).mul_(graph.scale).relu_()
             h = h + message if self.residual else message
             states.append(h)
         return torch.cat(states, dim=1) if self.residual else h

@@ -58,7 +58,7 @@ def _rows(game: Game, kind: str, nodes: Tensor | None) -> Tensor:
         for block in game.looks
         if block.shape[1] <= WIDE
     ]
-    degree = torch.log1p(game.graph.in_degrees()[here].float()).unsqueeze(1)
+    degree = torch.log1p(game.in_degrees[here].float()).unsqueeze(1)
     return torch.cat([*own, degree, *_said(game, nodes, ids, place)], dim=1)
 
 
@@ -114,7 +114,7 @@ def _everyone(features: Tensor) -> Tensor:
 
 def encoder_graph(game: Game, kind: str) -> EncoderGraph:
     """The whole graph as g sees it; made once for training and for the pass that embeds everything."""
-    return EncoderGraph.of(game.graph, explainer_inputs(game, kind))
+    return EncoderGraph.of(game.graph, explainer_inputs(game, kind), game.in_degrees)
 
 
 def signed_log(x: Tensor) -> Tensor:

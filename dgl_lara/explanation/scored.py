@@ -65,10 +65,14 @@ def about_players(game: Game, names: Names, players: Tensor) -> dict[str, Any]:
 
 
 def in_own_numbers(frame: pd.DataFrame, game: Game | None) -> pd.DataFrame:
-    """The frame as users know their nodes: by type and number, where there are several types; links by their ends."""
+    """The frame as users know their nodes: by type and number, where there are several types; links by their ends;
+    nodes of a part by their numbers in the whole graph."""
     if game is None:
         return frame
     columns: dict[str, Any] = {str(name): values for name, values in frame.items()}
+    if game.cut_from is not None:
+        numbers = game.cut_from.numbers.cpu().numpy()
+        columns |= {name: numbers[frame[name].to_numpy()] for name in ("target", "player")}
     if isinstance(game.task, LinkTask):
         pairs = game.task.pairs.cpu().numpy()[frame.target.to_numpy()]
         columns |= {"target_u": pairs[:, 0], "target_v": pairs[:, 1]}

@@ -361,7 +361,8 @@ class Explanation:
         labels = self.batch.names.labels
         if self.game.types is not None:
             return self.game.types.in_words(nodes, labels)
-        numbers = self.task.node_numbers(self.game.graph, self.batch.players.targets, nodes)
+        known = nodes if self.game.cut_from is None else self.game.cut_from.numbers[nodes]
+        numbers = self.task.node_numbers(self.game.graph, self.batch.players.targets, known)
         if labels is None:
             return list(map(str, numbers))
         form = "{}{}" if self._is_molecule else "{} ({})"

@@ -13,6 +13,7 @@ from __future__ import annotations
 import copy
 import warnings
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import cached_property, partial
 
 import dgl
@@ -42,6 +43,15 @@ from dgl_lara.utils.progress import Progress, working
 CHECKED = 16  # nodes on whose ego graphs f must give its own predictions
 
 
+@dataclass(frozen=True, eq=False)
+class CutFrom:
+    """What a part of a graph must be told of the whole (`parts/`), for its inner nodes to be as they are there."""
+
+    numbers: Tensor  # (num_nodes,) which nodes of the whole graph its nodes are, rising
+    in_degrees: Tensor  # (num_nodes,) there
+    null_logits: Tensor  # what f says of nothing at all
+
+
 class Game:
     """f, a graph and what to explain, as a cooperative game. Counts its calls of f and its evaluations.
 
@@ -63,11 +73,13 @@ class Game:
         players: str | Choice = "nodes",
         edge_data: bool | None = None,
         context: int | None = None,
+        cut_from: CutFrom | None = None,
     ) -> None:
         """`answer`: f on the untouched graph, where that was asked before; `known`: the targets whose rows of it are
         right, if not all (see `inference/nearby.py`). `memory`: bytes that calls of f and chunks of targets keep to.
         `players`: who plays, by name or with more to say (`kinds.py`). `edge_data`: whether f makes anything of what
-        edges carry; None: it is asked. `context`: hops, where that was found before."""
+        edges carry; None: it is asked. `context`: hops, where that was found before. `cut_from`: where the graph is a
+        part of one that is never whole."""
         if value not in VALUES:
             raise InputError(f"value must be one of {', '.join(VALUES)} (got '{value}').")
         if not isinstance(hops, int) or not 0 <= hops <= MOST_HOPS:
@@ -76,7 +88,7 @@ class Game:
         self.features, self.hops = features, hops
         self.f, self.graph = without_edge_data(f, graph) if edge_data is False else numbered(f, graph)
         self.graph = bare(self.graph)
-        self.choice, self.known = as_players(players), known
+        self.choice, self.known, self.cut_from = as_players(players), known, cut_from
         self.budget = Budget.of(memory, features.device)
         self.calls, self.evaluations = 0 if answer is not None else 2, 0
         self.nodes_asked = 0  # of all graphs that f was given for coalitions: what it cost, whoever asked
@@ -91,10 +103,7 @@ class Game:
         self.single = self.answer.shape[1] == 1 and value != "output"  # one number for two classes
         self.value = "log-odds" if self.single and value == "logit" else value
         self.logits = self._spread(self.answer)  # (num_targets, num_classes)
-        with evaluating(f):
-            nobody = nobodies(self.f, features, self.task.sides)
-            alone = torch.arange(len(nobody), device=features.device).unsqueeze(1).unbind() if len(nobody) > 1 else ()
-            self.null_logits = null_prediction(self.call, self.graph, nobody, *alone)  # (num_classes,)
+        self.null_logits = cut_from.null_logits if cut_from else self._null_logits()  # (num_classes,)
         self.null = to_values(self.null_logits, self.value)  # (num_classes,)
         self.full = to_values(self.logits, self.value)  # (num_targets, num_classes)
         # an output is no class: the first is explained, unless another is asked for
@@ -103,6 +112,18 @@ class Game:
         if context is None:
             context = self._context_hops() if self.task.local else hops
         self.context = context
+
+    def _null_logits(self) -> Tensor:
+        with evaluating(self.f):
+            nobody = nobodies(self.f, self.features, self.task.sides)
+            device = self.features.device
+            alone = torch.arange(len(nobody), device=device).unsqueeze(1).unbind() if len(nobody) > 1 else ()
+            return null_prediction(self.call, self.graph, nobody, *alone)
+
+    @cached_property
+    def in_degrees(self) -> Tensor:
+        """(num_nodes,) in the whole graph, also where this is a part of it."""
+        return self.cut_from.in_degrees if self.cut_from else self.graph.in_degrees()
 
     @property
     def num_targets(self) -> int:

@@ -19,7 +19,11 @@ def walk_counts(graph: dgl.DGLGraph, steps: int) -> Tensor:
 
 def walk_scale(graph: dgl.DGLGraph) -> Tensor:
     """(num_nodes,) s with Â = diag(s) (A + I) diag(s), the symmetrically normalised adjacency of a GCN."""
-    return (graph.in_degrees().float() + 1).rsqrt()
+    return scale_of(graph.in_degrees())
+
+
+def scale_of(in_degrees: Tensor) -> Tensor:
+    return (in_degrees.float() + 1).rsqrt()
 
 
 def walk_weights(graph: dgl.DGLGraph, players: Players, steps: int) -> Tensor:

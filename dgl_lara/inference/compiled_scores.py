@@ -16,7 +16,7 @@ from dgl_lara.explainer.network import Explainer
 from dgl_lara.game.game import Game
 from dgl_lara.game.listing import count
 from dgl_lara.game.players import Players
-from dgl_lara.game.walks import walk_scale
+from dgl_lara.game.walks import scale_of
 from dgl_lara.utils.kernels import kernel, threads
 
 TINY = np.finfo(np.float32).tiny
@@ -30,7 +30,7 @@ class Walks:
         self.config, self.hops, self.num_nodes = explainer.config, game.hops, game.graph.num_nodes()
         indptr, sources, _ = game.graph.adj_tensors("csc")
         self.indptr, self.sources = indptr.numpy(), sources.numpy().astype(np.int32)
-        self.scale = walk_scale(game.graph).numpy()
+        self.scale = scale_of(game.in_degrees).numpy()
         self.source = source if isinstance(source, np.ndarray) else self.by_term(source)
         self.gate = explainer.gate.kernel
 

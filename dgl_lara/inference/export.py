@@ -12,6 +12,7 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -26,7 +27,6 @@ from dgl_lara.errors import InputError
 from dgl_lara.explanation import COLUMNS, in_own_numbers, pairs_frame
 from dgl_lara.game.budget import BYTES_A_WALK, row_slices
 from dgl_lara.game.game import Game
-from dgl_lara.inference.scores import explain
 from dgl_lara.inference.top_players import BulkExplainer, TopPlayers, most_players
 from dgl_lara.utils.files import locked, short_hash, written_whole
 from dgl_lara.utils.progress import Progress, say
@@ -108,6 +108,13 @@ def _read(part: Path) -> pa.Table:
     return pq.read_table(part, page_checksum_verification=True)
 
 
+def _groups(part: Path) -> Iterator[pa.Table]:
+    """The same a group of rows at a time: a file of many parts need not fit into memory."""
+    with pq.ParquetFile(part, page_checksum_verification=True) as file:
+        for group in range(file.num_row_groups):
+            yield file.read_row_group(group)
+
+
 def _clear(folder: Path) -> None:
     """Removes our own parts, of this question and of earlier ones; whatever else lies there stays."""
     for parts in folder.iterdir():
@@ -138,7 +145,7 @@ def pieces(game: Game, targets: Tensor, top: int | None, pairs: int = 0) -> Iter
 
 def rows(bulk: BulkExplainer, targets: Tensor, top: int | None) -> pd.DataFrame:
     if top is None:
-        return explain(bulk.explainer, bulk.game, bulk.embeddings, targets).to_frame()
+        return bulk.explain(targets).to_frame()
     return in_own_numbers(top_frame(bulk.top(targets, min(top, most_players(bulk.game, targets)))), bulk.game)
 
 
@@ -161,8 +168,7 @@ def _to_parquet(parts: list[Path], out: Path, about: dict) -> int:
     """What the explanations are explanations of travels with them, in the file's metadata."""
     count = 0
     with pq.ParquetWriter(out, pq.read_schema(parts[0]).with_metadata({"dgl-lara": json.dumps(about)})) as writer:
-        for part in parts:
-            table = _read(part)
+        for table in chain.from_iterable(map(_groups, parts)):
             writer.write_table(table.replace_schema_metadata(writer.schema.metadata))
             count += len(table)
     return count
@@ -171,8 +177,8 @@ def _to_parquet(parts: list[Path], out: Path, about: dict) -> int:
 def _to_text(parts: list[Path], out: Path, write: Callable[[pd.DataFrame, bool], str]) -> int:
     count = 0
     with out.open("w") as file:
-        for part in parts:
-            frame = _read(part).to_pandas(ignore_metadata=True)
+        for table in chain.from_iterable(map(_groups, parts)):
+            frame = table.to_pandas(ignore_metadata=True)
             file.write(write(frame, count == 0))
             count += len(frame)
     return count

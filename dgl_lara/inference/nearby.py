@@ -35,7 +35,7 @@ def explain_nearby(
     classes, against = classes_for(explainer, game, targets, classes)
     nodes = game.task.encoder_nodes(game.graph, targets, explainer.form.sight(explainer.config))
     with evaluating(explainer):
-        seen = EncoderGraph.around(game.graph, nodes, explainer_inputs(game, kind, nodes))
+        seen = EncoderGraph.around(game.graph, nodes, explainer_inputs(game, kind, nodes), game.in_degrees)
         p, t = explainer(seen)
         embedded = Embedded(seen, nodes, p, game.task.t_of(t, targets, nodes))
         players = game.players(targets)

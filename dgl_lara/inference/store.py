@@ -5,7 +5,8 @@ What is stored belongs to one graph, one model and one explainer; for any other 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from dgl_lara.errors import LaraError
 from dgl_lara.explainer.network import Explainer
 from dgl_lara.inference.scores import Embeddings
 from dgl_lara.model.weights import weights_hash
-from dgl_lara.utils.files import load_tensors, save_tensors
+from dgl_lara.utils.files import in_turn, load_tensors, save_tensors
 from dgl_lara.utils.progress import say
 from dgl_lara.utils.schema import Check, fitting, matrix, misfit, text
 
@@ -71,6 +72,14 @@ class EmbeddingStore:
         if self._content.get("key") != self._key(explainer) or not self._stored(fields):
             return None
         return Embeddings(self._content["source"], self._content["target"])
+
+    @contextmanager
+    def in_turn(self) -> Iterator[None]:
+        """Among processes that need what is not kept yet one makes it, and those who waited find it."""
+        with in_turn(self.path, "waiting for another process, which embeds everything") as waited:
+            if waited:
+                vars(self).pop("_content", None)
+            yield
 
     def keep_answer(self, answer: Tensor) -> None:
         self._write({"game": self._game_key, "answer": answer.cpu()})

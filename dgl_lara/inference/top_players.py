@@ -18,11 +18,13 @@ from dgl_lara.errors import InputError
 from dgl_lara.explainer.forms.features import FeatureForm
 from dgl_lara.explainer.gate import BY_WALK, ONE_TERM
 from dgl_lara.explainer.network import Explainer
+from dgl_lara.explanation import Explanations
 from dgl_lara.game.edge_players import EdgePlayers
 from dgl_lara.game.feature_players import FeaturePlayers
 from dgl_lara.game.game import Game
 from dgl_lara.inference.compiled_scores import Walks, dot, insert, scratch, walk
 from dgl_lara.inference.scores import Embeddings, can_compile, explain
+from dgl_lara.parts.game_in_parts import GameInParts
 from dgl_lara.utils.kernels import kernel, threads
 
 TABLE_ROWS = 50_000  # targets whose scores of all columns are held at a time
@@ -42,8 +44,10 @@ class TopPlayers:
     about: dict[str, np.ndarray] = field(default_factory=dict)  # (num_targets, top) each: the ends of an edge
 
 
-def most_players(game: Game, targets: Tensor) -> int:
-    """A bound on the players of any of these targets."""
+def most_players(game: Game | GameInParts, targets: Tensor) -> int:
+    """A bound on the players of any of these targets; of a graph in parts none is known without looking."""
+    if isinstance(game, GameInParts):
+        return game.num_players
     return max(1, int(game.work[targets].max().clamp(max=game.num_players)))
 
 
@@ -71,6 +75,10 @@ class BulkExplainer:
         )
         return self._described(self._best(targets, self.game.explained_class[targets], top))
 
+    def explain(self, targets: Tensor) -> Explanations:
+        """All players of each."""
+        return explain(self.explainer, self.game, self.embeddings, targets)
+
     def _described(self, best: TopPlayers) -> TopPlayers:
         """With the kind of the players; edges are known by their two nodes."""
         kind = self.game.kind
@@ -90,15 +98,7 @@ class BulkExplainer:
             t = self.explainer.for_class(self.embeddings.target[targets], classes)
         if isinstance(kind, EdgePlayers):
             return TopPlayers(targets.numpy(), classes.numpy(), *self.edges.top(targets, t, top))
-        shape = (len(targets), top)
-        player, score, hop = np.full(shape, -1, np.int64), np.zeros(shape, np.float32), np.zeros(shape, np.int8)
-        walks = self.walks
-        with threads(len(targets)) as workers:
-            _walk_all(
-                walks.indptr, walks.sources, walks.scale, walks.source, self.length, walks.by_term(t), targets.numpy(),
-                walks.gate, walks.hops, workers, player, score, hop,
-            )  # fmt: skip
-        return TopPlayers(targets.numpy(), classes.numpy(), player, score, hop)
+        return TopPlayers(targets.numpy(), classes.numpy(), *best_players(self.walks, self.length, targets, t, top))
 
     def _top_columns(self, targets: Tensor, classes: Tensor, top: int) -> TopPlayers:
         """Every column plays for every target: a table in the place of a list."""
@@ -127,6 +127,20 @@ class BulkExplainer:
             score[place] = result.scores[best].cpu().numpy()
             hop[place] = players.hop[best].cpu().numpy()
         return TopPlayers(targets.cpu().numpy(), classes.cpu().numpy(), player, score, hop)
+
+
+def best_players(
+    walks: Walks, length: np.ndarray, targets: Tensor, t: Tensor, top: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(players, scores, distances) by the compiled walk; `length`: of p in the last term."""
+    shape = (len(targets), top)
+    player, score, hop = np.full(shape, -1, np.int64), np.zeros(shape, np.float32), np.zeros(shape, np.int8)
+    with threads(len(targets)) as workers:
+        _walk_all(
+            walks.indptr, walks.sources, walks.scale, walks.source, length, walks.by_term(t), targets.numpy(),
+            walks.gate, walks.hops, workers, player, score, hop,
+        )  # fmt: skip
+    return player, score, hop
 
 
 @kernel(parallel=True)

@@ -60,7 +60,7 @@ class ModelConfig:
     @staticmethod
     def of_dataset(dataset: Dataset) -> dict[str, Any]:
         """What the data decide."""
-        if not dataset.graph.is_homogeneous or dataset.pairs is not None:
+        if isinstance(dataset.features, dict) or dataset.pairs is not None:
             raise InputError(
                 f"{', '.join(ARCHITECTURES + EDGE_AWARE)} classify nodes or graphs of one type; {dataset.name} is no "
                 "such data set."
@@ -152,24 +152,33 @@ class TargetModel(OurModel):
 
     def forward(self, graph: dgl.DGLGraph, features: Tensor, edge_weight: Tensor | None = None) -> Tensor:
         states = self.states(graph, features, edge_weight)
-        if not self.pools:  # the head on all states side by side, without putting them there
-            parts = self.head.weight.split(self.config.hidden, dim=1)
-            return self.head.bias + sum(h @ part.T for h, part in zip(states, parts, strict=True))
+        if not self.pools:
+            return self.read_out(states)
         sizes = graph.batch_num_nodes()
         pooled = [ops.segment_reduce(sizes, states[-1], pool) for pool in self.pools]
         return self.head(torch.cat(pooled, dim=1))
 
+    def read_out(self, states: list[Tensor]) -> Tensor:
+        """Logits of nodes: the head on all states side by side, without putting them there."""
+        parts = self.head.weight.split(self.config.hidden, dim=1)
+        return self.head.bias + sum(h @ part.T for h, part in zip(states, parts, strict=True))
+
     def states(self, graph: dgl.DGLGraph, features: Tensor, edge_weight: Tensor | None = None) -> list[Tensor]:
         """(num_nodes, hidden) after each layer."""
-        h = divide_by_row_sum(features) if self.config.divide_by_row_sum else features
-        states = []
-        for layer in self.layers:
-            h = layer(graph, h) if edge_weight is None else layer(graph, h, edge_weight=edge_weight)
-            # L2-normalised rows as in the authors' models; their ReLU comes after
-            h = F.relu(F.normalize(h, dim=1) if self.config.architecture == "gcn" else h, inplace=not h.requires_grad)
-            h = F.dropout(h, self.config.dropout, self.training)
+        h, states = features, []
+        for place in range(len(self.layers)):
+            h = self.layer(place, graph, h, edge_weight)
             states.append(h)
         return states
+
+    def layer(self, place: int, graph: dgl.DGLGraph, h: Tensor, edge_weight: Tensor | None = None) -> Tensor:
+        """One layer, which looks one hop far; of the first, h are the features."""
+        h = divide_by_row_sum(h) if self.config.divide_by_row_sum and place == 0 else h
+        layer = self.layers[place]
+        h = layer(graph, h) if edge_weight is None else layer(graph, h, edge_weight=edge_weight)
+        # L2-normalised rows as in the authors' models; their ReLU comes after
+        h = F.relu(F.normalize(h, dim=1) if self.config.architecture == "gcn" else h, inplace=not h.requires_grad)
+        return F.dropout(h, self.config.dropout, self.training)
 
     def embed(self, graph: dgl.DGLGraph, features: Tensor) -> Tensor:
         """(num_nodes, width): what the head of a node model sees, or what a graph model pools."""

@@ -12,6 +12,7 @@ from dgl_lara.game.batch import Batch, Egos
 from dgl_lara.game.game import Game
 from dgl_lara.game.players import find
 from dgl_lara.game.value import to_values
+from dgl_lara.utils.ranks import ALONE, Ranks
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,18 +30,31 @@ class CoalitionBatch:
         place, _ = find(players, self.ids)
         return signed(self.keep[:, place])
 
-    def of(self, targets: Tensor, rows: Tensor) -> CoalitionBatch:
+    def of(self, targets: Tensor, rows: Tensor | slice) -> CoalitionBatch:
         """The same for some of the targets, which stand in these rows."""
         return replace(self, targets=targets, inside=self.inside[:, rows], outside=self.outside[:, rows])
+
+    def under(self, masks: slice) -> CoalitionBatch:
+        """The same for some of the coalitions."""
+        return replace(self, keep=self.keep[masks], inside=self.inside[masks], outside=self.outside[masks])
 
     def differences(self, value: str) -> Tensor:
         """(num_masks, num_targets, num_classes): d(S) = f(S) - f(N without S)."""
         return to_values(self.inside, value) - to_values(self.outside, value)
 
 
-def evaluate_coalitions(game: Game, batch: Batch | Egos, masks: int, drawn: torch.Generator) -> CoalitionBatch:
-    """Draw coalitions and ask f about them. Two passes of f teach every target of the batch."""
+def evaluate_coalitions(
+    game: Game, batch: Batch | Egos, masks: int, drawn: torch.Generator, ranks: Ranks = ALONE
+) -> CoalitionBatch:
+    """Draw coalitions and ask f about them. Two passes of f teach every target of the batch. Several processes draw the
+    same, and each asks about its share of all S and all rests."""
     ids = game.kind.ids(batch)
     keep = random_coalitions(masks, len(ids), drawn, batch.targets.device)
-    inside, outside = (game.logits_of(batch, side) for side in (keep, ~keep))
-    return CoalitionBatch(batch.targets, ids, keep, inside, outside)
+    if ranks.count == 1:
+        inside, outside = (game.logits_of(batch, side) for side in (keep, ~keep))
+        return CoalitionBatch(batch.targets, ids, keep, inside, outside)
+    mine = ranks.share(2 * masks)
+    sides = torch.cat([keep, ~keep])[mine]
+    nothing = game.null_logits.new_empty(0, len(batch.targets), game.num_classes)  # more processes than questions
+    said = ranks.joined(game.logits_of(batch, sides) if len(sides) else nothing, mine, 2 * masks)
+    return CoalitionBatch(batch.targets, ids, keep, said[:masks], said[masks:])

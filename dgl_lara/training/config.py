@@ -157,10 +157,15 @@ MINI_BATCHES: dict[str, Any] = {
 
 def full_graph_bytes(game: Game, config: TrainingConfig) -> int:
     """About what one step over the whole graph holds: g's states and their gradients, f's on a masked graph."""
-    layers = game.hops if config.layers is None else config.layers
-    in_dim = game.features.shape[1] + 2 * game.num_classes
-    numbers = 3 * in_dim + 6 * config.hidden * (layers + 1) + 6 * config.dim * (game.hops + 1)
-    return 4 * numbers * game.graph.num_nodes()
+    return step_bytes(config, game.hops, game.features.shape[1], game.num_classes, game.graph.num_nodes())
+
+
+def step_bytes(config: TrainingConfig, hops: int, columns: int, classes: int, num_nodes: int) -> int:
+    """The same on a graph, or a part of one, with so many nodes."""
+    layers = hops if config.layers is None else config.layers
+    in_dim = columns + 2 * classes
+    numbers = 3 * in_dim + 6 * config.hidden * (layers + 1) + 6 * config.dim * (hops + 1)
+    return 4 * numbers * num_nodes
 
 
 def within_memory(config: TrainingConfig, game: Game, given: Container[str] = ()) -> TrainingConfig:

@@ -14,8 +14,10 @@ for every target at once. Every random choice depends on (seed, step) only, so a
 from __future__ import annotations
 
 import copy
+import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
@@ -31,14 +33,17 @@ from dgl_lara.game.game import Game
 from dgl_lara.game.value import to_values
 from dgl_lara.training.coalitions import evaluate_coalitions
 from dgl_lara.training.config import ALL, TrainingConfig
+from dgl_lara.training.ground import Ground, InMemory
 from dgl_lara.training.objective import Objective, Step
 from dgl_lara.training.objectives import OBJECTIVES
+from dgl_lara.training.shared_step import share_step
 from dgl_lara.training.state import TrainingState
 from dgl_lara.training.subgraphs import FullGraph, NeighborSubgraphs, Subgraphs, target_batches
 from dgl_lara.training.validation import make_judge
 from dgl_lara.utils.interrupts import held_back_interrupts
 from dgl_lara.utils.progress import Progress, phase, working
 from dgl_lara.utils.randomness import generator, seeded, some_targets
+from dgl_lara.utils.ranks import ALONE, Lost, Ranks
 
 CHECKS = 20  # times that g is judged
 MOST_KEPT = 2_000  # pairs of shared coalitions, unless told otherwise; more make the scores hardly better, but slower
@@ -97,6 +102,8 @@ def train(
     resume: dict | None = None,
     checkpoint: Callable[[TrainingState], None] = lambda state: None,
     seen: EncoderGraph | None = None,
+    ranks: Ranks = ALONE,
+    ground: Ground | None = None,
 ) -> TrainingState:
     """Train g on `targets`; the best weights by agreement on `validation` are kept in the state.
 
@@ -108,29 +115,33 @@ def train(
         resume: What an earlier state's `to_dict` gave.
         checkpoint: Called with the state whenever g has been judged, and when training is interrupted.
         seen: The whole graph as g sees it, where that is at hand.
+        ranks: The processes that take every step together; the first of them judges, keeps and stores.
+        ground: Where the steps take place, if not on the whole graph.
 
     Returns:
         The state after the last step; `state.best_explainer()` is the trained g.
     """
     targets = some_targets(targets, config.targets or len(targets), config.seed)
-    seen = encoder_graph(game, config.inputs) if seen is None else seen
-    explainer = new_explainer(game, config, seen.inputs, game.task.nodes_of(game.graph, targets))
+    whole = config.batch_size == ALL and game.task.local and game.kind.shares
+    if ground is None:
+        seen = encoder_graph(game, config.inputs) if seen is None else seen
+        ground = InMemory((FullGraph if whole else NeighborSubgraphs)(game, seen))
+    explainer = new_explainer(game, config, *ground.inputs_of(targets))
     with working("setting up the optimiser"):  # the first one of a process loads much of torch
         optimiser = torch.optim.Adam(explainer.parameters(), lr=config.lr)
     state = TrainingState(0, explainer, copy.deepcopy(explainer).requires_grad_(False), optimiser)
     objective = OBJECTIVES[config.objective]
     state.table = objective.table(game, targets)
-    whole = config.batch_size == ALL and game.task.local and game.kind.shares
     most = MOST_KEPT if config.shared_pairs is None else config.shared_pairs
-    state.keeper = SampleKeeper(game, most, config.seed) if whole and most else None
+    state.keeper = SampleKeeper(game, most if ranks.is_first else 0, config.seed) if whole and most else None
     if resume:
-        state.load_dict(resume)
-    asked_before = state.nodes_asked - game.nodes_asked
-    with phase("preparing the judge"):
-        judge = make_judge(game, seen, validation, config.seed)
-    state.judged_by = judge.name
-    state.judging = judge.samples
-    subgraphs: Subgraphs = (FullGraph if whole else NeighborSubgraphs)(game, seen)
+        state.load_dict(resume if ranks.is_first else {**resume, "shared": None})
+    asked_before, asked_elsewhere = state.nodes_asked, game.nodes_asked
+    judge = None
+    if ranks.is_first:
+        with phase("preparing the judge"):
+            judge = make_judge(*ground.judged(validation), config.seed)
+        state.judged_by, state.judging = judge.name, judge.samples
     plan = Plan.of(config, len(targets))
 
     if state.step > plan.total:
@@ -138,15 +149,16 @@ def train(
 
     bar = Progress(range(state.step, plan.total), "training explainer", done=state.step, unit="step")
     batches: list[Tensor] = []
-    with held_back_interrupts() as asked:
+    with held_back_interrupts() as asked, kept_if_others_are_lost(state, checkpoint, ranks):
         for number in bar:
             epoch, place = divmod(number, plan.steps_an_epoch)
             if not batches or place == 0:
                 batches = list(target_batches(targets, plan.size, config.seed, epoch))
-            step = make_step(state.explainer, subgraphs, batches[place], config, number, state.keeper)
-            loss = update(state, objective, step, config, learning_rate(config, number, plan.total))
-            state.step, state.nodes_asked = number + 1, asked_before + game.nodes_asked
-            if plan.is_check(state.step):
+            step = make_step(state.explainer, *ground.around(batches[place]), config, number, state.keeper, ranks)
+            loss = update(state, objective, step, config, learning_rate(config, number, plan.total), ranks)
+            stop, given = ranks.total(len(asked), game.nodes_asked - asked_elsewhere)
+            state.nodes_asked = asked_before + given
+            if judge and plan.is_check(state.step):
                 agreement = judge.score(state.average)
                 check_finite(agreement, state, config)
                 if agreement > state.best or not state.best_weights:
@@ -156,10 +168,29 @@ def train(
                 checkpoint(state)
             judged = {"agreement": state.history[-1]["agreement"]} if state.history else {}
             bar.note(loss=loss, **judged)
-            if asked:
-                checkpoint(state)
+            if stop:
+                if ranks.is_first:
+                    checkpoint(state)
                 raise KeyboardInterrupt
+    if ranks.count > 1:
+        shape = state.average.state_dict()  # whose numbers do not matter: only the first one's are taken
+        state.best_weights = {name: ranks.of_first(state.best_weights.get(name, part)) for name, part in shape.items()}
+        state.history = json.loads(ranks.text_of_first(json.dumps(state.history)))
     return state
+
+
+@contextmanager
+def kept_if_others_are_lost(
+    state: TrainingState, checkpoint: Callable[[TrainingState], None], ranks: Ranks
+) -> Iterator[None]:
+    """Where another process dies within a step, the state is that after the step before; but for a running mean, which
+    moves earlier than the weights and goes on from the last checkpoint."""
+    try:
+        yield
+    except Lost:
+        if ranks.is_first and state.table is None:
+            checkpoint(state)
+        raise
 
 
 def make_step(
@@ -169,26 +200,33 @@ def make_step(
     config: TrainingConfig,
     number: int,
     keeper: SampleKeeper | None = None,
+    ranks: Ranks = ALONE,
 ) -> Step:
     """Lines 7-10: what f says of coalitions of the batch, and what g says of the batch."""
     game, drawn = subgraphs.game, generator(config.seed * 1_000_003 + 500_000_000 + number)
     if keeper is None:
-        coalitions = evaluate_coalitions(game, subgraphs.batch(targets), config.masks, drawn)
+        coalitions = evaluate_coalitions(game, subgraphs.batch(targets), config.masks, drawn, ranks)
     else:  # over the whole graph f speaks of everybody; what it says of those who do not learn now is kept too
         everyone = torch.arange(game.num_targets, device=targets.device)
-        heard = evaluate_coalitions(game, subgraphs.batch(everyone), config.masks, drawn)
-        keeper.add(heard.keep, to_values(heard.inside, game.value), to_values(heard.outside, game.value))
+        heard = evaluate_coalitions(game, subgraphs.batch(everyone), config.masks, drawn, ranks)
+        keeper.offer(heard.keep, to_values(heard.inside, game.value), to_values(heard.outside, game.value))
         coalitions = heard.of(targets, targets)
+    if ranks.count > 1:
+        return share_step(explainer, subgraphs, coalitions, ranks)
     return Step(game, explainer, coalitions, subgraphs.embed(explainer, coalitions.targets))
 
 
-def update(state: TrainingState, objective: Objective, step: Step, config: TrainingConfig, lr: float) -> float:
+def update(
+    state: TrainingState, objective: Objective, step: Step, config: TrainingConfig, lr: float, ranks: Ranks = ALONE
+) -> float:
     """Line 11: one step of Adam, and of the running average of g's weights. Returns the loss."""
     loss = objective.loss(step, state.table)
     for group in state.optimiser.param_groups:
         group["lr"] = lr
     state.optimiser.zero_grad()
-    loss.backward()
+    if loss.requires_grad:  # not so where other processes have it all
+        loss.backward()
+    ranks.sum_gradients(state.explainer.parameters())
     if config.schedule == "cosine":
         torch.nn.utils.clip_grad_norm_(state.explainer.parameters(), 1.0)
     check_finite(loss.item(), state, config)
@@ -198,6 +236,9 @@ def update(state: TrainingState, objective: Objective, step: Step, config: Train
         decay = min(config.average, (state.step + 1) / (state.step + 10))
         for slow, fast in zip(state.average.parameters(), state.explainer.parameters(), strict=True):
             slow.lerp_(fast, 1 - decay)
+    state.step += 1
+    if state.keeper:
+        state.keeper.settle()
     return loss.item()
 
 

@@ -78,7 +78,7 @@ class ByCoalitions:
 def make_judge(game: Game, seen: EncoderGraph, targets: Tensor, seed: int) -> ByPhi | ByCoalitions:
     """On small graphs the masks of phi's estimate are shared by all validation targets."""
     drawn = generator(seed + 77)
-    chosen = targets[torch.randperm(len(targets), generator=drawn)[:TARGETS].to(targets.device)].sort().values
+    chosen = _some(targets, drawn)
     small = game.graph.num_nodes() < SMALL_GRAPH
     share = game.task.local and game.kind.shares
     if share and not small and float(game.work[chosen].sum()) > AFFORDABLE:
@@ -88,3 +88,12 @@ def make_judge(game: Game, seen: EncoderGraph, targets: Tensor, seed: int) -> By
     pairs = min(PAIRS, max(FEWEST_PAIRS, WORK // (game.graph.num_nodes() + game.graph.num_edges())))
     draw, pairs = (sample_shared, pairs) if share and small else (sample, PAIRS)
     return ByPhi(NeighborSubgraphs(game, seen), draw(game, game.players(chosen), pairs, drawn))
+
+
+def judged_targets(targets: Tensor, seed: int) -> Tensor:
+    """Those that `make_judge` would choose."""
+    return _some(targets, generator(seed + 77))
+
+
+def _some(targets: Tensor, drawn: torch.Generator) -> Tensor:
+    return targets[torch.randperm(len(targets), generator=drawn)[:TARGETS].to(targets.device)].sort().values

@@ -20,6 +20,7 @@ from typing import Any
 import torch
 
 from dgl_lara.errors import InputError, LaraError
+from dgl_lara.utils.progress import working
 
 NO_ROOM = 2**20  # bytes: a disk with less has no room
 
@@ -79,6 +80,36 @@ def locked(folder: Path, wait: bool = False) -> Iterator[None]:
         finally:
             os.close(handle)  # gives the lock back
         # whoever had it has removed the folder: a new one
+
+
+@contextmanager
+def in_turn(path: Path, waiting: str) -> Iterator[bool]:
+    """One process at a time makes this file; others say what they are `waiting` for, and are told that they did: by
+    then it may be there. Where no lock can be had (nothing can be written there), nobody waits.
+
+    The lock is a file and not the folder: NFS, which machines share, locks only what is open for writing.
+    """
+    lock, waited = path.with_name(f".{path.name}.lock"), False
+    while True:
+        try:
+            handle = os.open(lock, os.O_RDWR | os.O_CREAT, 0o644)
+        except OSError:
+            yield waited
+            return
+        try:
+            if not _has_lock(handle, wait=False):
+                waited = True
+                with working(waiting):
+                    _has_lock(handle, wait=True)
+            if os.fstat(handle).st_nlink:
+                try:
+                    yield waited
+                finally:
+                    lock.unlink(missing_ok=True)
+                return
+        finally:
+            os.close(handle)
+        # whoever had it has removed it: a new one
 
 
 def _has_lock(handle: int, wait: bool) -> bool:

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+
+ECHO = 1.0  # seconds in which a second signal is the first one again: launchers pass on what a terminal sends to all
 
 
 @contextmanager
 def held_back_interrupts() -> Iterator[list]:
     """Ctrl-C waits for the end of the step, so that what is stored is whole; a second one does not wait."""
     asked: list[int] = []
+    since = 0.0
 
     def note(number: int, frame: object) -> None:
-        if asked:
+        nonlocal since
+        if asked and time.monotonic() - since > ECHO:
             raise KeyboardInterrupt
+        since = since or time.monotonic()
         asked.append(number)
 
     if threading.current_thread() is not threading.main_thread():

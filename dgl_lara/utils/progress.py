@@ -33,6 +33,10 @@ def set_loudness(level: int) -> None:
     _loudness = level
 
 
+def is_quiet() -> bool:
+    return _loudness == QUIET
+
+
 def heard() -> None:
     """Something was said, wherever."""
     global _heard

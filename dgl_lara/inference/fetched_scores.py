@@ -1,0 +1,25 @@
+"""Explanations where each process holds one part of the graph: p of players comes from whoever has them."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from dgl_lara.explainer.network import Explainer
+from dgl_lara.model.evaluating import evaluating
+from dgl_lara.parts.game_across import GameAcross
+from dgl_lara.training.across_parts import fetched
+from dgl_lara.training.objective import local_scores
+
+
+def explain_across(
+    game: GameAcross, explainer: Explainer, p: Tensor, t: Tensor, targets: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """(target, player, score) of every pair, in numbers of the graph; `p`, `t`: of the nodes of this part. All
+    processes ask at once, each for targets of its choice."""
+    near = game.around(targets)
+    with evaluating(explainer), torch.no_grad():
+        embedded = fetched(game, near, p, t)
+        players = near.game.players(near.targets)
+        scores = local_scores(explainer, near.game, embedded, players)
+    return targets[players.row], near.nodes[players.player], scores

@@ -1,0 +1,190 @@
+"""Passes of g and scores on a graph that is never whole: layers in batches of nodes, from disk to disk, then the
+targets of a file piece by piece, each on what is cut out around it. The numbers are those of `scores.py`, up to
+rounding."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+
+import numba
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from dgl_lara.explainer.inputs import explainer_inputs
+from dgl_lara.explainer.network import Explainer
+from dgl_lara.explanation import Explanations
+from dgl_lara.game.players import MANY
+from dgl_lara.game.walks import scale_of
+from dgl_lara.inference.compiled_scores import Walks
+from dgl_lara.inference.scores import Embeddings, explain
+from dgl_lara.inference.top_players import BulkExplainer, TopPlayers, best_players
+from dgl_lara.model.evaluating import evaluating
+from dgl_lara.model.weights import weights_hash
+from dgl_lara.parts.game_in_parts import GameInParts
+from dgl_lara.parts.mapped import Mapped, View
+from dgl_lara.parts.row_store import Make, RowStore
+from dgl_lara.utils.kernels import kernel, threads
+from dgl_lara.utils.progress import Progress
+
+ROWS = 1_000_000
+
+
+def embed_out_of_core(explainer: Explainer, game: GameInParts, kind: str) -> Embeddings:
+    """p and t of all nodes, mapped. While they are made, the state after each layer lies on disk too."""
+    assert game.store is not None
+    maker = Layers(explainer, game, kind, game.store)
+    with evaluating(explainer):
+        return maker.embeddings()
+
+
+def key_of(explainer: Explainer, game: GameInParts) -> str:
+    """What p and t depend on, beside the graph."""
+    return f"{weights_hash(explainer)} {game.model_key}"
+
+
+class Layers:
+    """The encoder of g, a layer of all nodes after the other: states h, and what each node sends along its edges."""
+
+    def __init__(self, explainer: Explainer, game: GameInParts, kind: str, store: RowStore) -> None:
+        self.explainer, self.game, self.kind, self.store = explainer, game, kind, store
+        self.of = key_of(explainer, game)
+        self.states: list[Tensor] = []
+
+    def embeddings(self) -> Embeddings:
+        count, layers = self.game.num_targets, len(self.explainer.encoder.convs)
+        names = [f"h{number}" for number in range(layers + 1)]
+        with self.store.passing(*names):
+            if not all(self.store.is_whole(name, self.of, count) for name in ("p", "t")):
+                self.states.append(self._rows(names[0], self._first, "what the explainer sees of each node"))
+                for number in range(layers):
+                    self._add_layer(number, names[number + 1])
+            return Embeddings(self._rows("p", self._source, "p"), self._rows("t", self._target, "t"))
+
+    def _rows(self, name: str, make: Make, label: str) -> Tensor:
+        return self.store.rows(name, self.of, self.game.num_targets, make, self.game.batch_size, label)
+
+    def _first(self, nodes: Tensor) -> Tensor:
+        inputs = explainer_inputs(self.game.alone(nodes), self.kind)
+        return F.relu(self.explainer.encoder.first(self.explainer.normalised(inputs)))
+
+    def _scale(self, nodes: Tensor) -> Tensor:
+        return scale_of(self.game.view.in_degrees(nodes)).unsqueeze(1)
+
+    def _add_layer(self, number: int, name: str) -> None:
+        encoder, view, before = self.explainer.encoder, self.game.view, self.states[-1]
+        parameters = dict(encoder.convs[number].named_parameters())
+        sent, rows = f"sent{number}", before
+
+        def send(nodes: Tensor) -> Tensor:
+            return encoder.norms[number](before[nodes]) * self._scale(nodes)
+
+        def state(nodes: Tensor) -> Tensor:
+            total = rows[nodes]  # the node itself, as with a self-loop
+            indptr, sources = view.in_edges(nodes)
+            with threads(len(nodes)):
+                _add_rows(indptr.numpy(), sources.numpy(), rows.numpy(), total.numpy())
+            message = F.relu(torch.addmm(parameters["bias"], total, parameters["weight"]) * self._scale(nodes))
+            return before[nodes] + message if encoder.residual else message
+
+        if not self.store.is_whole(name, self.of, self.game.num_targets):
+            rows = self._rows(sent, send, f"what is sent for layer {number + 1}")
+        with self.store.passing(sent):
+            self.states.append(self._rows(name, state, f"layer {number + 1}"))
+
+    def _heads(self, nodes: Tensor) -> tuple[Tensor, Tensor]:
+        residual = self.explainer.encoder.residual
+        h = torch.cat([state[nodes] for state in self.states], dim=1) if residual else self.states[-1][nodes]
+        return self.explainer.embeddings(*self.explainer._heads(h), self._scale(nodes))
+
+    def _source(self, nodes: Tensor) -> Tensor:
+        return self._heads(nodes)[0]
+
+    def _target(self, nodes: Tensor) -> Tensor:
+        return self._heads(nodes)[1]
+
+
+@kernel(parallel=True)
+def _add_rows(indptr, sources, rows, total):  # type: ignore[no-untyped-def]
+    """To each row of `total` those of its sources."""
+    for row in numba.prange(len(indptr) - 1):
+        for edge in range(indptr[row], indptr[row + 1]):
+            for column in range(rows.shape[1]):
+                total[row, column] += rows[sources[edge], column]
+
+
+class MappedWalks(Walks):
+    """The compiled walk along edges and to embeddings that lie on disk."""
+
+    def __init__(self, explainer: Explainer, game: GameInParts, source: Tensor) -> None:
+        assert game.store is not None
+        self.config, self.hops, self.num_nodes = explainer.config, game.hops, game.num_targets
+        self.gate = explainer.gate.kernel
+        self.indptr, self.sources = mapped_edges(game.view, game.store.folder / "sources.npy")
+        self.scale = scale_of(torch.from_numpy(np.diff(self.indptr))).numpy()
+        by_node = source.numpy().reshape(self.num_nodes, self.config.terms, self.config.dim)
+        self.source = by_node.transpose(1, 0, 2)
+        parts = np.array_split(by_node[:, -1], -(-self.num_nodes // ROWS))
+        self.length = np.concatenate([np.linalg.norm(part, axis=1) for part in parts])
+
+    def top(self, targets: Tensor, classes: Tensor, t: Tensor, top: int) -> TopPlayers:
+        found = best_players(self, self.length, targets, t, min(top, self.num_nodes))
+        return TopPlayers(targets.numpy(), classes.numpy(), *found)
+
+
+def mapped_edges(view: View, path: Path) -> tuple[np.ndarray, np.ndarray]:
+    """The in-edges of all nodes, in the order of their numbers: where each node's begin, and the sources, mapped."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    sources = np.lib.format.open_memmap(path, mode="w+", dtype=np.int32, shape=(view.num_edges,))
+    indptr, first = np.zeros(view.num_nodes + 1, np.int64), 0
+    for nodes in Progress(torch.arange(view.num_nodes).split(ROWS), "ordering edges", unit="batch"):
+        ends, found = view.in_edges(nodes)
+        sources[first : first + len(found)] = found
+        indptr[nodes.numpy() + 1] = first + ends[1:].numpy()
+        first += len(found)
+    return indptr, sources
+
+
+class BulkOutOfCore:
+    """What `BulkExplainer` does, for targets of a graph in parts."""
+
+    def __init__(self, explainer: Explainer, game: GameInParts, embeddings: Embeddings) -> None:
+        self.explainer, self.game, self.embeddings = explainer, game, embeddings
+
+    @cached_property
+    def walks(self) -> MappedWalks | None:
+        """Where all rows are on this machine, and the gate is one that compiled code knows."""
+        here = isinstance(self.game.view, Mapped) and self.explainer.gate.kernel is not None
+        return MappedWalks(self.explainer, self.game, self.embeddings.source) if here else None
+
+    def near(self, targets: Tensor) -> tuple[BulkExplainer, Tensor]:
+        """An explainer of these targets, and their numbers there."""
+        # the compiled walk takes the degrees of the outermost from the game, lists of pairs from the graph
+        listed = len(targets) < MANY or self.explainer.gate.kernel is None
+        near = self.game.near(targets, self.game.hops + listed, inner=True, f_is_asked=False)
+        t = torch.empty(len(near.nodes), self.embeddings.target.shape[1])
+        t[near.targets] = self.embeddings.target[targets]
+        here = Embeddings(self.embeddings.source[near.nodes], t)
+        return BulkExplainer(self.explainer, near.game, here), near.targets
+
+    def top(self, targets: Tensor, top: int) -> TopPlayers:
+        self.game.check_targets(targets)
+        if self.walks is not None:
+            classes = self.game.explained_class(targets)
+            with torch.no_grad():
+                t = self.explainer.for_class(self.embeddings.target[targets], classes)
+            return self.walks.top(targets, classes, t, top)
+        bulk, here = self.near(targets)
+        best = bulk.top(here, top)
+        assert bulk.game.cut_from is not None
+        numbers = bulk.game.cut_from.numbers.numpy()
+        player = np.where(best.player < 0, -1, numbers[best.player])
+        return replace(best, targets=numbers[best.targets], player=player)
+
+    def explain(self, targets: Tensor, classes: Tensor | None = None) -> Explanations:
+        self.game.check_targets(targets)
+        bulk, here = self.near(targets)
+        return explain(bulk.explainer, bulk.game, bulk.embeddings, here, classes)

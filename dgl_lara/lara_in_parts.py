@@ -1,0 +1,255 @@
+"""`LaraInParts`: the method on a graph that is never whole (`parts/`), out of core in one process.
+
+Training takes mini-batches on what is cut out around them, f's answer, p and t lie on disk, and the targets of a file
+are explained piece by piece. What needs the whole graph at once is refused with one sentence: edges and features as
+players, samples that all targets share (and the corrections made from them), refinement and verification.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Container
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+
+from dgl_lara.datasets.dataset import Dataset
+from dgl_lara.datasets.parts_dataset import DatasetInParts
+from dgl_lara.errors import InputError
+from dgl_lara.explanation import Explanations
+from dgl_lara.game.game import Game
+from dgl_lara.game.hops import choose_hops
+from dgl_lara.game.kinds import Choice, Nodes, as_players
+from dgl_lara.game.tasks import NODE
+from dgl_lara.inference.asked import as_targets
+from dgl_lara.inference.error_bars import ErrorModel, learn_errors
+from dgl_lara.inference.nearby import explain_nearby
+from dgl_lara.inference.out_of_core import BulkOutOfCore, embed_out_of_core, key_of
+from dgl_lara.inference.scores import Embeddings
+from dgl_lara.inference.top_players import BulkExplainer, TopPlayers
+from dgl_lara.lara import FEW, FEWEST_SAMPLES, LARA, Targets
+from dgl_lara.model.blackbox import Model
+from dgl_lara.model.evaluating import evaluating
+from dgl_lara.parts.exchanged import Exchanged
+from dgl_lara.parts.game_across import GameAcross
+from dgl_lara.parts.game_in_parts import NOT_WHOLE, GameInParts
+from dgl_lara.parts.mapped import View
+from dgl_lara.parts.row_store import RowStore
+from dgl_lara.training.across_parts import part_graph, train_across
+from dgl_lara.training.config import ALL, MINI_BATCHES, TrainingConfig, default
+from dgl_lara.training.ground import OutOfCore
+from dgl_lara.training.loop import train
+from dgl_lara.training.objective import Objective
+from dgl_lara.training.objectives import OBJECTIVES
+from dgl_lara.training.state import TrainingState
+from dgl_lara.utils.progress import working
+
+
+class LaraInParts(LARA):
+    """As `LARA`, with a `View` (`parts.mapped.Mapped`, or one whose rows are elsewhere) in the place of graph and
+    features. `folder`: where arrays with a row a node may lie; `data`: what tells the graph from any other."""
+
+    def __init__(
+        self,
+        model: Model,
+        view: View,
+        folder: Path | None = None,
+        data: str = "",
+        hops: int | str = "auto",
+        value: str | None = None,
+        config: TrainingConfig | None = None,
+        memory: int | None = None,
+        players: str | Choice = "nodes",
+    ) -> None:
+        self.model, self.view, self.task, self.players = model, view, NODE, as_players(players)
+        if self.players != Nodes():
+            raise InputError(f"{NOT_WHOLE.format('scoring ' + self.players.name)}; leave out --players.")
+        self.hops, self.value, self.config, self.memory = hops, value or NODE.value, config, memory
+        self.features = torch.empty(0, view.columns)  # nobody's: their number and place are asked for
+        self.rows = RowStore(folder, data) if folder else None
+        self.asked: dict[str, Any] = {}
+        self.batches_on = self.store = self._embeddings = self.samples_ = self.errors_ = self.cost_ = self._seen = None
+        self._embedding = threading.RLock()
+
+    def keep_rows(self, folder: Path, data: str) -> None:
+        """Where arrays with a row a node lie from now on."""
+        self.rows = RowStore(folder, data)
+        if "game" in vars(self):
+            self.game.store = self.rows
+
+    @property
+    def graph(self) -> Any:
+        raise InputError(f"{NOT_WHOLE.format('this')}; training, and explaining to a file, do not.")
+
+    def __repr__(self) -> str:
+        size = f"{self.view.num_nodes:,} nodes and {self.view.num_edges:,} edges"
+        return (
+            f"LaraInParts(explains nodes of a graph in parts with {size}{'' if self.is_trained else '; not trained'})"
+        )
+
+    @cached_property
+    def game(self) -> GameInParts:  # type: ignore[override]
+        return GameInParts(self.model, self.view, self._known_hops(), self.value, self.rows, self.memory)
+
+    def _known_hops(self) -> int:
+        hops = self.hops
+        if hops == "measure" or (hops == "auto" and getattr(self.model, "num_hops", None) is None):
+            raise InputError(f"{NOT_WHOLE.format('measuring how far the model looks')}; say it: --hops.")
+        return choose_hops(self.model, None, None, self.task, hops)  # type: ignore[arg-type]
+
+    def _as_targets(self, targets: Targets) -> Tensor:
+        return as_targets(targets, self.view.num_nodes, self.task, self.features.device)
+
+    # --- learning
+
+    def fit(
+        self,
+        targets: Targets,
+        validation: Targets | None = None,
+        resume: dict | None = None,
+        checkpoint: Callable[[TrainingState], None] = lambda state: None,
+        callback: Callable[[dict[str, float]], object] = lambda row: None,
+    ) -> LaraInParts:
+        """As `LARA.fit`; `validation` must be named, and `callback` is called at the end."""
+        chosen, judging = self._as_targets(targets).unique(), validation
+        if judging is None:
+            raise InputError("name the validation targets of a graph in parts: fit(targets, validation).")
+        self.config_ = checked_config(self.config or in_batches(default(self.task, len(chosen))))
+        ground = OutOfCore(self.game, self.config_)
+        self.state_ = train(
+            cast(Game, self.game), self.config_, chosen, self._as_targets(judging).unique(), resume, checkpoint,
+            ground=ground,
+        )  # fmt: skip
+        self.explainer_, self.history_ = self.state_.best_explainer(), self.state_.history
+        for row in self.history_:
+            callback(dict(row))
+        self._embeddings, self.samples_ = None, None
+        self.cost_ = self.state_.nodes_asked / self.game.num_targets
+        with working("learning how far the scores can be trusted"):
+            self.errors_ = self._errors_of_judge(ground)
+        return self
+
+    def _errors_of_judge(self, ground: OutOfCore) -> ErrorModel | None:
+        samples, game = self.state_.judging, ground.judges
+        if samples is None or game is None or len(samples.d) < FEWEST_SAMPLES:
+            return None
+        found = explain_nearby(self.explainer_, game, self.config_.inputs, samples.players.targets)
+        return learn_errors(found, samples)
+
+    # --- explaining
+
+    def embed(self, workers: int = 0) -> Embeddings:
+        self.check_trained()
+        with self._embedding:
+            if self._embeddings is None:
+                self._embeddings = embed_out_of_core(self.explainer_, self.game, self.config_.inputs)
+            return self._embeddings
+
+    @property
+    def is_embedded(self) -> bool:
+        return True  # or will be: nothing is explained without
+
+    def bulk(self, workers: int = 0) -> BulkExplainer:
+        """What explains very many targets, as `BulkExplainer` does."""
+        return cast(BulkExplainer, BulkOutOfCore(self.explainer_, self.game, self.embed()))
+
+    def top(self, targets: Targets, k: int = 20) -> TopPlayers:
+        return self.bulk().top(self._as_targets(targets), k)
+
+    def _amortised(self, targets: Tensor, classes: Tensor | None) -> Explanations:
+        if len(targets) <= FEW:
+            near = self.game.near(targets, max(self.explainer_.form.sight(self.explainer_.config), self.game.hops + 1))
+            return explain_nearby(self.explainer_, near.game, self.config_.inputs, near.targets, classes)
+        return BulkOutOfCore(self.explainer_, self.game, self.embed()).explain(targets, classes)
+
+    def check_buys(self, wanted: object) -> None:
+        if wanted:
+            raise InputError(
+                f"{NOT_WHOLE.format('buying model calls for many targets')}: --refine and --verify go with --node."
+            )
+
+    def on(self, *arguments: Any, **more: Any) -> Any:
+        raise InputError(f"{NOT_WHOLE.format('another graph beside it')}; leave out --graph.")
+
+
+class LaraAcross(LaraInParts):
+    """The same where each process holds one part of the graph (`Exchanged`) and all of them train together. Afterwards
+    f's answer, p and t lie in the folder, and one process, or shards, explain with them."""
+
+    @cached_property
+    def game(self) -> GameAcross:  # type: ignore[override]
+        view = cast(Exchanged, self.view)
+        return GameAcross(self.model, view, self._known_hops(), self.value, self.memory)
+
+    def fit(
+        self,
+        targets: Targets,
+        validation: Targets | None = None,
+        resume: dict | None = None,
+        checkpoint: Callable[[TrainingState], None] = lambda state: None,
+        callback: Callable[[dict[str, float]], object] = lambda row: None,
+    ) -> LaraAcross:
+        """As `LaraInParts.fit`, in all processes at once."""
+        if validation is None:
+            raise InputError("name the validation targets of a graph in parts: fit(targets, validation).")
+        chosen, judging = self._as_targets(targets).unique(), self._as_targets(validation).unique()
+        self.config_ = checked_config(self.config or in_batches(default(self.task, len(chosen))))
+        self.state_ = train_across(self.game, self.config_, chosen, judging, resume, checkpoint)
+        self.explainer_, self.history_ = self.state_.best_explainer(), self.state_.history
+        for row in self.history_:
+            callback(dict(row))
+        self.cost_ = self.state_.nodes_asked / self.game.num_targets
+        if self.rows:
+            self._keep(self.rows)
+        return self
+
+    def _keep(self, store: RowStore) -> None:
+        """f's answer, p and t of the nodes of this part, among those of the others."""
+        game, ranks = self.game, self.game.ranks
+        with working("embedding every node"), evaluating(self.explainer_), torch.no_grad():
+            p, t = self.explainer_(part_graph(game, self.config_.inputs))
+        of = key_of(self.explainer_, game)
+        for name, key, rows in (("answer", game.model_key, game.answer), ("p", of, p), ("t", of, t)):
+            store.keep_part(name, key, game.num_targets, game.view.nodes, rows, ranks)
+
+    def embed(self, workers: int = 0) -> Embeddings:
+        raise InputError("processes that hold a part each train; explain in one process, or in shards.")
+
+
+def lara_on(
+    dataset: Dataset | DatasetInParts,
+    model: Model,
+    hops: int | str,
+    value: str | None = None,
+    config: TrainingConfig | None = None,
+    memory: int | None = None,
+    batches_on: torch.device | None = None,
+    players: str | Choice = "nodes",
+) -> LARA:
+    """The method on a data set, whether its graph is in memory or in parts."""
+    if isinstance(dataset, DatasetInParts):
+        kind = LaraAcross if isinstance(dataset.view, Exchanged) else LaraInParts
+        return kind(model, dataset.view, None, "", hops, value, config, memory, players)
+    where = (model, dataset.graph, dataset.features, dataset.task, hops, value, config, memory, batches_on)
+    return LARA(*where, players=players, **dataset.asked)
+
+
+def in_batches(config: TrainingConfig, given: Container[str] = ()) -> TrainingConfig:
+    """Mini-batches, whatever was measured best where everything fits."""
+    if config.batch_size != ALL:
+        return config
+    return replace(config, **{name: value for name, value in MINI_BATCHES.items() if name not in given})
+
+
+def checked_config(config: TrainingConfig) -> TrainingConfig:
+    if config.batch_size == ALL:
+        raise InputError(f"{NOT_WHOLE.format('a batch of all targets')}; name a --batch-size.")
+    if config.shared_pairs:
+        raise InputError(f"{NOT_WHOLE.format('drawing coalitions that all targets share')}; leave out --shared-pairs.")
+    if type(OBJECTIVES[config.objective]).table is not Objective.table:
+        raise InputError(f"{NOT_WHOLE.format('the running mean of Eq. 10')}; use --objective balanced.")
+    return config

@@ -1,0 +1,161 @@
+"""Many explanations asked of a run: a question that any process can open, here or on another machine."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from dgl_lara.datasets.link_files import read_pairs
+from dgl_lara.datasets.own_files import load_graph
+from dgl_lara.errors import InputError
+from dgl_lara.inference.doubtful import MOST_SPENT
+from dgl_lara.inference.export import explain_to_file
+from dgl_lara.inference.top_players import BulkExplainer
+from dgl_lara.inference.trusted_rows import Bought, trusted_rows
+from dgl_lara.model.weights import weights_hash
+from dgl_lara.runs import Run, open_run, versions
+from dgl_lara.shards.shard_folder import Shard, ShardFolder
+from dgl_lara.utils.memory import reuse_freed_memory
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is bought with model calls at the time of asking, and whether those of training are used."""
+
+    refine: int | None = None  # pairs of coalitions
+    at_least: float | None = None  # or: until every explanation has this confidence
+    verify: bool = False
+    corrected: bool = True
+
+
+@dataclass(frozen=True)
+class Question:
+    """Names and numbers only: what is large is opened where it is needed."""
+
+    run: Path
+    wanted: Wanted = Wanted()
+    top: int | None = 20  # players kept; None: all of them
+    split: str = "all"
+    nodes: Path | None = None  # a file of numbers, in the place of a split
+    pairs: Path | None = None  # a file of links
+    graph: Path | None = None  # a file with another graph
+    players: str | None = None
+    memory: int | None = None
+    workers: int = 0
+    offload: bool = False
+    device: str = "cpu"
+    trust: bool | str = False
+
+    def open(self) -> OpenQuestion:
+        run = self.open_run()
+        return OpenQuestion(self, run, read_targets(self.nodes) if self.nodes else run.dataset.split(self.split))
+
+    def open_run(self, pairs: Sequence[tuple[int, int]] = ()) -> Run:
+        """The run, with what is asked about in the place of its own graph, or of its own links."""
+        run = open_run(self.run, self.device, self.memory, self.offload, self.trust, self.players)
+        reuse_freed_memory(run.dataset.num_nodes)
+        links = torch.tensor(pairs) if pairs else read_pairs(self.pairs) if self.pairs else None
+        return run if self.graph is None and links is None else _elsewhere(run, self.graph, links)
+
+
+@dataclass(frozen=True, eq=False)
+class OpenQuestion:
+    """The question with its run, and the targets that it asks about."""
+
+    question: Question
+    run: Run
+    targets: Tensor
+
+    @cached_property
+    def bought(self) -> Bought:
+        wanted, errors = self.question.wanted, self.run.trained().errors_
+        return Bought(wanted.refine, wanted.at_least, errors.stretch if errors else 1.0, wanted.verify)
+
+    @cached_property
+    def about(self) -> dict[str, Any]:
+        """What the explanations are explanations of."""
+        run, wanted, lara = self.run, self.question.wanted, self.run.trained()
+        return {
+            "run": run.folder.resolve().name,
+            "dataset": run.dataset.name,
+            "source": run.dataset.source,
+            "data": run.dataset.fingerprint,
+            "players": lara.game.kind.in_words,
+            "value": lara.game.value,
+            "gate": lara.explainer_.config.gate,
+            "seed": run.config.training.seed,
+            "model": weights_hash(run.model),
+            "explainer": weights_hash(lara.explainer_),
+            "refined": wanted.refine,
+            "at least": wanted.at_least,
+            "corrected by": lara.samples_.pairs if wanted.corrected and lara.samples_ else 0,
+            "verified": wanted.verify,
+        }
+
+    @cached_property
+    def _bulk(self) -> BulkExplainer:
+        lara, wanted = self.run.trained(), self.question.wanted
+        lara.check_buys(wanted.refine or wanted.at_least or wanted.verify)
+        return lara.bulk(self.question.workers)
+
+    def to_file(self, targets: Tensor, out: Path) -> int:
+        """Stream the explanations of these of its targets; returns how many rows the file has."""
+        lara, wanted = self.run.trained(), self.question.wanted
+        explain = partial(lara.explain_numbered, corrected=wanted.corrected)
+        make = trusted_rows(explain, self.bought, self.run.config.training.seed)
+        plain = not (wanted.refine or wanted.at_least or wanted.verify or wanted.corrected)
+        pairs = wanted.refine or (MOST_SPENT if wanted.at_least else 0)
+        asked = targets.to(lara.features.device)
+        return explain_to_file(self._bulk, asked, self.question.top, out, self.about, None if plain else make, pairs)
+
+    def to_shard(self, shard: Shard, folder: ShardFolder) -> dict[str, Any]:
+        """Explain one shard, unless that was done before; returns its record."""
+        targets, asked = shard.cut(self.targets), self._for_shards(shard.of, folder.ending)
+        folder.agree(asked)
+        record = folder.record(shard)
+        if record is None:
+            rows = self.to_file(targets, folder.file(shard))
+            folder.agree(asked)
+            record = folder.done(shard, len(targets), rows)
+        folder.complete()
+        return record
+
+    def _for_shards(self, of: int, ending: str) -> dict[str, Any]:
+        """What must be the same for all shards, wherever they are explained."""
+        order = hashlib.sha256(self.targets.cpu().numpy().tobytes()).hexdigest()[:16]
+        count = {"targets": len(self.targets), "order": order, "top": self.question.top, "shards": of}
+        return {
+            **self.about,
+            **count,
+            "files": ending,
+            **{f"version of {name}": one for name, one in versions().items()},
+        }
+
+
+def _elsewhere(run: Run, graph_file: Path | None, pairs: Tensor | None) -> Run:
+    lara = run.trained()
+    if pairs is not None and lara.task.sides == 1:
+        raise InputError(f"this run explains {lara.task}s, not links (its data set is {run.dataset.name}).")
+    if graph_file is None:
+        assert pairs is not None
+        return run.with_lara(lara.about(pairs), pairs=pairs)
+    if lara.task.sides > 1 and pairs is None:
+        raise InputError("say with --pair or --pairs which links of that graph to explain.")
+    graph, features = load_graph(graph_file)
+    return run.with_lara(lara.on(graph, features, pairs), graph_file, graph, features, pairs)
+
+
+def read_targets(path: Path) -> Tensor:
+    """Node (or graph) numbers from a text file, one a line."""
+    try:
+        numbers = [int(line) for line in path.read_text().split()]
+        return torch.tensor(numbers, dtype=torch.long)
+    except (OSError, ValueError, RuntimeError, OverflowError) as error:  # also: not text, numbers beyond 2^63
+        raise InputError(f"{path} must hold one whole number a line ({error}).") from error

@@ -1,0 +1,175 @@
+"""Graphs that do not fit into memory: `citation` made in parts, trained on, and every node explained, on one machine.
+
+    python experiments/out_of_core.py --nodes 2400000 [--limit 16GB] [--memory 6GB] [--work FOLDER] [--half]
+
+The commands are those of the command line (partition, train, explain --all), each in a process of its own; with --limit
+in a control group (version 1, needs root) that may not hold more, page cache included. Measured of each: seconds on the
+clock and of the processor, its own memory at the peak (without mapped files), and of what it tells with -v the seconds
+of every pass. The target model, GraphSAGE of two layers, is trained on a graph of the same kind with 100,000 nodes.
+Writes out_of_core.csv to experiments/results/, a row a command and size; rows of other sizes stay. The folder --work is
+kept: a run that was stopped goes on. The reading of it is in experiments/scaling.md.
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import click
+import numpy as np
+import pandas as pd
+
+from dgl_lara.cli.options import Memory
+from dgl_lara.utils.files import written_whole
+
+RESULTS = Path(__file__).parent / "results"
+GROUPS = Path("/sys/fs/cgroup/memory")
+TARGET_NODES, TARGET_HIDDEN = 100_000, 64
+PASS = re.compile(r"^([^\n:]*): ([\d.]+) s$", re.MULTILINE)
+
+
+def target_model(folder, half):
+    """Trained on a smaller graph of the same seed: its classes look alike."""
+    import dgl
+    import torch
+
+    from dgl_lara.datasets.citation_stream import stream_citation
+    from dgl_lara.datasets.dataset import Dataset
+    from dgl_lara.parts.mapped import Mapped
+    from dgl_lara.targets import RECIPES
+    from dgl_lara.targets.checkpoint import save_target
+    from dgl_lara.targets.fitting import get_target
+
+    path = folder / "target.pt"
+    if path.exists():
+        return path
+    small = folder / "small"
+    if not (small / "meta.json").exists():
+        stream_citation(TARGET_NODES, 1, small, kind="float16" if half else "float32")
+    view, everyone = Mapped(small), torch.arange(TARGET_NODES)
+    indptr, sources = view.in_edges(everyone)
+    graph = dgl.graph((sources, torch.repeat_interleave(everyone, indptr.diff())), num_nodes=TARGET_NODES)
+    labels = torch.from_numpy(view.parts[0].labels.astype(np.int64))
+    train, val, test = map(view.split, ("train", "val", "test"))
+    about = view.meta.classes, view.meta.source, view.meta.key
+    dataset = Dataset("citation", "node", graph, view.features(everyone), labels, train, val, test, *about)
+    stored = get_target(dataset, replace(RECIPES["citation"], hidden=TARGET_HIDDEN), 0)
+    save_target(stored.model, path, stored.details)
+    return path
+
+
+class Watched:
+    """A command in a process of its own, in a group of limited memory where that is asked for."""
+
+    def __init__(self, name, limit):
+        self.group = GROUPS / f"dgl-lara-{os.getpid()}-{name}" if limit else None
+        if self.group:
+            self.group.mkdir()
+            (self.group / "memory.limit_in_bytes").write_text(str(limit))
+
+    def join(self):
+        if self.group:
+            (self.group / "cgroup.procs").write_text(str(os.getpid()))
+
+    def anonymous(self, process):
+        """Bytes of its own memory, without files that are mapped."""
+        try:
+            if self.group:
+                stat = dict(line.split() for line in (self.group / "memory.stat").read_text().splitlines())
+                return int(stat["total_rss"])
+            status = Path(f"/proc/{process.pid}/status").read_text()
+            found = re.search(r"RssAnon:\s+(\d+) kB", status)
+            return int(found.group(1)) * 1024 if found else 0
+        except OSError:
+            return 0
+
+    def run(self, command):
+        started, before = time.monotonic(), os.times()
+        process = subprocess.Popen(command, preexec_fn=self.join, stderr=subprocess.PIPE, text=True)
+        peaks, lines = [0], []
+
+        def watch():
+            while process.poll() is None:
+                peaks.append(self.anonymous(process))
+                time.sleep(0.5)
+
+        threading.Thread(target=watch, daemon=True).start()
+        assert process.stderr
+        for line in process.stderr:
+            sys.stderr.write(line)
+            lines.append(line)
+        code, after = process.wait(), os.times()
+        if self.group:
+            held = int((self.group / "memory.max_usage_in_bytes").read_text())
+            self.group.rmdir()
+        if code:
+            raise SystemExit(f"{' '.join(command)} ended with {code}")
+        passes = {label: float(seconds) for label, seconds in PASS.findall("".join(lines))}
+        spent = (after.children_user - before.children_user) + (after.children_system - before.children_system)
+        return {
+            "seconds": time.monotonic() - started,
+            "processor": spent,
+            "own memory, GB": max(peaks) / 2**30,
+            "with page cache, GB": held / 2**30 if self.group else None,
+            "passes": json.dumps(passes),
+        }
+
+
+@click.command()
+@click.option("--nodes", type=int, default=2_400_000, show_default=True)
+@click.option("--parts", default=4, show_default=True)
+@click.option("--limit", type=Memory(), help="Of each command, page cache included; needs root.")
+@click.option("--memory", default="6GB", show_default=True, help="Given to train and explain.")
+@click.option("--batch-size", default=128, show_default=True)
+@click.option("--targets", default=12_800, show_default=True)
+@click.option("--only", type=click.Choice(["partition", "train", "explain"]), help="One of the commands.")
+@click.option("--half", is_flag=True, help="Features in half precision.")
+@click.option("--work", type=click.Path(path_type=Path), default=Path("out_of_core"), show_default=True)
+@click.option("--out", type=click.Path(path_type=Path), default=RESULTS / "out_of_core.csv", show_default=True)
+def main(nodes, parts, limit, memory, batch_size, targets, only, half, work, out):
+    work.mkdir(parents=True, exist_ok=True)
+    here = work / f"{nodes}{'-half' * half}"
+    target = target_model(work, half)
+    dgl_lara = [sys.executable, "-m", "dgl_lara"]
+    train = ["train", "--graph", here / "parts", "--target", target, "--targets", targets, "--epochs", 1]
+    train += ["--layers", 1, "--hidden", 64, "--lr", 0.005, "--batch-size", batch_size, "--memory", memory]
+    train += ["--out", here / "run", "-v"]
+    if (here / "run" / "config.json").exists():
+        train = ["train", "--resume", here / "run", "--memory", memory, "-v"]
+    explain = ["explain", "--run", here / "run", "--all", "--amortised", "--memory", memory]
+    commands = {
+        "partition": ["partition", "--dataset", "citation", "--nodes", nodes, "--parts", parts, "--out", here / "parts"]
+        + ["--half"] * half,
+        "train": train,
+        "explain": [*explain, "--out", here / "explanations.parquet", "-v"],
+    }
+    for stage, command in commands.items():
+        if only not in (None, stage) or (stage == "partition" and (here / "parts" / "meta.json").exists()):
+            continue
+        print(stage, *command, flush=True)
+        figures = Watched(stage, limit).run([*dgl_lara, *map(str, command)])
+        row = {"nodes": nodes, "half": half, "command": stage, **figures}
+        print({name: value for name, value in row.items() if name != "passes"}, flush=True)
+        keep(out, row)
+    if only not in (None, "explain"):
+        return
+    meta = json.loads((here / "parts" / "meta.json").read_text())
+    size = (here / "explanations.parquet").stat().st_size
+    history = pd.read_csv(here / "run" / "metrics.csv")
+    print(f"{meta['edges']:,} edges; file {size / 2**20:,.0f} MB; agreement {history.agreement.max():.3f}")
+
+
+def keep(out, row):
+    known = pd.read_csv(out) if out.exists() else pd.DataFrame(columns=list(row))
+    same = (known.nodes == row["nodes"]) & (known.half == row["half"]) & (known.command == row["command"])
+    with written_whole(out) as temporary:
+        pd.concat([known[~same], pd.DataFrame([row])]).to_csv(temporary, index=False, float_format="%.5g")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,257 @@
+"""Training and explaining on a graph that is never whole give the numbers of the graph in memory."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from click.testing import CliRunner
+from games import SmallGCN
+from test_parts import DATASET
+
+from dgl_lara.cli import main
+from dgl_lara.datasets import Options, load
+from dgl_lara.datasets.partitioning import partition
+from dgl_lara.errors import InputError
+from dgl_lara.lara import LARA
+from dgl_lara.lara_in_parts import LaraInParts
+from dgl_lara.parts.game_in_parts import GameInParts
+from dgl_lara.parts.mapped import Mapped
+from dgl_lara.parts.row_store import RowStore
+from dgl_lara.targets.checkpoint import save_target
+from dgl_lara.targets.models import ModelConfig, TargetModel
+from dgl_lara.training import loop
+from dgl_lara.training.config import TrainingConfig
+from dgl_lara.training.ground import OutOfCore
+
+SETTINGS = TrainingConfig(batch_size=16, epochs=2, masks=2, hidden=8, dim=4, shared_pairs=0)
+
+
+def small_model(dataset, architecture, layers=2):
+    torch.manual_seed(3)
+    shape = {"task": "node", "in_dim": dataset.features.shape[1], "num_classes": dataset.num_classes}
+    return TargetModel(ModelConfig(architecture, hidden=8, layers=layers, **shape)).eval()
+
+
+def both(dataset, model, folder, method="metis", settings=SETTINGS):
+    """The same in memory and in parts."""
+    partition(dataset, 3, folder / "parts", method)
+    inside = LARA(model, dataset.graph, dataset.features, hops=2, config=settings)
+    outside = LaraInParts(model, Mapped(folder / "parts"), folder / "rows", hops=2, config=settings)
+    return inside, outside
+
+
+@pytest.fixture(scope="module")
+def citation(tmp_path_factory):
+    """A small citation graph in memory and in parts, both trained on the same targets."""
+    dataset = load("citation", Options(nodes=600))
+    inside, outside = both(dataset, small_model(dataset, "sage"), tmp_path_factory.mktemp("citation"))
+    targets, validation = dataset.train[:64], dataset.val[:20]
+    return inside.fit(targets, validation), outside.fit(targets, validation)
+
+
+@pytest.mark.parametrize("architecture", ["sage", "gcn", "gat"])
+def test_f_layer_by_layer_says_what_it_says_of_the_whole_graph(architecture, tmp_path):
+    dataset = load("citation", Options(nodes=400))
+    model = small_model(dataset, architecture)
+    inside, outside = both(dataset, model, tmp_path)
+    outside.game.budget = type(outside.game.budget)(4 * 2**20)  # several batches
+    assert outside.game.batch_size < 100
+    torch.testing.assert_close(outside.game.answer, inside.game.answer, atol=1e-5, rtol=1e-5)
+    assert outside.game.context == inside.game.context
+    assert outside.game.unit == pytest.approx(inside.game.unit, rel=1e-5)
+    torch.testing.assert_close(outside.game.null_logits, inside.game.null_logits)
+    assert sorted(path.name for path in (tmp_path / "rows").iterdir()) == ["answer.json", "answer.npy"]
+
+
+def test_a_black_box_is_asked_on_surroundings(tmp_path):
+    inside, outside = both(DATASET, SmallGCN(), tmp_path)
+    torch.testing.assert_close(outside.game.answer, inside.game.answer, atol=1e-5, rtol=1e-5)
+
+
+def test_weights_are_those_of_training_in_memory(citation):
+    inside, outside = citation
+    start = inside.state_.history[0]["loss"], inside.state_.history[-1]["loss"]
+    assert start[0] != start[1]
+    for one, other in (
+        (inside.state_.explainer, outside.state_.explainer),
+        (inside.state_.average, outside.state_.average),
+    ):
+        for name, part in one.state_dict().items():
+            torch.testing.assert_close(other.state_dict()[name], part, atol=1e-5, rtol=1e-4, msg=name)
+    assert outside.state_.nodes_asked > 0
+
+
+def as_trained(inside, outside):
+    """Both with the same explainer."""
+    outside.explainer_, outside.config_, outside.errors_ = inside.explainer_, inside.config_, inside.errors_
+    outside._embeddings = None
+    return inside, outside
+
+
+def test_embeddings_and_scores_are_those_in_memory(citation):
+    inside, outside = as_trained(*citation)
+    mine, its = outside.embed(), inside.embed()
+    assert its.source.std() > 1e-2
+    torch.testing.assert_close(mine.source, its.source, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(mine.target, its.target, atol=1e-5, rtol=1e-5)
+    everyone = torch.arange(600)
+    best, expected = outside.top(everyone, 5), inside.top(everyone, 5)
+    assert np.array_equal(best.targets, expected.targets) and np.array_equal(best.hop, expected.hop)
+    assert (best.player != expected.player).mean() < 0.01  # but for ties up to rounding
+    np.testing.assert_allclose(best.score, expected.score, atol=1e-5)
+
+
+@pytest.mark.parametrize("targets", [[400, 20, 7], range(100, 120), range(100, 160)], ids=["few", "some", "many"])
+def test_explanations_speak_of_the_graphs_own_numbers(citation, targets):
+    inside, outside = as_trained(*citation)
+    mine, its = (lara.explain(list(targets), corrected=False).to_frame() for lara in (outside, inside))
+    columns = ["target", "player", "hop", "explained_class"]
+    assert mine[columns].equals(its[columns])
+    np.testing.assert_allclose(mine.score, its.score, atol=1e-5)
+
+
+def test_ba_shapes_judge_included(tmp_path):
+    dataset = load("ba-shapes")
+    inside, outside = both(dataset, small_model(dataset, "gcn", 2), tmp_path, "random")
+    for lara in (inside, outside):
+        lara.fit(dataset.train[:48], dataset.val)
+    for one, other in zip(inside.history_, outside.history_, strict=True):
+        assert other == pytest.approx(one, abs=1e-4)
+    for name, part in inside.explainer_.state_dict().items():
+        torch.testing.assert_close(outside.explainer_.state_dict()[name], part, atol=1e-5, rtol=1e-4, msg=name)
+
+
+def test_a_pass_that_was_stopped_goes_on_where_it_was(tmp_path):
+    store = RowStore(tmp_path / "rows", "data")
+    made: list[torch.Tensor] = []
+
+    def make(nodes):
+        if len(made) == 3:
+            raise KeyboardInterrupt
+        made.append(nodes)
+        return nodes.float().unsqueeze(1).repeat(1, 2)
+
+    with pytest.raises(KeyboardInterrupt):
+        store.rows("x", "one", 50, make, 10, "x")
+    made.clear()
+    found = store.rows("x", "one", 50, make, 10, "x")
+    assert [nodes[0].item() for nodes in made] == [30, 40]
+    assert torch.equal(found, torch.arange(50.0).unsqueeze(1).repeat(1, 2))
+    assert store.is_whole("x", "one", 50) and not store.is_whole("x", "another", 50)
+
+
+def test_batches_that_do_not_fit_are_halved(citation, capsys):
+    _, outside = citation
+    ground = OutOfCore(outside.game, SETTINGS)
+    whole = len(ground.around(torch.arange(64))[1])
+    ground.game = GameInParts(outside.model, outside.view, 2, "logit", outside.rows, memory=1_000_000)
+    assert whole == 64 and len(ground.around(torch.arange(64))[1]) < 64
+    assert "such batches are halved" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"batch_size": 0}, "a batch of all targets needs all of it"),
+        ({"shared_pairs": 5}, "leave out --shared-pairs"),
+        ({"objective": "running-mean"}, "use --objective balanced"),
+    ],
+)
+def test_what_needs_the_whole_graph_is_refused(citation, changes, sentence):
+    _, outside = citation
+    other = LaraInParts(outside.model, outside.view, outside.rows.folder, hops=2)
+    other.config = TrainingConfig(**{"batch_size": 8, **changes})
+    with pytest.raises(InputError, match=sentence):
+        other.fit([1, 2, 3], [4])
+
+
+def test_edges_and_the_graph_itself_are_refused(citation):
+    _, outside = citation
+    with pytest.raises(InputError, match="scoring edges needs all of it"):
+        LaraInParts(outside.model, outside.view, players="edges")
+    with pytest.raises(InputError, match="never loaded whole"):
+        outside.graph.num_nodes()
+    with pytest.raises(InputError, match="say it: --hops"):
+        LaraInParts(SmallGCN(), outside.view).game.check_targets(torch.arange(3))
+
+
+@pytest.fixture(scope="module")
+def commands(tmp_path_factory):
+    """The same commands on BA-Shapes in memory and in parts."""
+    folder = tmp_path_factory.mktemp("commands")
+    dataset = load("ba-shapes")
+    save_target(small_model(dataset, "gcn", 2), folder / "target.pt", {})
+    partition(dataset, 3, folder / "parts")
+    settings = ["--target", folder / "target.pt", "--batch-size", 32, "--targets", 64, "--epochs", 1, "--memory", "1GB"]
+    for name, where in (("inside", ["--dataset", "ba-shapes"]), ("outside", ["--graph", folder / "parts"])):
+        done = dgl_lara("train", *where, *settings, "--shared-pairs", "0", "--out", folder / name)
+        assert done.exit_code == 0, done.output
+    return folder
+
+
+def dgl_lara(*arguments):
+    return CliRunner().invoke(main, list(map(str, arguments)))
+
+
+@pytest.mark.parametrize("more", [["--amortised"], ["--amortised", "--top", "all"], []], ids=["top", "all", "trusted"])
+def test_files_are_those_of_the_graph_in_memory(commands, tmp_path, more):
+    frames = []
+    for name in ("inside", "outside"):
+        out = tmp_path / f"{name}.parquet"
+        done = dgl_lara("explain", "--run", commands / name, "--all", "--top", 5, *more, "--out", out)
+        assert done.exit_code == 0, done.output
+        frames.append(pd.read_parquet(out).sort_values(["target", "player"], ignore_index=True))
+    its, mine = frames
+    assert list(mine.columns) == list(its.columns) and len(mine) == len(its) > 700
+    assert (mine.player != its.player).mean() < 0.01  # but for ties up to rounding
+    np.testing.assert_allclose(mine.groupby("target").score.max(), its.groupby("target").score.max(), atol=1e-5)
+
+
+def test_one_node_in_words(commands):
+    said = [dgl_lara("explain", "--run", commands / name, "--node", 512).output for name in ("inside", "outside")]
+    mine, its = ([line for line in text.splitlines() if not line.startswith("These scores")] for text in said)
+    assert mine == its and "Node 512 is class" in said[1] and len(mine) > 7
+
+
+@pytest.mark.parametrize(
+    ("command", "sentence"),
+    [
+        (["eval", "--metric", "fidelity"], "never loaded whole"),
+        (["report"], "never loaded whole"),
+        (["explain", "--all", "--refine", "8", "--out", "x.parquet"], "--refine and --verify go with --node"),
+    ],
+)
+def test_commands_that_need_the_whole_graph_say_so(commands, tmp_path, monkeypatch, command, sentence):
+    monkeypatch.chdir(tmp_path)
+    done = dgl_lara(*command, "--run", commands / "outside")
+    assert done.exit_code == 2 and sentence in done.output, done.output
+
+
+def test_a_model_must_be_named(commands):
+    done = dgl_lara("train", "--graph", commands / "parts")
+    assert done.exit_code == 2 and "none is trained on a graph in parts" in done.output
+
+
+def test_training_goes_on_where_it_was(commands, tmp_path, monkeypatch):
+    """Killed after the first step, resumed: the same explainer as unbroken."""
+    args = ["--graph", commands / "parts", "--target", commands / "target.pt", "--batch-size", 32, "--targets", 64]
+    args += ["--epochs", 1, "--memory", "1GB", "--shared-pairs", 0, "--out", tmp_path / "run"]
+    steps: list[float] = []
+    real = loop.update
+
+    def interrupted(*arguments):
+        if steps:
+            raise KeyboardInterrupt
+        steps.append(real(*arguments))
+        return steps[0]
+
+    monkeypatch.setattr(loop, "update", interrupted)
+    assert dgl_lara("train", *args).exit_code == 130
+    monkeypatch.setattr(loop, "update", real)
+    assert dgl_lara("train", "--resume", tmp_path / "run").exit_code == 0
+    one, other = (
+        torch.load(folder / "explainer.pt", weights_only=True)["weights"]
+        for folder in (tmp_path / "run", commands / "outside")
+    )
+    for name, part in one.items():
+        torch.testing.assert_close(other[name], part, atol=1e-6, rtol=1e-6)

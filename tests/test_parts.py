@@ -1,0 +1,208 @@
+"""A graph in parts on disk: it says what the whole graph says, cuts are DGL's, and damage gets one sentence."""
+
+import json
+
+import dgl
+import numpy as np
+import pytest
+import torch
+from click.testing import CliRunner
+from games import random_graph
+
+from dgl_lara.cli import main
+from dgl_lara.datasets import Options, load
+from dgl_lara.datasets.citation_stream import stream_citation
+from dgl_lara.datasets.dataset import Dataset
+from dgl_lara.datasets.partitioning import partition
+from dgl_lara.errors import InputError, LaraError
+from dgl_lara.game.node_task import khop_batch
+from dgl_lara.parts.cutting import cut
+from dgl_lara.parts.folder import part_folder
+from dgl_lara.parts.mapped import Mapped
+
+METHODS = ("metis", "random", "order")
+NODES = 60
+
+
+def a_dataset(loops=False):
+    graph = random_graph(NODES, 90, seed=4)
+    graph = dgl.add_self_loop(graph) if loops else graph
+    features = torch.randn(NODES, 3, generator=torch.Generator().manual_seed(0))
+    everyone = torch.randperm(NODES, generator=torch.Generator().manual_seed(1))
+    train, val, test = (part.sort().values for part in (everyone[:40], everyone[40:50], everyone[50:]))
+    return Dataset("random", "node", graph, features, torch.arange(NODES) % 3, train, val, test, 3, "generated")
+
+
+DATASET = a_dataset()
+
+
+@pytest.fixture(params=METHODS)
+def view(request, tmp_path):
+    partition(DATASET, 4, tmp_path / "parts", request.param)
+    return Mapped(tmp_path / "parts")
+
+
+def test_parts_say_what_the_whole_graph_says(view):
+    assert (view.num_nodes, view.num_edges) == (NODES, DATASET.graph.num_edges())
+    nodes = torch.tensor([59, 3, 3, 17, 0, 40])
+    assert torch.equal(view.features(nodes), DATASET.features[nodes])
+    assert torch.equal(view.in_degrees(nodes), DATASET.graph.in_degrees(nodes))
+    indptr, sources = view.in_edges(nodes)
+    for place, node in enumerate(nodes.tolist()):
+        found = sources[indptr[place] : indptr[place + 1]]
+        assert sorted(found.tolist()) == sorted(DATASET.graph.in_edges(node)[0].tolist())
+    for name in ("train", "val", "test"):
+        assert torch.equal(view.split(name), DATASET.split(name))
+    for part in view.parts:
+        assert part.labels.tolist() == DATASET.labels[list(part.nodes)].tolist()
+
+
+def test_every_node_is_in_one_part(view):
+    everyone = [node for part in view.parts for node in part.nodes]
+    assert len(view.parts) == 4 and sorted(everyone) == list(range(NODES))
+    assert max(len(part.nodes) for part in view.parts) < NODES // 2
+    part, row = view.part_of(np.arange(NODES))
+    assert [view.parts[a].nodes[b] for a, b in zip(part, row, strict=True)] == list(range(NODES))
+
+
+@pytest.mark.parametrize("hops", [0, 1, 2, 3])
+def test_a_cut_is_dgls_subgraph(view, hops):
+    targets = torch.tensor([31, 7, 55])
+    mine, its = cut(view, targets, hops), khop_batch(DATASET.graph, targets, hops)
+    assert len(its.nodes) < NODES
+    assert torch.equal(mine.nodes, its.nodes) and torch.equal(mine.places, its.places)
+    assert edges_of(mine.graph) == edges_of(its.graph)
+    assert (view.marks == -1).all()
+
+
+def test_a_cut_can_leave_out_what_enters_the_outermost_nodes(view):
+    targets = torch.tensor([31, 7])
+    whole, inner = cut(view, targets, 2), cut(view, targets, 2, inner=True)
+    near = set(cut(view, targets, 1).nodes.tolist())
+    assert torch.equal(whole.nodes, inner.nodes)
+    wanted = [(u, v) for u, v in edges_of(whole.graph) if int(whole.nodes[v]) in near]
+    assert edges_of(inner.graph) == wanted != edges_of(whole.graph)
+
+
+def edges_of(graph):
+    return sorted(zip(*(end.tolist() for end in graph.edges()), strict=True))
+
+
+def test_loops_are_noted(tmp_path):
+    partition(a_dataset(loops=True), 2, tmp_path / "loops")
+    partition(DATASET, 2, tmp_path / "none")
+    assert [Mapped(tmp_path / name).meta.all_loops for name in ("loops", "none")] == [True, False]
+
+
+def test_half_precision_takes_half_of_the_room(tmp_path):
+    partition(DATASET, 2, tmp_path / "half", kind="float16")
+    view = Mapped(tmp_path / "half")
+    assert view.parts[0].features.dtype == np.float16
+    found = view.features(torch.arange(NODES))
+    assert found.dtype == torch.float32
+    torch.testing.assert_close(found, DATASET.features, atol=2e-3, rtol=1e-3)
+
+
+def test_the_content_decides_the_fingerprint(tmp_path):
+    changed = a_dataset()
+    changed.features[7, 1] += 1
+    for name, dataset, parts in (("a", DATASET, 2), ("b", a_dataset(), 2), ("c", changed, 2)):
+        partition(dataset, parts, tmp_path / name)
+    a, b, c = (Mapped(tmp_path / name).meta.fingerprint for name in "abc")
+    assert a == b != c
+
+
+def test_what_lies_there_is_not_overwritten(tmp_path):
+    partition(DATASET, 2, tmp_path / "parts")
+    with pytest.raises(InputError, match="holds a graph in parts already"):
+        partition(DATASET, 3, tmp_path / "parts")
+
+
+def test_what_was_not_finished_is_not_a_graph(tmp_path):
+    partition(DATASET, 2, tmp_path / "parts")
+    (tmp_path / "parts" / "meta.json").unlink()
+    with pytest.raises(InputError, match="is not a graph in parts"):
+        Mapped(tmp_path / "parts")
+    partition(DATASET, 3, tmp_path / "parts")
+    assert len(Mapped(tmp_path / "parts").parts) == 3
+
+
+@pytest.mark.parametrize("name", ["indptr", "sources", "features", "labels", "original"])
+def test_a_truncated_part_gets_one_sentence(tmp_path, name):
+    partition(DATASET, 2, tmp_path / "parts")
+    path = part_folder(tmp_path / "parts", 1) / f"{name}.npy"
+    path.write_bytes(path.read_bytes()[:-8])
+    with pytest.raises(LaraError, match=rf"{name}.npy is missing, truncated or damaged .*; partition the graph again"):
+        Mapped(tmp_path / "parts")
+
+
+@pytest.mark.parametrize(("name", "value"), [("indptr", -3), ("indptr", 10**6), ("sources", -1), ("sources", NODES)])
+def test_numbers_that_lead_nowhere_get_one_sentence(tmp_path, name, value):
+    partition(DATASET, 2, tmp_path / "parts")
+    path = part_folder(tmp_path / "parts", 0) / f"{name}.npy"
+    array = np.load(path)
+    array[5] = value
+    np.save(path, array)
+    with pytest.raises(LaraError, match=f"{name}.npy is damaged"):
+        Mapped(tmp_path / "parts").in_edges(torch.arange(NODES))
+
+
+@pytest.mark.parametrize(("field", "value"), [("nodes", 61), ("method", "by hand"), ("parts", 7), ("edges", "many")])
+def test_a_changed_description_gets_one_sentence(tmp_path, field, value):
+    partition(DATASET, 2, tmp_path / "parts")
+    path = tmp_path / "parts" / "meta.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), field: value}))
+    with pytest.raises(LaraError, match="meta.json cannot be understood"):
+        Mapped(tmp_path / "parts")
+
+
+def test_more_parts_than_nodes(tmp_path):
+    with pytest.raises(InputError, match="parts must be a number from 1 to 60"):
+        partition(DATASET, 61, tmp_path / "parts")
+
+
+def streamed(folder, parts, chunk=300, seed=0):
+    stream_citation(1_000, parts, folder, seed, chunk=chunk)
+    return Mapped(folder)
+
+
+def test_a_streamed_graph_does_not_depend_on_the_number_of_parts(tmp_path):
+    one, three, other = (
+        streamed(tmp_path / name, parts, seed=seed) for name, parts, seed in (("a", 1, 0), ("b", 3, 0), ("c", 3, 1))
+    )
+    everyone = torch.arange(1_000)
+    assert len(three.parts) == 3 and all(len(part.nodes) > 300 for part in three.parts)
+    for mine, its in zip(three.in_edges(everyone), one.in_edges(everyone), strict=True):
+        assert torch.equal(mine, its)
+    assert torch.equal(three.features(everyone), one.features(everyone))
+    assert not torch.equal(other.features(everyone), one.features(everyone))
+    assert not list(tmp_path.glob("*/.drawn-*"))
+
+
+def test_a_streamed_graph_is_of_the_same_kind(tmp_path):
+    """Each older paper once at the most, as many citations, classes and splits as `citation` has."""
+    stream_citation(20_000, 2, tmp_path / "parts", chunk=7_000)
+    view, whole = Mapped(tmp_path / "parts"), load("citation", Options(nodes=20_000))
+    indptr, sources = view.in_edges(torch.arange(20_000))
+    cited = torch.repeat_interleave(torch.arange(20_000), indptr.diff())
+    assert (sources > cited).all() and len(torch.unique(cited * 20_000 + sources)) == len(sources)
+    assert 0.9 < view.num_edges / whole.graph.num_edges() < 1.1
+    labels = torch.from_numpy(np.concatenate([part.labels for part in view.parts.values()]))
+    assert len(labels.unique()) == 40
+    assert 0.58 < (labels[sources] == labels[cited]).float().mean() < 0.72  # as test_citation.py
+    quantiles = torch.tensor([0.5, 0.9, 0.99, 0.999])
+    mine, its = (degrees.float().quantile(quantiles) for degrees in (indptr.diff(), whole.graph.in_degrees()))
+    assert ((mine - its).abs() <= 0.5 * its + 1).all(), (mine, its)
+    assert [len(view.split(name)) for name in ("train", "val", "test")] == [10_800, 3_400, 5_800]
+    centres = torch.stack([view.features(torch.arange(20_000))[labels == label].mean(0) for label in range(40)])
+    assert 1.5 < centres.norm(dim=1).median() < 2.5
+
+
+def test_partition_on_the_command_line(tmp_path):
+    out = tmp_path / "parts"
+    done = CliRunner().invoke(main, ["partition", "--dataset", "ba-shapes", "--parts", "3", "--out", str(out)])
+    assert done.exit_code == 0 and "700 nodes and 4,110 edges in 3 parts" in done.output
+    again = CliRunner().invoke(main, ["partition", "--dataset", "ba-shapes", "--out", str(out)])
+    assert again.exit_code == 2 and "holds a graph in parts already" in again.output
+    graphs = CliRunner().invoke(main, ["partition", "--dataset", "ba-2motifs", "--out", str(tmp_path / "no")])
+    assert graphs.exit_code == 2 and "nodes of one graph" in graphs.output
