@@ -86,7 +86,8 @@ class Job:
             self._check_own(asked)
             return on_brought(base, asked.subgraph, asked.pair)
         if self.target(asked) == ELSEWHERE:
-            return base.about(torch.tensor([self.called.pair(asked)]))
+            assert asked.pair is not None
+            return base.about([asked.pair])
         return None
 
     def _check_own(self, asked: Asked) -> None:

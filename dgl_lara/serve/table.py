@@ -56,7 +56,7 @@ class Table:
             setattr(self, name, part_of.reshape(rows, width) if width > 1 else part_of)
             start = end
         self.path, self.rows = path, rows
-        self._all_text = memoryview(self.text.reshape(-1))
+        self._all_text = self.text.reshape(-1).data
 
     def fill(self, targets: np.ndarray, best: Best, texts: Iterable[bytes]) -> None:
         for name in NUMBERS:
