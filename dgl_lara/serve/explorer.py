@@ -19,6 +19,7 @@ from dgl_lara.utils.templates import rendered
 
 LIKELIEST = 5  # classes that are shown of f's answer
 THUMBNAIL = 60  # nodes of a graph in the gallery
+STEPS, FEWER, CROWD = 40, 10, 1000  # of the slider; fewer where the model sees so many nodes in each
 GALLERY = 24  # graphs of one page of it
 
 
@@ -142,7 +143,7 @@ def view(job: Job, query: ViewQuery) -> Json:
     found = job.explanation(instance)
     explanation = job.naming(instance, found).named(found)
     before = explanation.game.calls
-    picture, story = explanation.view(query.most)
+    picture, story = explanation.view(query.most, STEPS if len(explanation.nodes) < CROWD else FEWER)
     job.model_calls += explanation.game.calls - before
     number, told = job.target(instance), job.called.class_name
     label = -1 if number == ELSEWHERE else int(_labels(job)[number])
