@@ -122,8 +122,8 @@ class Window:
         self.session = found["sessionId"]
         for domain in ("Page", "Runtime", "Log"):
             self.send(f"{domain}.enable")
-        downloads = str(folder / "downloads")
-        self.send("Page.setDownloadBehavior", behavior="allow", downloadPath=downloads)
+        self.downloads = folder / "downloads"
+        self.send("Page.setDownloadBehavior", behavior="allow", downloadPath=str(self.downloads))
         self.look(width, height, dark)
 
     def look(self, width, height, dark=False):
@@ -172,8 +172,9 @@ class Window:
             time.sleep(0.05)
 
     def open(self, address):
+        self.ask("window.left = true")  # until the next page is there, scripts still run in this one
         self.send("Page.navigate", url=address)
-        self.until("document.readyState === 'complete'")
+        self.until("!window.left && document.readyState === 'complete'")
 
     def click(self, selector):
         """In the middle of the first element that it names."""

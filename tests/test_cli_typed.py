@@ -9,9 +9,6 @@ import torch
 from click.testing import CliRunner
 
 from dgl_lara.cli import main
-from dgl_lara.errors import InputError
-from dgl_lara.runs import open_run
-from dgl_lara.serve.served import ServedModel
 
 QUICK = ["--hidden", "8", "--dim", "4", "--masks", "2", "--epochs", "4"]
 pytestmark = pytest.mark.usefixtures("hardly_judged")
@@ -183,9 +180,3 @@ def test_a_graph_that_was_not_there(nodes, links, tmp_path):
 def test_mistakes_get_a_sentence(nodes, links, command, fragment):
     result = run(*command)
     assert result.exit_code == 2 and fragment in result.output.replace("\n", " "), result.output
-
-
-def test_the_service_says_that_it_does_not_know_them_yet(nodes, links, tmp_path):
-    for folder in (nodes, links):
-        with pytest.raises(InputError, match="which the service does not know yet"):
-            ServedModel("shop", open_run(folder, trust=True), tmp_path)

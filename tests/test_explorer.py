@@ -2,12 +2,19 @@
 
 import csv
 import shutil
+import threading
 import time
+from contextlib import contextmanager
 
 import pytest
+import uvicorn
 from browser import Window, needs_browser
 
 from dgl_lara.cli.reproduce import script
+from dgl_lara.runs import open_run
+from dgl_lara.serve.app import make_app
+from dgl_lara.serve.served import ServedModel
+from dgl_lara.serve.supervisor import listening
 
 pytestmark = needs_browser
 serving = script("service").serving
@@ -23,13 +30,21 @@ def service(quick_runs, tmp_path_factory, session_cache):
         yield running
 
 
-@pytest.fixture
-def window(tmp_path):
-    found = Window(tmp_path)
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    """One for all tests: starting it takes longer than most of them."""
+    found = Window(tmp_path_factory.mktemp("browser"))
     yield found
-    problems = found.problems
     found.close()
-    assert not problems, problems
+
+
+@pytest.fixture
+def window(browser):
+    browser.open("about:blank")
+    browser.look(1280, 860)
+    browser.problems.clear()
+    yield browser
+    assert not browser.problems, browser.problems
 
 
 SHOWN = "typeof data !== 'undefined' && !!data && data.target === {}"
@@ -55,7 +70,7 @@ def test_a_walk_through_a_graph(service, window):
     assert len(rows) > 4 and rows[0].startswith("640")
     # the strongest neighbour, in the picture
     place = window.ask("data.players.findIndex(player => player.place === 0)")
-    neighbour = window.ask(f"data.ids[{place}]")
+    neighbour = window.ask(f"data.walk[{place}]")
     window.ask(f"nodes[{place}].id = 'strongest'")
     window.click("#strongest")
     window.until(SHOWN.format(neighbour))
@@ -65,20 +80,20 @@ def test_a_walk_through_a_graph(service, window):
     window.click("#forward")
     window.until(SHOWN.format(neighbour))
     # another, in the table; and by arrows and Enter
-    other = window.ask("data.ids[+$('best').children[2].dataset.place]")
+    other = window.ask("data.walk[+$('best').children[2].dataset.place]")
     window.click("#best tr:nth-child(3)")
     window.until(SHOWN.format(other))
     window.ask("nodes[0].focus()")
     for key in ("ArrowRight", "ArrowDown", "ArrowLeft", "ArrowUp"):
         window.press(key)
-    focused = window.ask("data.ids[nodes.indexOf(document.activeElement)]")
+    focused = window.ask("data.walk[nodes.indexOf(document.activeElement)]")
     window.press("Enter")
     window.until(SHOWN.format(focused))
 
 
 def test_scores_in_the_page_are_those_of_the_service(service, window):
     open_node(window, service, 640)
-    shown = window.ask("data.players.map((player, place) => [data.ids[place], player.score])")
+    shown = window.ask("data.players.map((player, place) => [+data.walk[place], player.score])")
     told = service.explain("ba-shapes", {"node": 640, "top": 1000})[0]
     scores = {player["id"]: player["score"] for player in told["players"]}
     assert len(shown) > 5
@@ -116,8 +131,9 @@ def test_the_slider_shows_what_the_model_says(service, window):
 def test_lists(service, window):
     """Wrong predictions are wrong, low confidence rises, classes are as chosen, pages turn."""
     open_node(window, service, 640)
-    window.ask("document.querySelector('[data-list=wrong]').click()")
+    window.click("[data-list=wrong]")
     window.until("[...document.querySelectorAll('#list li')].every(item => !!item.querySelector('.wrong'))")
+    assert window.ask("document.querySelectorAll('#list li').length") > 0
     until = time.monotonic() + 120
     listing = "/v1/models/ba-shapes/targets"
     while service.ask(listing)[1]["about"]["explained"] < 700:  # the keeper goes through them
@@ -136,12 +152,32 @@ def test_lists(service, window):
     window.until(f"document.querySelector('#list li').dataset.target !== '{before}'")
 
 
-def test_what_can_be_taken_away(service, window, tmp_path):
+def test_the_last_that_was_asked_for_is_shown(service, window):
+    """However late the answers to what was asked before come; lists and explanations do not push each other aside."""
+    open_node(window, service, 640)
+    window.ask("""(() => { const real = fetch; let first = true; window.fetch = async (...asked) => {
+        const slow = asked[0].includes("wrong=") || (asked[0].includes("/view") && first);
+        if (asked[0].includes("/view")) first = false;
+        if (slow) await new Promise(done => setTimeout(done, 600));
+        return real(...asked); }; })()""")
+    window.click("[data-list=wrong]")
+    window.click("[data-list=all]")
+    window.ask("void go({target: 3})")
+    window.click("[data-list=unsure]")
+    window.until(SHOWN.format(3))
+    time.sleep(1)
+    assert window.ask("document.querySelectorAll('#list li .wrong').length") < 50
+    assert window.ask("document.querySelector('[data-list=unsure]').ariaPressed") == "true"
+    sure = window.ask("[...document.querySelectorAll('#list .sure')].map(item => parseInt(item.textContent))")
+    assert sure == sorted(sure)
+
+
+def test_what_can_be_taken_away(service, window):
     """A table of all players, and pictures that need no page around them."""
     open_node(window, service, 640)
     for name in ("csv", "svg", "png"):
         window.click(f"#{name}")
-    expected = [tmp_path / "downloads" / f"ba-shapes-node-640.{ending}" for ending in ("csv", "svg", "png")]
+    expected = [window.downloads / f"ba-shapes-node-640.{ending}" for ending in ("csv", "svg", "png")]
     until = time.monotonic() + 30
     while not all(path.exists() and path.stat().st_size for path in expected):
         assert time.monotonic() < until, [path.name for path in expected if not path.exists()]
@@ -202,14 +238,25 @@ def test_nothing_in_a_name_becomes_markup(quick_runs, tmp_path):
     assert "https://" not in page
 
 
-def test_a_token_is_asked_for(quick_runs, tmp_path, window, session_cache):
-    (tmp_path / "token").write_text("open sesame\n")
-    run = shutil.copytree(quick_runs["ba-shapes"], tmp_path / "ba")
-    with serving("--run", run, "--workers", 1, "--token-file", tmp_path / "token") as service:
-        window.open(f"{service.address}/?model=ba&target=5")
+def test_a_token_is_asked_for(quick_runs, tmp_path, window):
+    app = make_app([ServedModel("ba", open_run(quick_runs["ba-shapes"]), tmp_path)], token="open sesame")
+    with in_thread(app) as address:
+        window.open(f"{address}/?model=ba&target=5")
         window.until("$('login').open")
         window.ask("$('token').value = 'open sesame'")
         window.click("#login button")
         window.until(SHOWN.format(5))
         window.problems.clear()  # the browser notes the 401
         assert "sesame" not in window.ask("location.href")
+
+
+@contextmanager
+def in_thread(app):
+    """Its address, while it is served here."""
+    port = listening("127.0.0.1", 0)
+    server = uvicorn.Server(uvicorn.Config(app, log_level="warning", lifespan="off"))
+    thread = threading.Thread(target=server.run, args=([port],))
+    thread.start()
+    yield f"http://127.0.0.1:{port.getsockname()[1]}"
+    server.should_exit = True
+    thread.join()

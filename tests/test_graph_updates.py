@@ -14,7 +14,6 @@ from dgl_lara.runs import open_run
 from dgl_lara.serve.graph_changes import changed, downstream, upstream
 from dgl_lara.serve.jobs import Job
 from dgl_lara.serve.messages import Asked, GraphUpdate, NewNode
-from dgl_lara.serve.part import on_graph
 from dgl_lara.serve.served import ServedModel
 from dgl_lara.serve.snapshot import base_snapshot, open_snapshot, write_snapshot
 from dgl_lara.serve.update_log import UpdateLog
@@ -62,7 +61,7 @@ ENTRIES = [
 
 def fresh(lara, graph, features):
     """The same g on a graph that was never changed."""
-    return on_graph(lara, graph, features)
+    return lara.on(graph, features)
 
 
 @pytest.mark.parametrize("kind", ["nodes", "edges", "features"])

@@ -10,6 +10,7 @@ from starlette.testclient import TestClient
 from dgl_lara.runs import open_run
 from dgl_lara.serve.app import make_app
 from dgl_lara.serve.guard import Limits
+from dgl_lara.serve.messages import ExplainRequest, read, usual_nodes
 from dgl_lara.serve.served import ServedModel, open_models
 
 
@@ -19,11 +20,18 @@ def model(quick_runs, tmp_path):
 
 
 @pytest.fixture
-def client(model):
+def fresh_client(model):
     return TestClient(make_app([model]))
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
+def client(quick_runs, tmp_path_factory):
+    """The same, for all tests that leave it as it is."""
+    run = open_run(quick_runs["ba-shapes"])
+    return TestClient(make_app([ServedModel("ba", run, tmp_path_factory.mktemp("served"))]))
+
+
+@pytest.fixture(scope="module")
 def library(quick_runs):
     lara = open_run(quick_runs["ba-shapes"]).trained()
     lara.embed()
@@ -67,14 +75,14 @@ def test_models_are_listed_as_kserve_lists_them(client):
     assert missing.json() == {"error": "there is no model 'nobody'; there is ba."}
 
 
-def test_numbers_are_those_of_the_library(client, library):
+def test_numbers_are_those_of_the_library(fresh_client, library):
     """Corrected ones too, one by one and many at once, computed and from the table."""
     everyone = library.explain(torch.arange(700))
     assert bool(everyone.corrected.any())
     for _ in range(2):
         for node in (5, 312, 640):
-            same_as(explain(client, {"node": node})["explanations"][0], everyone[node])
-    answer = explain(client, *({"node": node} for node in range(700)))
+            same_as(explain(fresh_client, {"node": node})["explanations"][0], everyone[node])
+    answer = explain(fresh_client, *({"node": node} for node in range(700)))
     assert answer["predictions"] == everyone.explained_class.tolist()
     for node in range(700):
         same_as(answer["explanations"][node], everyone[node])
@@ -120,16 +128,16 @@ def test_the_table_gives_what_was_computed(model):
         np.testing.assert_array_equal(alone.best(np.array([node])).score[0], first.score[place])
 
 
-def test_texts_in_the_table_say_what_its_numbers_say(client, model):
+def test_texts_in_the_table_say_what_its_numbers_say(fresh_client, model):
     """All 20 players come as the text that is stored, fewer are made from the numbers."""
-    whole = explain(client, *({"node": node} for node in range(60)))["explanations"]
-    fewer = explain(client, *({"node": node, "top": 19} for node in range(60)))["explanations"]
+    whole = explain(fresh_client, *({"node": node} for node in range(60)))["explanations"]
+    fewer = explain(fresh_client, *({"node": node, "top": 19} for node in range(60)))["explanations"]
     assert model.snapshot.first.table.texts(np.arange(60)) is not None
     assert any(len(one["players"]) == 20 for one in whole)
     for one, other in zip(whole, fewer, strict=True):
         assert one["players"][:19] == other["players"]
     model.snapshot.first.table.length[7] = 0  # as where names are longer than there is room for
-    assert explain(client, *({"node": node} for node in range(60)))["explanations"] == whole
+    assert explain(fresh_client, *({"node": node} for node in range(60)))["explanations"] == whole
 
 
 def test_predictions_are_the_models_own(client, library):
@@ -218,6 +226,29 @@ def test_what_does_not_fit_is_told_in_a_sentence(client, library, body, said):
     assert sentence.endswith(".") and "Traceback" not in sentence and "\n" not in sentence
 
 
+@pytest.mark.parametrize(
+    ("body", "nodes"),
+    [
+        ('{"instances": [{"node": 3}, {"top": 20, "node": 0}]}', [3, 0]),
+        ('{"instances": [{"node": 3, "top": 19}]}', None),
+        ('{"instances": [{"node": 3, "top": 20.0}]}', None),
+        ('{"instances": [{"node": 3, "refine": 2}]}', None),
+        ('{"instances": [{"node": 3}, {"top": 20}]}', None),
+        ('{"instances": [{"node": true}]}', None),
+        ('{"instances": [{"node": -1}]}', None),
+        ('{"instances": []}', None),
+        ('{"instances": {"node": 3}}', None),
+        ('[{"node": 3}]', None),
+        ('{"instances": [{"node": 3}]', None),
+    ],
+)
+def test_what_nearly_everybody_sends_is_known_at_once(body, nodes):
+    """And nothing else is taken for it."""
+    assert usual_nodes(body.encode()) == nodes
+    if nodes is not None:
+        assert [one.node for one in read(ExplainRequest, body.encode()).instances] == nodes
+
+
 @pytest.mark.parametrize("body", [b"", b"{", b'{"instances": [{"node": 1}]', b"\xff\xfe", b"[" * 100_000])
 def test_what_is_no_json_is_told_too(client, body):
     response = client.post("/v1/models/ba:explain", content=body)
@@ -284,17 +315,17 @@ def test_failures_of_ours_are_not_told_to_clients(model, monkeypatch, capsys):
     assert "ZeroDivisionError" in capsys.readouterr().err
 
 
-def test_metrics_count_what_happens(client):
+def test_metrics_count_what_happens(fresh_client):
     def value(name):
-        lines = client.get("/metrics").text.splitlines()
+        lines = fresh_client.get("/metrics").text.splitlines()
         return sum(float(line.split()[-1]) for line in lines if line.startswith(name))
 
     names = 'dgl_lara_explanations_total{origin="table"}', 'dgl_lara_explanations_total{origin="computed"}'
     calls = "dgl_lara_model_calls_total"
     before = [value(name) for name in (*names, calls)]
-    explain(client, {"node": 77})
-    explain(client, {"node": 77})
-    explain(client, {"node": 78, "refine": 4})
+    explain(fresh_client, {"node": 77})
+    explain(fresh_client, {"node": 77})
+    explain(fresh_client, {"node": 78, "refine": 4})
     after = [value(name) for name in (*names, calls)]
     assert after[0] - before[0] == 1
     assert after[1] - before[1] == 2

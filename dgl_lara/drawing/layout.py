@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import networkx as nx
 import numpy as np
-from scipy.optimize import isotonic_regression
 
 GAP = 0.62  # between neighbours on a ring; rings lie at least 1 apart
 APART = 0.5  # of the ends of a link from the middle
@@ -125,6 +124,8 @@ def _spread(nodes: np.ndarray, angle: np.ndarray, down: np.ndarray, gap: float) 
     start = (int(np.argmax(np.diff(wish, append=wish[0] + 2 * np.pi))) + 1) % len(wish)
     nodes, wish = np.roll(nodes, -start), np.concatenate([wish[start:], wish[:start] + 2 * np.pi])
     steps = gap * np.arange(len(nodes))
+    from scipy.optimize import isotonic_regression  # half a second, which only pictures need
+
     return nodes, isotonic_regression(wish - steps).x + steps
 
 

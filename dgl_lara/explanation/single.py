@@ -457,8 +457,8 @@ class Explanation:
                 )
         return page([one.view(most) for one in (self, *beside)])
 
-    def view(self, most: int) -> View:
-        """What a page shows of it."""
+    def view(self, most: int, steps: int = STEPS) -> View:
+        """What a page shows of it. `steps`: of its slider, for each of which the model is asked twice."""
         from dgl_lara.drawing.interactive import Story, drawn_players
 
         game, rank = self.game, self.batch.rank()
@@ -470,7 +470,7 @@ class Explanation:
         else:
             called = [names[place] for place in drawn]
         removable = len(self) - int(self.batch.is_target.sum())
-        counts = torch.linspace(removable, 0, min(removable, STEPS) + 1).round().int().tolist()
+        counts = torch.linspace(removable, 0, min(removable, steps) + 1).round().int().tolist()
         keep, remove = self.curves(counts)
         story = Story(
             title=self.in_words(),

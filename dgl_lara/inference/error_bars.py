@@ -12,7 +12,6 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import torch
-from scipy.optimize import nnls
 from torch import Tensor
 
 from dgl_lara.attribution.monte_carlo import Samples
@@ -111,6 +110,8 @@ def learn_errors(explanations: Explanations, samples: Samples) -> ErrorModel | N
 
 def _by_hop(found: Tensor, noise: Tensor, scores: Tensor, hop: Tensor, hops: int) -> tuple[Tensor, Tensor]:
     """constant and slope, by non-negative least squares in which each pair counts by how well its error is known."""
+    from scipy.optimize import nnls  # half a second, which only learning needs
+
     columns = torch.zeros(len(found), 2 * hops, dtype=torch.float64)
     everyone = torch.arange(len(found))
     columns[everyone, hop.cpu()] = 1

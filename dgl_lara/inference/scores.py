@@ -79,7 +79,7 @@ def can_compile(explainer: Explainer, game: Game) -> bool:
     return game.task.local and known and game.features.device.type == "cpu"
 
 
-def _sum_of_sides(of_nodes: Scorer, game: Game) -> Scorer:
+def sum_of_sides(of_nodes: Scorer, game: Game) -> Scorer:
     """For targets that are several nodes: the scores walk out from each of them."""
 
     def scorer(targets: Tensor, t: Tensor) -> tuple[Players, Tensor]:
@@ -96,7 +96,7 @@ def _sum_of_sides(of_nodes: Scorer, game: Game) -> Scorer:
 def make_scorer(explainer: Explainer, game: Game, source: Tensor, num_targets: int) -> Scorer:
     """(targets, their t) -> (players, scores); compiled where that pays."""
     if game.task.sides > 1:
-        return _sum_of_sides(make_scorer(explainer, game.side, source, num_targets), game)
+        return sum_of_sides(make_scorer(explainer, game.side, source, num_targets), game)
     if num_targets >= MANY and can_compile(explainer, game):
         # a few targets shall not wait for the compiler
         if game.kind.name == "edges":

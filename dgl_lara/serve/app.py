@@ -20,9 +20,8 @@ from starlette.routing import Route, Router
 from dgl_lara.serve import counters
 from dgl_lara.serve.explorer import explorer_page, view, worth_a_look
 from dgl_lara.serve.guard import Guard, Limits
-from dgl_lara.serve.jobs import Job
+from dgl_lara.serve.jobs import Job, Stored
 from dgl_lara.serve.messages import (
-    ExplainRequest,
     GraphUpdate,
     PredictRequest,
     TargetsQuery,
@@ -44,6 +43,11 @@ class Service:
         self.limits, self.supervisor = limits, supervisor
         self.short, self.long = ThreadPoolExecutor(1), ThreadPoolExecutor(1)
         self.waiting = 0
+
+    def warm_up(self) -> None:
+        """What is compiled is loaded while nobody waits for it; until then computations wait, the table does not."""
+        for model in self.models.values():
+            self.short.submit(model.warm_up)
 
     def model(self, request: Request) -> ServedModel:
         name = request.path_params["name"]
@@ -75,17 +79,17 @@ class Service:
         return as_json({"name": self.model(request).name, "ready": True})
 
     async def explain(self, request: Request) -> Response:
-        job, asked = self.job(request), read(ExplainRequest, await request.body())
-        targets = job.plain_targets(asked)
-        if targets is not None and job.is_known(asked, targets):
-            answer = job.plain(asked, targets)
-        else:
-            answer = await self.computed(self.long if targets is None else self.short, job.explain, asked)
-        return counted(job, answer)
+        job = self.job(request)
+        asked = job.understood(await request.body())
+        if not isinstance(asked, Stored):
+            return counted(job, await self.computed(self.long, job.explain, asked))
+        if asked.is_known:
+            return counted(job, job.explain(asked))
+        return counted(job, await self.computed(self.short, job.explain, asked))
 
     async def predict(self, request: Request) -> Response:
         job, asked = self.job(request), read(PredictRequest, await request.body())
-        if any(instance.subgraph for instance in asked.instances):
+        if any(instance.subgraph or instance.pair for instance in asked.instances):
             return counted(job, await self.computed(self.long, job.predict, asked))
         return counted(job, job.predict(asked))
 
@@ -177,8 +181,9 @@ def counted(job: Job, content: Any) -> Response:
     return as_json(content)
 
 
-def make_app(
-    models: Sequence[ServedModel], limits: Limits = USUAL, token: str | None = None, supervisor: int | None = None
-) -> Guard:
-    service = Service(models, limits, supervisor)
-    return Guard(Router(service.routes, redirect_slashes=False, default=not_found), limits, token)
+def guarded(service: Service, token: str | None = None) -> Guard:
+    return Guard(Router(service.routes, redirect_slashes=False, default=not_found), service.limits, token)
+
+
+def make_app(models: Sequence[ServedModel], limits: Limits = USUAL, token: str | None = None) -> Guard:
+    return guarded(Service(models, limits), token)

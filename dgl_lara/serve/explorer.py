@@ -9,14 +9,17 @@ import numpy as np
 import torch
 
 from dgl_lara.drawing.interactive import view_data
+from dgl_lara.errors import InputError
 from dgl_lara.explanation import Explanation
-from dgl_lara.serve.jobs import Job, Json
+from dgl_lara.serve.called import ELSEWHERE, Json
+from dgl_lara.serve.jobs import Job
 from dgl_lara.serve.messages import Instance, TargetsQuery, ViewQuery
 from dgl_lara.serve.table import UNKNOWN, short
 from dgl_lara.utils.templates import rendered
 
 LIKELIEST = 5  # classes that are shown of f's answer
 THUMBNAIL = 60  # nodes of a graph in the gallery
+STEPS, FEWER, CROWD = 40, 10, 1000  # of the slider; fewer where the model sees so many nodes in each
 GALLERY = 24  # graphs of one page of it
 
 
@@ -32,9 +35,7 @@ def explorer_page() -> str:
 def worth_a_look(job: Job, query: TargetsQuery) -> Json:
     """Targets by number, name, class, wrong prediction or confidence; of graphs also small pictures."""
     part, model = job.snapshot.first, job.model
-    wanted = np.ones(len(part.predicted), dtype=bool)
-    if model.task.local:
-        wanted &= ~job.snapshot.gone
+    wanted = ~job.snapshot.gone_targets
     if query.predicted is not None:
         wanted &= part.predicted == query.predicted
     labels = _labels(job)
@@ -52,19 +53,20 @@ def worth_a_look(job: Job, query: TargetsQuery) -> Json:
     rows = [_row(job, one, int(labels[one])) for one in some.tolist()]
     if not model.task.local:
         for row in rows:
-            row["picture"] = _thumbnail(job, row["target"])
+            row["picture"] = _thumbnail(job, int(row["target"]))
     return {"total": len(found), "rows": rows, "about": about(job)}
 
 
 def about(job: Job) -> Json:
     """Of the model: what the page needs before anything is chosen."""
-    model, snapshot, told = job.model, job.snapshot, job.class_names()
-    config, part = model.lara.explainer_.config, snapshot.first
+    model, snapshot, told = job.model, job.snapshot, job.called.class_name
+    types, config, part = model.lara.types, model.lara.explainer_.config, snapshot.first
     alive = int((part.table.state != UNKNOWN).sum())
     return {
         "name": model.name,
         "dataset": model.run.dataset.name,
         "task": model.task.name,
+        "noun": types.nodes[0] if types is not None and model.task.sides == 1 else model.task.name,
         "targets": len(part.predicted),
         "edges": snapshot.graph.num_edges(),
         "hops": config.hops,
@@ -80,29 +82,34 @@ def about(job: Job) -> Json:
 
 
 def _labels(job: Job) -> np.ndarray:
-    """(num_targets,) the true class, -1 where nobody knows."""
+    """(num_targets,) the true class, -1 where nobody knows, or outputs are no classes."""
+    if job.snapshot.first.game.value == "output":
+        return np.full(len(job.snapshot.first.predicted), -1)
     known = job.model.run.dataset.labels.numpy()
     missing = len(job.snapshot.first.predicted) - len(known)
     return np.concatenate([known, np.full(missing, -1)]) if missing else known
 
 
-def target_name(job: Job, target: int) -> str:
-    return job.model.node_name(target) if job.model.task.local else str(target)
+def key_of(job: Job, target: int) -> int | str:
+    """By which the page names it: its number; of a link both ends, "3,14"."""
+    told = job.called.target(target)
+    return told if isinstance(told, int) else ",".join(map(str, told))
 
 
 def _matches(job: Job, target: int, text: str) -> bool:
-    return str(target).startswith(text) or text in target_name(job, target).lower()
+    return str(key_of(job, target)).startswith(text) or text in job.called.target_name(target).lower()
 
 
 def _row(job: Job, target: int, label: int) -> Json:
-    part, told = job.snapshot.first, job.class_names()
+    part, told = job.snapshot.first, job.called.class_name
     state, confidence = int(part.table.state[target]), float(part.table.confidence[target])
     predicted = int(part.predicted[target])
     return {
-        "target": target,
-        "name": target_name(job, target),
+        "target": key_of(job, target),
+        "name": job.called.target_name(target),
         "class": predicted,
         "class_name": told(predicted),
+        "value": float(part.values[target]),
         "label": None if label < 0 else told(label),
         "wrong": label >= 0 and label != predicted,
         "confidence": None if state == UNKNOWN or confidence != confidence else confidence,
@@ -113,7 +120,7 @@ def _thumbnail(job: Job, target: int) -> Json:
     part = job.snapshot.first
     if part.game.kind.name != "nodes":
         return {}
-    scene = job.named(part.one(target, [])).scene(THUMBNAIL)
+    scene = job.called.named(part.one(target, [])).scene(THUMBNAIL)
     assert scene.score is not None
     low, high = scene.bounds
     return {
@@ -130,23 +137,23 @@ def _thumbnail(job: Job, target: int) -> Json:
 
 def view(job: Job, query: ViewQuery) -> Json:
     """In words, as a picture, a table and curves of the model's own outputs."""
-    which = "node" if job.model.task.local else "graph"
-    given: dict[str, Any] = {which: query.target, "class": query.asked_class, "rather_than": query.rather_than}
+    asked = _asked(job, query.target)
+    given: dict[str, Any] = {**asked, "class": query.asked_class, "rather_than": query.rather_than}
     instance = Instance(**given, players=query.players)
     found = job.explanation(instance)
-    explanation = job.named(found)
+    explanation = job.naming(instance, found).named(found)
     before = explanation.game.calls
-    picture, story = explanation.view(query.most)
+    picture, story = explanation.view(query.most, STEPS if len(explanation.nodes) < CROWD else FEWER)
     job.model_calls += explanation.game.calls - before
-    labels, target, told = _labels(job), explanation.target, job.class_names()
-    label = int(labels[target])
+    number, told = job.target(instance), job.called.class_name
+    label = -1 if number == ELSEWHERE else int(_labels(job)[number])
     confidence = found.confidence
     sure = float("nan") if confidence is None else float(short(confidence.numpy())[0])
     return {
         **view_data(picture, story),
-        "ids": _ids(explanation, picture),
-        "target": target,
-        "name": target_name(job, target),
+        "walk": _walk(job, explanation, picture),
+        "target": query.target if "," in query.target else int(query.target),
+        "asked": asked,
         "players_kind": explanation.batch.players.kind,
         "explained_class": explanation.explained_class,
         "rather_than": query.rather_than,
@@ -162,16 +169,40 @@ def view(job: Job, query: ViewQuery) -> Json:
     }
 
 
-def _ids(explanation: Explanation, picture: Any) -> list[int]:
-    """The node that each drawn disc is; none where features play."""
-    if explanation.batch.players.kind == "features":
+def _asked(job: Job, key: str) -> Json:
+    """What an instance says of the target that the page calls so."""
+    task = job.model.task
+    numbers = [int(part) for part in key.split(",")]
+    if len(numbers) != task.sides:
+        form = "both ends, like 3,14" if task.sides > 1 else "a number"
+        raise InputError(f"target must be {form} (got {key}).")
+    return {"pair": tuple(numbers)} if task.sides > 1 else {task.name: numbers[0]}
+
+
+def _walk(job: Job, explanation: Explanation, picture: Any) -> list[str | None]:
+    """Where a click on each drawn disc leads: to that node; of a link, to the pair that it makes with the other end;
+    None where that cannot be asked about, and nothing at all where features play, or graphs are explained."""
+    task, types = explanation.task, explanation.game.types
+    if explanation.batch.players.kind == "features" or not task.local:
         return []
-    return explanation.nodes[torch.from_numpy(picture.place)].tolist()
+    drawn = explanation.nodes[torch.from_numpy(picture.place)]
+    kinds, own = types.split(drawn) if types is not None else ([""] * len(drawn), drawn)
+    if task.sides == 1:
+        asked = types.nodes[0] if types is not None else ""
+        return [str(node) if kind == asked else None for kind, node in zip(kinds, own.tolist(), strict=True)]
+    ends = task.nodes_of_one(explanation.target)
+    (start, end), (u, v) = (types.split(ends)[0], types.own_number(ends)) if types is not None else (["", ""], ends)
+    leads = {start: lambda node: f"{node},{v}", end: lambda node: f"{u},{node}"}  # of one type: to another second end
+    there = set(ends.tolist())
+    return [
+        None if whole in there or kind not in leads else leads[kind](node)
+        for kind, node, whole in zip(kinds, own.tolist(), drawn.tolist(), strict=True)
+    ]
 
 
 def _likeliest(job: Job, explanation: Explanation) -> list[Json]:
     """The classes that f finds likeliest; empty where its outputs are no classes."""
-    game, told = explanation.game, job.class_names()
+    game, told = explanation.game, job.called.class_name
     if game.value == "output":
         return []
     chance = game.logits[explanation.target].softmax(0)

@@ -3,24 +3,38 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
-import dgl
 import numpy as np
 import orjson
 import torch
 from torch import Tensor
 
 from dgl_lara.errors import InputError
-from dgl_lara.explanation import SOURCES, Explanation, Explanations
+from dgl_lara.explanation import SOURCES, Explanations
 from dgl_lara.lara import LARA
-from dgl_lara.serve.messages import TOP, Asked, ExplainRequest, Instance, PredictRequest, Subgraph
-from dgl_lara.serve.part import Part, on_graph
+from dgl_lara.serve.brought import on_brought
+from dgl_lara.serve.called import ELSEWHERE, Called, Json
+from dgl_lara.serve.messages import TOP, Asked, ExplainRequest, Instance, PredictRequest, read, usual_nodes
+from dgl_lara.serve.part import Part
 from dgl_lara.serve.served import ServedModel
 from dgl_lara.serve.table import CORRECTED, Best, short
 
-Json = dict[str, Any]
+
+@dataclass(frozen=True)
+class Stored:
+    """Explanations that stand in a table, or will. `tops`: how many players of each; None: all that are kept there."""
+
+    part: Part
+    targets: np.ndarray
+    tops: list[int] | None
+
+    @property
+    def is_known(self) -> bool:
+        """Nothing needs to be computed."""
+        return not len(self.part.table.unknown(self.targets))
 
 
 class Job:
@@ -28,6 +42,7 @@ class Job:
 
     def __init__(self, model: ServedModel, deadline: float = float("inf")) -> None:
         self.model, self.snapshot, self.deadline = model, model.follow(), deadline
+        self.called = model.called
         self.computed = self.from_table = self.model_calls = 0
 
     # --- what is asked about
@@ -37,22 +52,15 @@ class Job:
         return int(self.targets([asked])[0])
 
     def targets(self, asked: Sequence[Asked]) -> np.ndarray:
-        task, gone = self.model.task, self.snapshot.gone
-        if task.local:
-            given = [one.node if one.graph is None else None for one in asked]
-        else:
-            given = [one.graph if one.node is None else None for one in asked]
-        if None in given:
-            raise InputError(f'this model explains {task}s: name one with "{task}", and nothing else.')
-        found, count = np.array(given, dtype=np.int64), len(self.snapshot.first.predicted)
-        if found.max() >= count:
-            raise InputError(f"{task} must be in 0..{count - 1} (got {found.max()}).")
-        if task.local and gone[found].any():
-            raise InputError(f"node {found[gone[found]][0]} was removed from the graph.")
+        return self._there(self.called.numbers(asked, len(self.snapshot.first.predicted)))
+
+    def _there(self, found: np.ndarray) -> np.ndarray:
+        if self.snapshot.sequence and self.snapshot.gone_targets[found].any():
+            raise InputError(f"node {found[self.snapshot.gone_targets[found]][0]} was removed from the graph.")
         return found
 
-    def part(self, instance: Instance) -> Part:
-        kind = instance.players
+    def part(self, instance: Asked) -> Part:
+        kind = instance.players if isinstance(instance, Instance) else None
         if kind is None:
             return self.snapshot.first
         if kind not in self.snapshot.parts:
@@ -70,25 +78,47 @@ class Job:
             and instance.top <= TOP
         )
 
+    def elsewhere(self, asked: Asked) -> LARA | None:
+        """The same g on a graph that came with the request, or for a pair that the run was not made for: of either the
+        one target there is. None: the run knows it."""
+        base = self.part(asked).lara
+        if asked.subgraph is not None:
+            self._check_own(asked)
+            return on_brought(base, asked.subgraph, asked.pair)
+        if self.target(asked) == ELSEWHERE:
+            assert asked.pair is not None
+            return base.about([asked.pair])
+        return None
+
+    def _check_own(self, asked: Asked) -> None:
+        """A subgraph of its own: the instance names what of it is meant."""
+        named = [name for name in ("node", "graph", "pair") if getattr(asked, name) is not None]
+        wanted = ["pair"] if self.model.task.sides > 1 else ["node"] if self.model.task.local else []
+        if named != wanted:
+            one = f'one of its {wanted[0]}s with "{wanted[0]}"' if wanted else "nothing else"
+            raise InputError(f"this model explains {self.model.task}s: with a subgraph an instance names {one}.")
+
     # --- explanations
 
-    def plain_targets(self, request: ExplainRequest) -> np.ndarray | None:
-        """Where the table can answer everything, for one kind of players: whom it is asked about."""
-        kind = request.instances[0].players
-        if not all(self.is_plain(one) and one.players == kind for one in request.instances):
-            return None
-        return self.targets(request.instances)
+    def understood(self, body: bytes) -> Stored | ExplainRequest:
+        """What is asked; `Stored`, where the table can answer all of it for one kind of players."""
+        usual = usual_nodes(body) if self.model.task.local and self.model.task.sides == 1 else None
+        if usual is not None:
+            found = self._there(self.called.checked(usual, len(self.snapshot.first.predicted)))
+            return Stored(self.snapshot.first, found, None)
+        request = read(ExplainRequest, body)
+        one = request.instances[0]
+        if all(self.is_plain(other) and other.players == one.players for other in request.instances):
+            targets = self.targets(request.instances)
+            if not (targets == ELSEWHERE).any():
+                return Stored(self.part(one), targets, [other.top for other in request.instances])
+        return request
 
-    def is_known(self, request: ExplainRequest, targets: np.ndarray) -> bool:
-        """Nothing needs to be computed."""
-        return not len(self.part(request.instances[0]).table.unknown(targets))
-
-    def explain(self, request: ExplainRequest) -> Json:
-        targets = self.plain_targets(request)
-        if targets is not None:
-            return self.plain(request, targets)
+    def explain(self, asked: Stored | ExplainRequest) -> Any:
+        if isinstance(asked, Stored):
+            return self._stored(asked)
         rows, predicted = [], []
-        for instance in request.instances:
+        for instance in asked.instances:
             if time.monotonic() > self.deadline:
                 raise TimeoutError
             row, said = self._single(instance)
@@ -96,71 +126,19 @@ class Job:
             predicted.append(said)
         return {"predictions": predicted, "explanations": rows}
 
-    def plain(self, request: ExplainRequest, targets: np.ndarray) -> Json:
-        part = self.part(request.instances[0])
-        self.computed = len(np.unique(part.table.unknown(targets)))
-        self.from_table = len(targets) - self.computed
-        best, classes = part.best(targets), part.predicted[targets].tolist()
-        tops = [instance.top for instance in request.instances]
-        figures = zip(
-            targets.tolist(), classes, part.values[targets].tolist(), best.confidence.tolist(),
-            (best.state == CORRECTED).tolist(), self._players(part, targets, best, tops), strict=True,
-        )  # fmt: skip
-        rows = [
-            {
-                "target": target,
-                "class": explained,
-                "value": value,
-                "confidence": None if confidence != confidence else confidence,
-                "source": SOURCES[corrected],
-                "players": players,
-            }
-            for target, explained, value, confidence, corrected, players in figures
-        ]
-        return {"predictions": classes, "explanations": rows}
-
-    def _players(self, part: Part, targets: np.ndarray, best: Best, tops: list[int]) -> Iterable[Any]:
-        """Of each target; where all of them are wanted, the text that the table holds."""
-        texts = part.table.texts(targets) if min(tops) == TOP else None
+    def _stored(self, asked: Stored) -> Any:
+        part, targets = asked.part, asked.targets
+        unknown = np.unique(part.table.unknown(targets))
+        if len(unknown):
+            part.compute(unknown)
+        self.computed, self.from_table = len(unknown), len(targets) - len(unknown)
+        said = (part.values if part.game.value == "output" else part.predicted)[targets].tolist()
+        texts = part.table.texts(targets) if asked.tops is None else None
         if texts is not None:
-            return map(orjson.Fragment, texts)
-        name, kept = self.namer(part), np.minimum(best.kept, tops).tolist()
-        figures = zip(targets.tolist(), kept, best.player.tolist(), best.hop.tolist(), best.score.tolist(), strict=True)
-        return (
-            [
-                {"id": player, "name": name(player, target), "hop": hop, "score": score}
-                for player, hop, score in zip(players[:k], hops[:k], scores[:k], strict=True)
-            ]
-            for target, k, players, hops, scores in figures
-        )
-
-    def namer(self, part: Part) -> Callable[[int, int], str]:
-        """(player, target) -> what it is called."""
-        if part.game.kind.name == "nodes" and self.model.task.local:
-            return lambda player, target: part.name(player)
-        names: dict[int, dict[int, str]] = {}
-
-        def by_library(player: int, target: int) -> str:
-            if target not in names:
-                players = part.game.players(torch.tensor([target]))
-                nothing = torch.zeros(len(players.player))
-                classes = part.game.explained_class[players.targets]
-                one = self.named(Explanations(players, nothing, classes, self.model.task, "lara", part.game))
-                names[target] = dict(zip(one.players.tolist(), one.player_names(), strict=True))
-            return names[target][player]
-
-        return by_library
-
-    def named(self, found: Explanations) -> Explanation:
-        """The first of them, with the names of the data set."""
-        names = dict(self.model.names)
-        count = found.game.graph.num_nodes() if found.game else 0
-        if names["labels"] is not None and len(names["labels"]) < count:
-            names["labels"] = [self.model.node_name(node) for node in range(count)]
-        if names["motif"] is not None and len(names["motif"]) < count:
-            more = names["motif"].new_full((count - len(names["motif"]),), -1)
-            names["motif"] = torch.cat([names["motif"], more])
-        return found.named(**names)[0]
+            rows: Any = orjson.Fragment(b"[%b]" % b",".join(texts))
+        else:
+            rows = list(part.rows(targets, part.table.read(targets), asked.tops or [TOP] * len(targets)))
+        return {"predictions": said, "explanations": rows}
 
     def classes_of(self, instance: Instance) -> list[int]:
         classes = [one for one in (instance.asked_class, instance.rather_than) if one is not None]
@@ -172,44 +150,43 @@ class Job:
                 raise InputError(f"class must be in 0..{known - 1} (got {one}).")
         return classes
 
-    def _single(self, instance: Instance) -> tuple[Json, int]:
+    def _single(self, instance: Instance) -> tuple[Json, int | float]:
         found = self.explanation(instance)
         game = found.game
         assert game is not None
         best = Best.of(found, min(instance.top, max(1, len(found.scores))))
-        targets = found.players.targets
-        names = self._plain_names(found) if instance.subgraph else self.named(found).player_names()
-        called = dict(zip(found.players.player.tolist(), names, strict=True))
+        targets, told = found.players.targets, self.naming(instance, found).players(found)
+        called = dict(zip(found.players.player.tolist(), told, strict=True))
         confidence = float(best.confidence[0])
+        players = zip(best.player[0].tolist(), best.hop[0].tolist(), best.score[0].tolist(), strict=True)
         row: Json = {
-            "target": int(targets),
+            "target": list(instance.pair) if instance.pair else int(targets),
             "class": int(found.explained_class),
             "value": float(short(game.value_of(targets, found.asked).numpy())[0]),
             "confidence": None if confidence != confidence else confidence,
             "source": SOURCES[bool(best.state[0] == CORRECTED)],
-            "players": [
-                {"id": player, "name": called[player], "hop": hop, "score": score}
-                for player, hop, score in zip(
-                    best.player[0].tolist(), best.hop[0].tolist(), best.score[0].tolist(), strict=True
-                )
-            ][: int(best.kept[0])],
+            "players": [{**called[player], "hop": hop, "score": score} for player, hop, score in players][
+                : int(best.kept[0])
+            ],
         }
         if found.rather_than is not None:
             row["rather_than"] = int(found.rather_than)
-        return row, int(game.explained_class[targets])
+        return row, row["value"] if game.value == "output" else int(game.explained_class[targets])
 
-    @staticmethod
-    def _plain_names(found: Explanations) -> list[str]:
-        return found[0].player_names()
+    def naming(self, asked: Asked, found: Explanations) -> Called:
+        """A graph that came along has no names; pairs that are new have those of all others."""
+        if asked.subgraph is None and found.game is not None and found.game.task is self.model.task:
+            return self.called
+        assert found.game is not None
+        return Called(LARA.of_game(found.game), {} if asked.subgraph else self.called.names, self.called.node_name)
 
     def explanation(self, instance: Instance) -> Explanations:
         """Of one target, with everything that was asked for."""
-        classes = self.classes_of(instance)
-        if instance.subgraph is not None:
-            lara, target = self.brought(instance)
+        classes, lara = self.classes_of(instance), self.elsewhere(instance)
+        if lara is not None:
             before = 0
             asked = None if not classes else (tuple(classes) if len(classes) == 2 else classes)
-            found = lara.explain([target], asked)
+            found = lara.explain(self._own_target(instance, lara), asked)
         else:
             part = self.part(instance)
             lara, before = part.lara, part.game.calls
@@ -221,61 +198,36 @@ class Job:
         self.model_calls += found.game.calls - before
         return found
 
-    def brought(self, asked: Asked) -> tuple[LARA, int]:
-        """A graph that came with the request, and which of its nodes is meant; explained by the same g."""
-        assert asked.subgraph is not None
-        kind = asked.players if isinstance(asked, Instance) else None
-        base = self.model.lara if kind is None else self.part(asked).lara  # type: ignore[arg-type]
-        graph, features = as_graph(asked.subgraph, base)
-        if self.model.task.local:
-            if asked.node is None or asked.graph is not None:
-                raise InputError('with a subgraph of its own an instance names one of its nodes with "node".')
-            if asked.node >= len(features):
-                raise InputError(f"node must be in 0..{len(features) - 1} of the subgraph (got {asked.node}).")
-        elif asked.node is not None or asked.graph is not None:
-            raise InputError("this model explains graphs: with a subgraph of its own an instance names nothing else.")
-        return on_graph(base, graph, features), asked.node or 0
+    def _own_target(self, asked: Asked, lara: LARA) -> Tensor:
+        """The one that is meant, where it is not among those of the run."""
+        if lara.task.sides > 1 or not lara.task.local:
+            return torch.tensor([0])
+        count = lara.task.num_targets(lara.graph)
+        if asked.node is None or asked.node >= count:
+            raise InputError(f"node must be in 0..{count - 1} of the subgraph (got {asked.node}).")
+        return torch.tensor([asked.node])
 
     # --- predictions
 
     def predict(self, request: PredictRequest) -> Json:
         """f's own answer."""
-        numbers, logits, classes = [], [], []
+        rows = []
         for asked in request.instances:
             if time.monotonic() > self.deadline:
                 raise TimeoutError
-            if asked.subgraph is not None:
-                lara, target = self.brought(asked)
-                game = lara.game
+            lara = self.elsewhere(asked)
+            if lara is not None:
+                target, game = int(self._own_target(asked, lara)), lara.game
                 self.model_calls += game.calls
             else:
                 target, game = self.target(asked), self.snapshot.first.game
-            numbers.append(target)
-            logits.append(short(game.logits[target].numpy()).tolist())
-            classes.append(int(game.explained_class[target]))
-        told = self.class_names()
-        return {
-            "predictions": [
-                {"target": target, "class": one, "name": told(one), "logits": row}
-                for target, one, row in zip(numbers, classes, logits, strict=True)
-            ]
-        }
-
-    def class_names(self) -> Any:
-        names = self.model.names["classes"] or ()
-        return lambda one: str(names[one]) if one < len(names) else str(one)
-
-
-def as_graph(given: Subgraph, base: LARA) -> tuple[dgl.DGLGraph, Tensor]:
-    count, width = len(given.features), base.features.shape[1]
-    for row, numbers in enumerate(given.features):
-        if len(numbers) != width:
-            raise InputError(f"subgraph.features.{row} must be {width} numbers (got {len(numbers)}).")
-    ends = torch.tensor(given.edges, dtype=torch.long).view(-1, 2)
-    if len(ends) and int(ends.max()) >= count:
-        raise InputError(f"subgraph.edges must name nodes 0..{count - 1} (got {int(ends.max())}).")
-    graph = dgl.graph((ends[:, 0], ends[:, 1]), num_nodes=count)
-    features = torch.tensor(given.features, dtype=base.features.dtype)
-    if not bool(torch.isfinite(features).all()):
-        raise InputError("subgraph.features must be numbers of ordinary size.")
-    return graph, features
+            explained = int(game.explained_class[target])
+            rows.append(
+                {
+                    "target": list(asked.pair) if asked.pair else target,
+                    "class": explained,
+                    "name": self.called.class_name(explained),
+                    "logits": short(game.logits[target].numpy()).tolist(),
+                }
+            )
+        return {"predictions": rows}

@@ -48,13 +48,8 @@ def _fill_some(model: ServedModel) -> bool:
     """Whether there was anything left to fill."""
     snapshot = model.follow()
     for part in snapshot.parts.values():
-        waiting = np.flatnonzero((part.table.state == UNKNOWN) & ~gone_targets(model, len(part.table.state)))[:A_PIECE]
+        waiting = np.flatnonzero((part.table.state == UNKNOWN) & ~snapshot.gone_targets)[:A_PIECE]
         if len(waiting):
             part.compute(waiting)
             return True
     return False
-
-
-def gone_targets(model: ServedModel, count: int) -> np.ndarray:
-    """(count,) bool: removed nodes, which nobody can ask about."""
-    return model.snapshot.gone if model.task.local else np.zeros(count, dtype=bool)

@@ -30,11 +30,13 @@ def having(**fields: dict) -> dict:
 
 
 MAYBE = {"type": ["number", "null"]}
+TARGET = {"type": ["integer", "array"], "items": WHOLE, "description": "its number; of a link those of both ends"}
 PLAYER = having(id=WHOLE, name=TEXT, hop=WHOLE, score=NUMBER)
+PLAYER["properties"]["type"] = {**TEXT, "description": "of a node, where there are several"}
 EXPLANATION = having(
-    target=WHOLE, **{"class": WHOLE}, value=NUMBER, confidence=MAYBE, source=TEXT, players=listed(PLAYER)
+    target=TARGET, **{"class": WHOLE}, value=NUMBER, confidence=MAYBE, source=TEXT, players=listed(PLAYER)
 )
-PREDICTION = having(target=WHOLE, **{"class": WHOLE}, name=TEXT, logits=listed(NUMBER))
+PREDICTION = having(target=TARGET, **{"class": WHOLE}, name=TEXT, logits=listed(NUMBER))
 NAME = {"$ref": "#/components/parameters/name"}
 
 
@@ -52,7 +54,7 @@ def description(models: tuple[str, ...]) -> dict[str, Any]:
         f"{one}:explain": {
             "post": _call(
                 "explain", "Why the model says what it says.",
-                having(predictions=listed(WHOLE), explanations=listed(EXPLANATION)), ExplainRequest, named=True,
+                having(predictions=listed(NUMBER), explanations=listed(EXPLANATION)), ExplainRequest, named=True,
             )
         },
         f"{one}:predict": {

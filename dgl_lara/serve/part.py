@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -14,25 +14,25 @@ import torch
 from torch import Tensor
 
 from dgl_lara.attribution.shared_samples import SharedSamples
-from dgl_lara.explanation import Explanations, with_rival
+from dgl_lara.explanation import SOURCES, Explanations, with_rival
 from dgl_lara.game.game import Game
 from dgl_lara.inference.compiled_scores import Walks
-from dgl_lara.inference.scores import Embeddings, can_compile, classes_for
+from dgl_lara.inference.scores import Embeddings, Scorer, can_compile, classes_for, explain, sum_of_sides
 from dgl_lara.lara import LARA
-from dgl_lara.serve.table import ROOM, Best, Table, short
+from dgl_lara.serve.called import Called, Json
+from dgl_lara.serve.table import CORRECTED, TOP, Best, Table, short
 
 
-def on_graph(of: LARA, graph: dgl.DGLGraph, features: Tensor, answer: Tensor | None = None) -> LARA:
-    """The same g and what is known of its errors on another graph; without samples, which are of the old one.
-    `answer`: what f says of the graph, where that is known; it is then as like the old one as an update makes it."""
-    lara = LARA(of.model, graph, features, of.task, of.hops, of.value, of.config, of.memory, players=of.players)
+def on_graph(of: LARA, graph: dgl.DGLGraph, features: Tensor, answer: Tensor) -> LARA:
+    """The same g and what is known of its errors on a graph after an update; without samples, which are of the old one.
+    `answer`: what f says of it."""
+    game = of.game
+    lara = LARA(game.f, graph, features, of.task, game.hops, of.value, of.config, of.memory, players=of.players)
     lara.explainer_, lara.config_, lara.errors_, lara.cost_ = of.explainer_, of.config_, of.errors_, of.cost_
-    if answer is not None:
-        game = of.game
-        lara.game = Game(
-            game.f, graph, features, game.task, game.hops, of.value, answer, memory=of.memory, players=of.players,
-            context=game.context,
-        )  # fmt: skip
+    lara.game = Game(
+        game.f, graph, features, game.task, game.hops, of.value, answer, memory=of.memory, players=of.players,
+        context=game.context,
+    )  # fmt: skip
     return lara
 
 
@@ -55,8 +55,8 @@ class Part:
     source: Tensor | np.ndarray
     target: Tensor
     table: Table
+    called: Called
     unchanged: Tensor | None = None
-    name: Callable[[int], str] = str  # of a player
 
     @property
     def game(self) -> Game:
@@ -69,13 +69,13 @@ class Part:
     @cached_property
     def predicted(self) -> np.ndarray:
         """(num_targets,) the class that f predicts of each."""
-        return self.game.explained_class.numpy()
+        return self.game.explained_class[: self.game.num_targets].numpy()
 
     @cached_property
     def values(self) -> np.ndarray:
         """(num_targets,) the explained value of that class."""
         everyone = torch.arange(self.game.num_targets)
-        return short(self.game.value_of(everyone, self.game.explained_class).numpy())
+        return short(self.game.value_of(everyone, torch.from_numpy(self.predicted)).numpy())
 
     @property
     def walked(self) -> bool:
@@ -98,14 +98,13 @@ class Part:
     def _amortised(self, targets: Tensor, classes: Tensor | None) -> Explanations:
         explainer, game = self.lara.explainer_, self.game
         if not self.walked:
-            from dgl_lara.inference.scores import explain
-
             assert isinstance(self.source, Tensor)
             return explain(explainer, game, Embeddings(self.source, self.target), targets, classes)
         classes, against = classes_for(explainer, game, targets, classes)
+        scores_of: Scorer = self.walks.scores if game.task.sides == 1 else sum_of_sides(self.walks.scores, game)
         with torch.no_grad():
-            t = explainer.for_class(self.target[targets], with_rival(classes, against))
-        players, scores = self.walks.scores(targets, t)
+            t = explainer.for_class(game.task.t_of(self.target, targets, None), with_rival(classes, against))
+            players, scores = scores_of(targets, t)
         return Explanations(players, scores, classes, game.task, "lara", game, rather_than=against)
 
     def one(self, target: int, classes: list[int]) -> Explanations:
@@ -114,8 +113,10 @@ class Part:
         ((_, found),) = self.explain(torch.tensor([target]), asked)
         return found
 
+    # --- from the table
+
     def best(self, targets: np.ndarray) -> Best:
-        """From the table; what it does not know yet is computed, and known from then on."""
+        """What it does not know yet is computed, and known from then on."""
         unknown = np.unique(self.table.unknown(targets))
         if len(unknown):
             self.compute(unknown)
@@ -123,26 +124,46 @@ class Part:
 
     def compute(self, targets: np.ndarray) -> None:
         for places, found in self.explain(torch.from_numpy(targets)):
-            best = Best.of(found, self.table.player.shape[1])
-            local = self.lara.task.local and self.game.kind.name == "nodes"  # others have names by the library
-            texts = map(orjson.dumps, self.players(best)) if local else [b" " * (ROOM + 1)] * len(places)
-            self.table.fill(targets[places.numpy()], best, texts)
+            best, some = Best.of(found, TOP), targets[places.numpy()]
+            self.table.fill(some, best, map(orjson.dumps, self.rows(some, best, [TOP] * len(some))))
 
-    def players(self, best: Best) -> Iterator[list[dict[str, Any]]]:
-        """The players of each, as they are sent."""
-        name = self.name
-        figures = best.kept.tolist(), best.player.tolist(), best.hop.tolist(), best.score.tolist()
-        for kept, players, hops, scores in zip(*figures, strict=True):
-            yield [
-                {"id": player, "name": name(player), "hop": hop, "score": score}
-                for player, hop, score in zip(players[:kept], hops[:kept], scores[:kept], strict=True)
-            ]
+    def rows(self, targets: np.ndarray, best: Best, tops: list[int]) -> Iterator[Json]:
+        """The explanation of each, with so many of its players, as it is sent."""
+        figures = zip(
+            targets.tolist(), self.predicted[targets].tolist(), self.values[targets].tolist(),
+            best.confidence.tolist(), (best.state == CORRECTED).tolist(), np.minimum(best.kept, tops).tolist(),
+            best.player.tolist(), best.hop.tolist(), best.score.tolist(), strict=True,
+        )  # fmt: skip
+        for target, explained, value, confidence, corrected, kept, players, hops, scores in figures:
+            told = self._told(target, players[:kept])
+            yield {
+                "target": self.called.target(target),
+                "class": explained,
+                "value": value,
+                "confidence": None if confidence != confidence else confidence,
+                "source": SOURCES[corrected],
+                "players": [
+                    {**player, "hop": hop, "score": score}
+                    for player, hop, score in zip(told, hops[:kept], scores[:kept], strict=True)
+                ],
+            }
+
+    def _told(self, target: int, players: list[int]) -> list[Json]:
+        """id and name of each."""
+        task = self.game.task
+        if self.game.kind.name == "nodes" and task.local:
+            return [self.called.of_player(player, target) for player in players]
+        every = self.game.players(torch.tensor([target]))
+        classes = self.game.explained_class[every.targets]
+        told = self.called.players(Explanations(every, torch.zeros(len(every.player)), classes, task, "", self.game))
+        by_number: dict[int, Any] = dict(zip(every.player.tolist(), told, strict=True))
+        return [by_number[player] for player in players]
 
 
-def base_part(lara: LARA, table: Table, name: Callable[[int], str] = str) -> Part:
+def base_part(lara: LARA, table: Table, called: Called) -> Part:
     """Of the graph that the run was trained on."""
     embeddings = lara.embed()
-    part = Part(lara, embeddings.source, embeddings.target, table, name=name)
+    part = Part(lara, embeddings.source, embeddings.target, table, called)
     return replace(part, source=part.walks.source) if part.walked else part
 
 

@@ -10,11 +10,13 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+import numpy as np
 import torch
 
 from dgl_lara.errors import InputError, LaraError
 from dgl_lara.lara import LARA
 from dgl_lara.runs import Run, open_run
+from dgl_lara.serve.called import Called
 from dgl_lara.serve.graph_changes import changed
 from dgl_lara.serve.messages import GraphUpdate
 from dgl_lara.serve.snapshot import Snapshot, base_snapshot, open_snapshot, write_snapshot
@@ -32,12 +34,8 @@ class ServedModel:
         self.name, self.run = name, run
         self.laras: dict[str, LARA] = {part.lara.players.name: part.trained() for part in run.parts}
         self.lara = next(iter(self.laras.values()))
-        self.task, self.names = self.lara.task, run.dataset.names
-        if self.task.sides > 1 or self.lara.types is not None or self.lara.explainer_.config.edge_columns:
-            raise InputError(
-                f"{run.folder} explains links, several types of nodes or a model that reads edge data, which the "
-                f"service does not know yet; ask with: dgl-lara explain --run {run.folder}"
-            )
+        self.task = self.lara.task
+        self.called = Called(self.lara, run.dataset.names, self.node_name)
         home = state / name if state else run.folder / "serving"
         try:
             home.mkdir(parents=True, exist_ok=True)
@@ -48,7 +46,7 @@ class ServedModel:
             ) from error
         self.log = UpdateLog(home / f"updates-{run.dataset.fingerprint}.jsonl")
         self.folder = home / self._key()
-        self.base = base_snapshot(self.laras, self.folder / "0", self.node_name)
+        self.base = base_snapshot(self.laras, self.folder / "0", self.called)
         self.snapshot = self.base
         self._seen: tuple[int, int] | None = None
         self._new_names: dict[int, str | None] = {}
@@ -82,7 +80,12 @@ class ServedModel:
             if sequence == self.snapshot.sequence:
                 return self.snapshot
             with suppress(FileNotFoundError):  # a newer one has come and this one is gone
-                return open_snapshot(self.laras, self.folder / str(sequence), sequence, self.node_name)
+                return open_snapshot(self.laras, self.folder / str(sequence), sequence, self.called)
+
+    def warm_up(self) -> None:
+        """One explanation, whatever is known of it: loads what is compiled."""
+        snapshot = self.follow()
+        snapshot.first.one(int(np.argmin(snapshot.gone_targets)), [])
 
     def published(self) -> int:
         """The number of the newest snapshot on disk."""
@@ -99,6 +102,11 @@ class ServedModel:
         """Checked and written to the log. Returns the entry, in which all nodes have their numbers."""
         if not self.task.local:
             raise InputError("this model explains graphs, each for itself; updates are for models that explain nodes.")
+        if self.task.sides > 1 or self.lara.types is not None or self.lara.explainer_.config.edge_columns:
+            raise InputError(
+                "updates are for models that explain nodes of one type and read no edge data; send what is new as a "
+                "subgraph, or change the data set and reload."
+            )
         return self.log.append(lambda before: self._entry(update, before))
 
     def _entry(self, update: GraphUpdate, before: Sequence[Entry]) -> Entry:
@@ -171,7 +179,7 @@ class ServedModel:
 
     def node_name(self, node: int) -> str:
         """A node's own name, or its number."""
-        labels, count = self.names["labels"], self.base.graph.num_nodes()
+        labels, count = self.called.names["labels"], self.lara.graph.num_nodes()
         if node < count:
             return str(labels[node]) if labels is not None else str(node)
         entries = self.log.entries()

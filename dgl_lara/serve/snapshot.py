@@ -9,8 +9,9 @@ KIND-source, KIND-target, KIND-table       p and t, and the best players, by kin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 import dgl
@@ -24,6 +25,7 @@ from dgl_lara.game.node_task import khop_batch
 from dgl_lara.lara import LARA
 from dgl_lara.model import blackbox
 from dgl_lara.model.evaluating import evaluating
+from dgl_lara.serve.called import Called
 from dgl_lara.serve.graph_changes import Changed, downstream, upstream
 from dgl_lara.serve.part import Part, StillTrue, base_part, on_graph, prepare
 from dgl_lara.serve.table import Table
@@ -46,13 +48,21 @@ class Snapshot:
     def first(self) -> Part:
         return next(iter(self.parts.values()))
 
+    @cached_property
+    def gone_targets(self) -> np.ndarray:
+        """(num_targets,) bool: removed nodes, which nobody can ask about."""
+        game = self.first.game
+        are_nodes = game.task.local and game.task.sides == 1
+        return self.gone[: game.num_targets] if are_nodes else np.zeros(game.num_targets, dtype=bool)
 
-def base_snapshot(laras: Mapping[str, LARA], folder: Path, name: Callable[[int], str] = str) -> Snapshot:
-    """Of the run as it was trained. `name`: of a node."""
+
+def base_snapshot(laras: Mapping[str, LARA], folder: Path, called: Called | None = None) -> Snapshot:
+    """Of the run as it was trained."""
     folder.mkdir(parents=True, exist_ok=True)
     first = next(iter(laras.values()))
     count = first.game.num_targets
-    parts = {kind: base_part(lara, Table(folder / f"{kind}-table", count), name) for kind, lara in laras.items()}
+    called = called or Called(first, {})
+    parts = {kind: base_part(lara, Table(folder / f"{kind}-table", count), called) for kind, lara in laras.items()}
     for part in parts.values():
         prepare(part)
     nobody = np.zeros(first.graph.num_nodes(), dtype=bool)
@@ -60,7 +70,7 @@ def base_snapshot(laras: Mapping[str, LARA], folder: Path, name: Callable[[int],
     return Snapshot(0, first.game.graph, first.features, nobody, everyone, parts)
 
 
-def open_snapshot(laras: Mapping[str, LARA], folder: Path, sequence: int, name: Callable[[int], str] = str) -> Snapshot:
+def open_snapshot(laras: Mapping[str, LARA], folder: Path, sequence: int, called: Called | None = None) -> Snapshot:
     """One that `write_snapshot` wrote."""
 
     def read(name: str) -> Tensor:
@@ -69,13 +79,14 @@ def open_snapshot(laras: Mapping[str, LARA], folder: Path, sequence: int, name: 
     indptr, sources, features, answer = map(read, ("indptr", "sources", "features", "answer"))
     graph = dgl.graph(("csc", (indptr, sources, torch.empty(0, dtype=torch.long))), num_nodes=len(features))
     unchanged, parts = read("unchanged"), {}
+    called = called or Called(next(iter(laras.values())), {})
     for kind, base in laras.items():
         lara = on_graph(base, graph, features, answer)
         if base.samples_ is not None and kind != "edges":  # whose numbers are others now
             lara.samples_ = StillTrue(**vars(base.samples_))
         source = _mapped(folder, f"{kind}-source")
         table = Table(folder / f"{kind}-table", len(features))
-        part = Part(lara, torch.from_numpy(source), read(f"{kind}-target"), table, unchanged, name)
+        part = Part(lara, torch.from_numpy(source), read(f"{kind}-target"), table, called, unchanged)
         parts[kind] = replace(part, source=source) if part.walked else part
     return Snapshot(sequence, graph, features, _mapped(folder, "gone"), unchanged, parts)
 

@@ -56,14 +56,14 @@ def work(models: Sequence[ServedModel], port: socket.socket, limits: Limits, tok
          generation: int) -> None:  # fmt: skip
     """One worker, until it is told to stop."""
     from dgl_lara.serve import counters
-    from dgl_lara.serve.app import make_app
+    from dgl_lara.serve.app import Service, guarded
 
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     for model in models:
-        snapshot = model.follow()
-        snapshot.first.compute(snapshot.unchanged.numpy()[:1].nonzero()[0])  # loads what is compiled
+        model.follow()
     counters.reloads.set(generation)
-    app = make_app(models, limits, token, os.getppid())
+    service = Service(models, limits, os.getppid())
+    app = guarded(service, token)
     config = uvicorn.Config(
         app, log_level="warning", access_log=False, lifespan="off", timeout_graceful_shutdown=int(limits.seconds) + 1,
         server_header=False,
@@ -71,6 +71,7 @@ def work(models: Sequence[ServedModel], port: socket.socket, limits: Limits, tok
     gc.freeze()
     ready.send(True)
     ready.close()
+    service.warm_up()
     Server(config).run(sockets=[port])
 
 

@@ -18,7 +18,7 @@ from dgl_lara.explanation import Explanations
 from dgl_lara.serve.messages import TOP
 
 UNKNOWN, AMORTISED, CORRECTED = range(3)
-ROOM = 60 * TOP  # bytes for the text of the players; where names are longer, it is made anew for each answer
+ROOM = 60 * TOP + 140  # bytes for the text of an explanation; where names are longer, it is made anew for each answer
 COLUMNS = {
     "player": (np.int64, TOP), "score": (np.float64, TOP), "hop": (np.int8, TOP),
     "confidence": (np.float64, 1), "kept": (np.int16, 1), "text": (np.uint8, ROOM), "length": (np.int16, 1),
@@ -56,6 +56,7 @@ class Table:
             setattr(self, name, part_of.reshape(rows, width) if width > 1 else part_of)
             start = end
         self.path, self.rows = path, rows
+        self._all_text = self.text.reshape(-1).data
 
     def fill(self, targets: np.ndarray, best: Best, texts: Iterable[bytes]) -> None:
         for name in NUMBERS:
@@ -70,13 +71,13 @@ class Table:
     def read(self, targets: np.ndarray) -> Best:
         return Best(*(getattr(self, name)[targets] for name in (*NUMBERS, "state")))
 
-    def texts(self, targets: np.ndarray) -> list[bytes] | None:
-        """The players as they are sent, all that are kept; None where there is no room for the text of one."""
+    def texts(self, targets: np.ndarray) -> list[memoryview] | None:
+        """The explanations as they are sent, with all players that are kept; None where one had no room."""
         lengths = self.length[targets].tolist()
         if 0 in lengths:
             return None
-        text = self.text
-        return [text[target, :length].tobytes() for target, length in zip(targets.tolist(), lengths, strict=True)]
+        starts, text = (targets * ROOM).tolist(), self._all_text
+        return [text[start : start + length] for start, length in zip(starts, lengths, strict=True)]
 
     def unknown(self, targets: np.ndarray) -> np.ndarray:
         return targets[self.state[targets] == UNKNOWN]

@@ -1,0 +1,39 @@
+"""Asks a running service by KServe's own client, REST, protocol v1; prints what it was told, as JSON.
+
+    python -m venv kserve-venv && kserve-venv/bin/pip install kserve
+    kserve-venv/bin/python experiments/kserve_client.py http://localhost:8080 mine '{"node": 5, "top": 3}'
+
+Needs `kserve` and nothing of dgl-lara: its versions of numpy and others are not ours. The client cannot list models;
+that is asked for as it asks for everything else, by httpx.
+"""
+
+import asyncio
+import json
+import sys
+from importlib.metadata import version
+
+import httpx
+from kserve import InferenceRESTClient, RESTConfig
+
+
+async def ask(address, name, instance):
+    asked = {"instances": [instance]}
+    told = {key: value for key, value in instance.items() if key != "top"}
+    async with InferenceRESTClient(RESTConfig(protocol="v1")) as client:
+        answer = {
+            "version": version("kserve"),
+            "live": await client.is_server_live(address),
+            "ready": await client.is_model_ready(address, name),
+            "models": httpx.get(f"{address}/v1/models").json(),
+            "predicted": await client.infer(address, {"instances": [told]}, model_name=name),
+            "explained": await client.explain(address, name, asked),
+        }
+        try:
+            await client.explain(address, name, {"instances": [{**instance, "node": 10**6}]})
+        except httpx.HTTPStatusError as refused:
+            answer["refused"] = str(refused)
+        return answer
+
+
+if __name__ == "__main__":
+    print(json.dumps(asyncio.run(ask(sys.argv[1], sys.argv[2], json.loads(sys.argv[3])))))
