@@ -5,14 +5,16 @@ import shutil
 import signal
 import threading
 import time
+from functools import partial
 
 import psutil
 import pytest
+from processes import command
 
 from dgl_lara.cli.reproduce import script
 from dgl_lara.runs import open_run
 
-serving = script("service").serving
+serving = partial(script("service").serving, start=partial(command, together=True))
 
 
 @pytest.fixture
@@ -149,8 +151,8 @@ def test_a_stop_waits_for_what_is_being_answered(run):
 
 
 def test_workers_share_what_they_serve(run):
-    """A second one costs a fraction of the first."""
-    with serving("--run", run, "--workers", 2) as service:
+    """A second one costs a fraction of the first. A process from its first instant: nobody else shares its memory."""
+    with script("service").serving("--run", run, "--workers", 2) as service:
         for node in range(50):
             service.explain("ba", {"node": node})
         everybody = [psutil.Process(service.process.pid), *service.children]
@@ -185,13 +187,9 @@ def test_kserves_own_client(run):
 
 
 def test_bad_starts_are_told_in_a_sentence(run, tmp_path):
-    import subprocess
-    import sys
-
     def said(*words):
-        command = [sys.executable, "-m", "dgl_lara", "serve", *map(str, words)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=240)
-        return done.returncode, done.stderr
+        code, _, text = command("serve", *words).said()
+        return code, text
 
     empty = tmp_path / "token"
     empty.write_text("")
