@@ -19,16 +19,16 @@ demo: install
 	$(BIN)/dgl-lara eval --run runs/demo --metric fidelity
 	$(BIN)/dgl-lara eval --run runs/demo --metric agreement
 
-# Three processes on two cores: many tests wait for processes of their own.
+# Three processes on two cores: many tests wait for processes of their own. What one of them has compiled all may load.
 test: install
-	$(BIN)/python -m pytest --numprocesses 3 --dist worksteal
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --numprocesses 3 --dist worksteal
 
 # dgl 2.1.0 stands nearer to the CUDA set (2.4) than 1.1.3 does; it imports only with torch up to 2.2.1. About 2 GB.
 DGL2 := torch==2.2.1 dgl==2.1.0 numpy==1.26.4 pyarrow==17.0.0 torchdata==0.7.1 pydantic pandas==2.2.3 scipy==1.13.1
 test-dgl2:
 	$(PYTHON) -m venv .venv-dgl2
 	.venv-dgl2/bin/pip install --quiet $(DGL2) click jinja2 matplotlib networkx numba ogb packaging psutil pyyaml tqdm \
-		pytest pytest-xdist ruff torch_geometric
+		pytest pytest-xdist ruff torch_geometric httpx2 httptools orjson prometheus_client starlette uvicorn uvloop
 	.venv-dgl2/bin/pip install --quiet --no-deps --editable .
 	.venv-dgl2/bin/python -m pytest --numprocesses 2 --dist worksteal --deselect tests/test_pinned.py
 

@@ -48,13 +48,17 @@ class Running:
         self.process.send_signal(signal.SIGHUP)
 
 
+def dgl_lara(*words, environment=None):
+    """The command as a process; what it says on standard error comes with its output."""
+    asked = [sys.executable, "-m", "dgl_lara", *map(str, words)]
+    environment = {**os.environ, **(environment or {})}
+    return subprocess.Popen(asked, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment)
+
+
 @contextmanager
-def serving(*words, command="serve", environment=None, patience=900):
-    """`dgl-lara serve` (or explore) on a free port, until the block ends."""
-    asked = [sys.executable, "-m", "dgl_lara", command, "--port", "0", *map(str, words)]
-    process = subprocess.Popen(
-        asked, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env={**os.environ, **(environment or {})}
-    )
+def serving(*words, command="serve", environment=None, patience=900, start=dgl_lara):
+    """`dgl-lara serve` (or explore) on a free port, until the block ends. `start` makes its process."""
+    process = start(command, "--port", 0, *words, environment=environment)
     said, until = [], time.monotonic() + patience
     address = None
     assert process.stdout is not None

@@ -3,8 +3,6 @@
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -14,6 +12,7 @@ import pytest
 import torch
 from click.testing import CliRunner
 from games import random_graph
+from processes import command
 
 from dgl_lara.cli import main
 from dgl_lara.evaluation import timing
@@ -114,13 +113,13 @@ def test_interrupted_by_ctrl_c_then_resumed_equals_unbroken(here):
     words = ["train", "--dataset", "graph.npz", "--target", "f.pt", "--epochs", "120", *QUICK, "--out"]
     unbroken = run(*words, "a")
     assert unbroken.exit_code == 0, unbroken.output
-    process = subprocess.Popen([sys.executable, "-m", "dgl_lara", *words, "b"], stderr=subprocess.PIPE, text=True)
-    deadline = time.monotonic() + 300  # a busy machine loads torch slowly
+    process = command(*words, "b")
+    deadline = time.monotonic() + 300
     while not Path("b/checkpoint.pt").exists() and time.monotonic() < deadline:
         time.sleep(0.01)
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=60)
-    assert process.returncode == 130
+    code, _, said = process.said()
+    assert code == 130
     assert "dgl-lara train --resume b" in said and "Traceback" not in said
     step = torch.load("b/checkpoint.pt", weights_only=True)["step"]
     assert 0 < step < 120

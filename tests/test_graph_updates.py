@@ -1,7 +1,5 @@
 """Graph updates of the service: what changes, what is made anew, what a crash leaves; and all equals a fresh run."""
 
-import json
-
 import dgl
 import numpy as np
 import pytest
@@ -184,9 +182,24 @@ def test_a_line_that_a_crash_cut_short_never_counted(tmp_path):
     assert [entry["said"] for entry in UpdateLog(tmp_path / "log").entries()] == ["whole", "new"]
 
 
-def test_a_damaged_log_says_so(tmp_path):
-    (tmp_path / "log").write_text('{"sequence":1}\n{"sequence":3}\n')
-    with pytest.raises(LaraError, match="damaged at entry 2"):
+@pytest.mark.parametrize(
+    ("before", "after", "why"),
+    [
+        (b'"sequence":2', b'"sequence":3', "entry 3 stands where 2 is due"),
+        (b'"said":1', b'"said":7', "it is not as it was written"),
+        (b'"seal"', b'"sea1"', "seal"),
+        (b'{"sequence":2', b'["sequence",2', ""),
+        (b"\n{", b"\n7\n{", ""),
+    ],
+)
+def test_a_damaged_log_says_so(tmp_path, before, after, why):
+    log = UpdateLog(tmp_path / "log")
+    for _ in range(2):
+        log.append(lambda before: {"said": len(before)})
+    whole = (tmp_path / "log").read_bytes()
+    assert whole.count(before) == (2 if before == b'"seal"' else 1)
+    (tmp_path / "log").write_bytes(whole[:20] + whole[20:].replace(before, after))
+    with pytest.raises(LaraError, match=f"damaged at entry [12] .*{why}"):
         UpdateLog(tmp_path / "log").entries()
 
 
@@ -194,7 +207,7 @@ def test_a_log_is_on_disk_before_it_returns(tmp_path, monkeypatch):
     synchronised = []
     monkeypatch.setattr("os.fsync", lambda handle: synchronised.append((tmp_path / "log").read_bytes()))
     UpdateLog(tmp_path / "log").append(lambda before: {"said": "this"})
-    assert json.loads(synchronised[0]) == {"sequence": 1, "said": "this"}
+    assert synchronised[0].startswith(b'{"sequence":1,"said":"this","seal":')
 
 
 # --- a served run
@@ -226,6 +239,26 @@ def test_updates_are_replayed_after_a_crash(model, quick_runs, tmp_path):
     assert model.catch_up() == 2
     with pytest.raises(InputError, match="node 700 was removed"):
         Job(model).target(Asked(node=700))
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"sequence": Infinity}', '{"sequence": "1"}', '{"sequence": 7}'])
+def test_a_damaged_note_of_the_current_snapshot_is_refused(model, content):
+    """The last one: of a snapshot that is not there, which was waited for without end."""
+    model.accept(GraphUpdate(add_edges=[(1, 600)]))
+    model.catch_up()
+    (model.folder / "current").write_text(content)
+    with pytest.raises(LaraError, match="current cannot be understood .*; remove that folder, it is made anew"):
+        model.follow()
+
+
+def test_a_log_that_lost_its_end_is_noticed(model, quick_runs, tmp_path):
+    for end in (600, 601):
+        model.accept(GraphUpdate(add_edges=[(1, end)]))
+    model.catch_up()
+    lines = model.log.path.read_bytes().splitlines(keepends=True)
+    model.log.path.write_bytes(lines[0])
+    with pytest.raises(LaraError, match="lacks updates that count already .it has 1 of 2."):
+        ServedModel("ba", open_run(quick_runs["ba-shapes"]), tmp_path)
 
 
 def test_many_updates_at_once_give_what_one_by_one_gives(model, quick_runs, tmp_path):

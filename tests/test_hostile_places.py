@@ -14,6 +14,7 @@ import pandas as pd
 import pytest
 import torch
 from games import SmallGCN, random_graph
+from processes import Forked
 from test_bulk import bulk
 
 from dgl_lara import LARA, TrainingConfig
@@ -48,8 +49,8 @@ def test_a_full_disk_is_an_error_of_the_system_and_leaves_the_old_file(tmp_path)
         "try: save_tensors({'a': torch.zeros(100_000)}, Path(sys.argv[1]))\n"
         "except OSError as error: print(error.strerror)"
     )
-    done = subprocess.run([sys.executable, "-c", code, path], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() and "Traceback" not in done.stderr
+    ended, said, errors = Forked(code, path).said()
+    assert ended == 0 and said.strip() and "Traceback" not in errors
     assert torch.load(path, weights_only=True) == {"step": 1}
     assert [one.name for one in tmp_path.iterdir()] == ["checkpoint.pt"]
 
@@ -157,8 +158,7 @@ def test_an_interrupt_within_a_destructor_is_not_lost():
         "def work():\n    one = Closing(); del one; time.sleep(5); print('went on')\n"
         "cli.main = work; __main__.run()"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout, done.stderr) == (130, "", "Interrupted.\n")
+    assert Forked(code).said() == (130, "", "Interrupted.\n")
 
 
 # --- threads ----------------------------------------------------------------------------------------------------------

@@ -2,8 +2,6 @@
 
 import json
 import os
-import subprocess
-import sys
 import threading
 from pathlib import Path
 
@@ -13,6 +11,7 @@ import pytest
 import torch
 from click.testing import CliRunner
 from games import random_graph
+from processes import Forked
 from test_bulk import bulk
 
 from dgl_lara.cli import main
@@ -110,7 +109,7 @@ def test_what_a_killed_write_left_is_swept_and_what_is_being_written_is_not(tmp_
     path = tmp_path / "a.txt"
     code = "import os, sys, pathlib; from dgl_lara.utils.files import written_whole\n"
     code += "with written_whole(pathlib.Path(sys.argv[1])) as t: t.write_text('half'); os.kill(os.getpid(), 9)"
-    subprocess.run([sys.executable, "-c", code, path], check=False)
+    assert Forked(code, path).wait() == -9
     (left,) = tmp_path.iterdir()
     with written_whole(path) as mine:
         assert not left.exists()

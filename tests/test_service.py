@@ -10,16 +10,18 @@ import subprocess
 import sys
 import threading
 import time
+from functools import partial
 
 import psutil
 import pytest
+from processes import command
 
 from dgl_lara.cli.reproduce import EXPERIMENTS, script
 from dgl_lara.cli.serve import read_token
 from dgl_lara.errors import InputError
 from dgl_lara.runs import open_run
 
-serving = script("service").serving
+serving = partial(script("service").serving, start=partial(command, together=True))
 
 
 def copied(quick_runs, folder):

@@ -238,6 +238,31 @@ def test_ratings_count_and_their_lack_is_told():
         answer(model, dataset)
 
 
+@pytest.mark.parametrize("change", ["none", "none back", "six stars", "half a star", "others back", "another order"])
+def test_a_recommender_is_not_trained_on_what_it_cannot_read(change):
+    dataset, _ = a_model("lightgcn")
+    graph = dataset.graph
+    here, back = (graph.edges[relation].data for relation in (dataset.relation, "rated by"))
+    stars = here["rating"].clone()
+    if change == "six stars":
+        stars[3] = 6
+    if change == "half a star":
+        stars[3] = 0.5
+    here["rating"], back["rating"] = stars, stars.clone()
+    if change == "others back":
+        back["rating"][3] = 1 + stars[3] % 5
+    if change == "another order":
+        ends = {relation: graph.edges(etype=relation) for relation in graph.canonical_etypes}
+        ends["film", "rated by", "user"] = tuple(end.flip(0) for end in ends["film", "rated by", "user"])
+        dataset = replace(dataset, graph=dgl.heterograph(ends, {kind: graph.num_nodes(kind) for kind in graph.ntypes}))
+        for relation in ("rates", "rated by"):
+            dataset.graph.edges[relation].data["rating"] = torch.ones(len(stars))
+    if change.startswith("none"):
+        del (back if "back" in change else here)["rating"]
+    with pytest.raises(InputError, match="read 'rating', 1 to 5 stars, of every edge .* is not like that"):
+        new_model(dataset, Recipe("lightgcn"), 0)
+
+
 @pytest.mark.parametrize("architecture", TYPED)
 def test_reach_is_the_number_of_layers(architecture):
     """author 0 - paper 0 - author 1 - paper 1: two hops are seen, three are not."""

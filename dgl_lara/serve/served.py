@@ -7,7 +7,6 @@ import json
 import os
 import shutil
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +22,7 @@ from dgl_lara.serve.snapshot import Snapshot, base_snapshot, open_snapshot, writ
 from dgl_lara.serve.update_log import Entry, UpdateLog
 from dgl_lara.utils.files import locked, written_whole
 from dgl_lara.utils.progress import say
+from dgl_lara.utils.schema import misfit, whole
 
 KEPT_BEHIND = 1  # snapshots before the current one: somebody may be about to open it
 
@@ -48,6 +48,9 @@ class ServedModel:
         self.folder = home / self._key()
         self.base = base_snapshot(self.laras, self.folder / "0", self.called)
         self.snapshot = self.base
+        counted, known = self.published(), len(self.log.entries())
+        if counted > known:
+            raise LaraError(f"{self.log.path} lacks updates that count already (it has {known} of {counted}).")
         self._seen: tuple[int, int] | None = None
         self._new_names: dict[int, str | None] = {}
         self._named = 0  # entries of the log whose names those are
@@ -75,12 +78,15 @@ class ServedModel:
         return self.snapshot
 
     def _newest(self) -> Snapshot:
-        while True:
-            sequence = self.published()
-            if sequence == self.snapshot.sequence:
-                return self.snapshot
-            with suppress(FileNotFoundError):  # a newer one has come and this one is gone
+        tried = None
+        while (sequence := self.published()) != self.snapshot.sequence:
+            try:
                 return open_snapshot(self.laras, self.folder / str(sequence), sequence, self.called)
+            except FileNotFoundError as error:  # a newer one has come and this one is gone
+                if sequence == tried:
+                    raise self._damaged(f"it names {sequence}, which is not there") from error
+                tried = sequence
+        return self.snapshot
 
     def warm_up(self) -> None:
         """One explanation, whatever is known of it: loads what is compiled."""
@@ -90,11 +96,19 @@ class ServedModel:
     def published(self) -> int:
         """The number of the newest snapshot on disk."""
         try:
-            return int(json.loads((self.folder / "current").read_text())["sequence"])
+            content = json.loads((self.folder / "current").read_text())
         except FileNotFoundError:
             return 0
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise LaraError(f"{self.folder / 'current'} cannot be understood ({error}).") from error
+        except (OSError, ValueError) as error:
+            raise self._damaged(str(error)) from error
+        if wrong := misfit(content, {"sequence": whole()}):
+            raise self._damaged(wrong)
+        return content["sequence"]
+
+    def _damaged(self, why: str) -> LaraError:
+        return LaraError(
+            f"{self.folder / 'current'} cannot be understood ({why}); remove that folder, it is made anew from the log."
+        )
 
     # --- updating
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import os
 import threading
 from collections.abc import Callable, Iterator
@@ -18,8 +19,8 @@ Entry = dict[str, Any]
 
 
 class UpdateLog:
-    """Numbers its entries from 1. Several processes may append; a last line that a crash has cut short never
-    counted, and is cut off by the next one."""
+    """Numbers its entries from 1 and seals each. Several processes may append; a last line that a crash has cut short
+    never counted, and is cut off by the next one."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -46,9 +47,12 @@ class UpdateLog:
         number = len(self._entries) + 1
         try:
             entry = orjson.loads(line)
+            seal = entry.pop("seal")
             if entry["sequence"] != number:
                 raise ValueError(f"entry {entry['sequence']} stands where {number} is due")
-        except (ValueError, KeyError, TypeError) as error:
+            if seal != _seal(entry):
+                raise ValueError("it is not as it was written")
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise LaraError(f"{self.path} is damaged at entry {number} ({error}); updates cannot go on.") from error
         return entry
 
@@ -59,7 +63,7 @@ class UpdateLog:
             entry = {"sequence": len(before) + 1, **make(before)}
             file.truncate(self._read)
             file.seek(self._read)
-            file.write(orjson.dumps(entry) + b"\n")
+            file.write(orjson.dumps({**entry, "seal": _seal(entry)}) + b"\n")
             file.flush()
             os.fsync(file.fileno())
             return entry
@@ -69,3 +73,7 @@ class UpdateLog:
         with self.path.open("r+b") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield file
+
+
+def _seal(entry: Entry) -> str:
+    return hashlib.sha256(orjson.dumps(entry)).hexdigest()[:12]

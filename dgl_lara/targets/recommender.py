@@ -57,6 +57,11 @@ class RecommenderConfig:
                 f"{' and '.join(RECOMMENDERS)} score pairs of two node types, with relations in both directions; "
                 f"{dataset.name} has none."
             )
+        if not _rated_alike(graph, rates, back[0]):
+            raise InputError(
+                f"{' and '.join(RECOMMENDERS)} read 'rating', 1 to {STARS} stars, of every edge of {rates}, and of "
+                f"{back[0]} the same; {dataset.name} is not like that: name a model of your own with --model."
+            )
         return {
             "in_dims": {kind: dataset.features[kind].shape[1] for kind in rates[::2]},
             "rates": rates,
@@ -66,6 +71,15 @@ class RecommenderConfig:
     @property
     def fewest_weights(self) -> int:
         return self.hidden * sum(self.in_dims.values())
+
+
+def _rated_alike(graph: dgl.DGLGraph, rates: tuple[str, str, str], back: tuple[str, str, str]) -> bool:
+    """Whether both relations are the same ratings, each of some stars."""
+    here, there = (graph.edges[relation].data.get("rating") for relation in (rates, back))
+    if here is None or there is None or here.dim() != 1 or not torch.isin(here, torch.arange(1, STARS + 1)).all():
+        return False
+    ends = zip(graph.edges(etype=rates), reversed(graph.edges(etype=back)), strict=True)
+    return torch.equal(here, there) and all(torch.equal(one, other) for one, other in ends)
 
 
 class Recommender(OurModel):
