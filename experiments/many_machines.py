@@ -108,7 +108,7 @@ def part(folder, task):
     model = load_target(folder / "target.pt", dataset)[0]
     memory.begin()
     hops = json.loads((folder / "one.json").read_text())["K"]
-    across = GameAcross(model, dataset.view, hops, "logit", task["memory"])
+    across = GameAcross(model, dataset.view, hops, "logit", task["memory"] // ranks.count)
     config = config_for(task, dataset)
     state = train_across(across, config, dataset.train, dataset.val)
     learned = ranks.sent
@@ -185,7 +185,7 @@ def row_of(folder, count, task, nodes, agreement):
 @click.option("--steps", default=300, show_default=True)
 @click.option("--batch", default=256, show_default=True, help="Targets a step, of all processes together.")
 @click.option("--explained", default=200, show_default=True, help="Test targets that are explained.")
-@click.option("--memory", default=2**31, show_default=True, help="Bytes that each process keeps to.")
+@click.option("--memory", default=2**31, show_default=True, help="Bytes that all processes together keep to.")
 @click.option("--judged/--not-judged", default=True, help="Whether agreement is measured.")
 @click.option("--out", type=click.Path(path_type=Path), default=RESULTS)
 @click.option("--work", type=click.Path(path_type=Path), hidden=True)

@@ -239,6 +239,16 @@ def test_shards(tmp_path):
 
 
 @pytest.mark.slow
+def test_many_machines(tmp_path):
+    quick = ["--steps", 1, "--explained", 6, "--parts", 2, "--not-judged"]
+    run("many_machines", "ba-shapes", *quick, "--out", tmp_path)
+    one, two = pd.read_csv(tmp_path / "many-machines-ba-shapes.csv").to_dict("records")
+    assert (one["processes"], two["processes"]) == (1, 2) and two["largest score"] > 1e-3
+    assert two["largest difference of a score"] < 1e-5 * max(1, two["largest score"])
+    assert two["kB sent an explanation"] > 0 and two["MB a process"] > 0
+
+
+@pytest.mark.slow
 def test_faults(tmp_path):
     run("faults", "--kills", 3, "--soak", 2000, "--calls", 40, "--out", tmp_path / "faults.md")
     assert (tmp_path / "faults.md").stat().st_size > 200
