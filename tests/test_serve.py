@@ -239,6 +239,7 @@ def test_what_does_not_fit_is_told_in_a_sentence(client, library, body, said):
         ('{"instances": []}', None),
         ('{"instances": {"node": 3}}', None),
         ('[{"node": 3}]', None),
+        ('{"instances": [{"node": 3}], "x": 1}', None),
         ('{"instances": [{"node": 3}]', None),
     ],
 )

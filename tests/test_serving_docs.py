@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from dgl_lara.cli import main
-from dgl_lara.serve.messages import ExplainRequest, GraphUpdate, read
+from dgl_lara.serve.messages import ExplainRequest, GraphUpdate, Subgraph, read
 
 ROOT = Path(__file__).parents[1]
 TEXT = (ROOT / "docs" / "serving.md").read_text()
@@ -84,6 +84,17 @@ def test_its_requests_are_understood():
     assert len(bodies) == 2
     read(ExplainRequest, bodies[0].encode())
     read(GraphUpdate, bodies[1].encode())
+
+
+def test_what_can_be_asked_is_understood():
+    """Instances and graphs that come along, as they stand in the text; dots stand for rows of features."""
+    text = TEXT.replace("\n", " ").replace("[[...], ...]", "[[1.0], [2.0]]").replace("[...]", "[[1.0]]")
+    instances = re.findall(r'`(\{"(?:node|pair)".+?\})`', text)
+    subgraphs = re.findall(r'`(\{"features".+?\})`', text)
+    assert (len(instances), len(subgraphs)) == (3, 1)
+    for one in instances:
+        read(ExplainRequest, b'{"instances": [%b]}' % one.encode())
+    read(Subgraph, subgraphs[0].encode())
 
 
 def test_its_paths_are_there():
