@@ -180,6 +180,9 @@ def facts(score, own=0.0, hop=None, task="node", **changes):
         (facts([2, 1.9, 0.5, 0.1], hop=[1, 2, 1, 1]),
          "Node 7 is class 2 mostly because of its 1-hop neighbour 10 and its 2-hop neighbour 11; "
          "removing all 4 neighbours lowers its logit from 4.20 to -0.30."),
+        (facts([2, 1.9, 0.5], hop=[2, 1, 1]),  # the strongest comes first, near or far
+         "Node 7 is class 2 mostly because of its 2-hop neighbour 10 and its 1-hop neighbour 11; "
+         "removing all 3 neighbours lowers its logit from 4.20 to -0.20."),
         (facts([1, 0.5, 0, 0], own=3),
          "Node 7 is class 2 mostly because of itself, then of its 1-hop neighbour 10; "
          "removing the top 2 neighbours lowers its logit from 4.20 to 2.70."),
@@ -306,6 +309,13 @@ def test_numbers_do_not_hide_small_values():
 def test_nobody_is_promised_the_whole_truth():
     said = [how_sure(True, share, "neighbour", True) for share in (0.994, 0.996, 1.0)]
     assert "explain 99% of" in said[0] and all("explain over 99% of" in words for words in said[1:])
+
+
+def test_scores_that_explain_little_are_not_recommended():
+    assert how_sure(False, 0.6, "atom", False).endswith("expected to explain 60% of what the atoms contribute.")
+    assert how_sure(True, 0.18, "neighbour", True).endswith(
+        "expected to explain only 18% of what its neighbours contribute: refine them before you rely on them."
+    )
 
 
 def test_figures_in_sentences_are_the_models():

@@ -20,7 +20,7 @@ from dgl_lara.lara import LARA
 from dgl_lara.metrics.common.metric import Case
 from dgl_lara.training.config import TrainingConfig
 from dgl_lara.utils import progress
-from dgl_lara.utils.progress import Progress, detail, duration, phase, say, set_loudness, working
+from dgl_lara.utils.progress import Progress, detail, duration, phase, resting, say, set_loudness, working
 
 
 @pytest.fixture
@@ -273,6 +273,36 @@ def test_a_library_that_loads_long_is_told_of(monkeypatch, tmp_path, capsys):
     watched(monkeypatch, lambda: __import__("loads_long"))
     assert "loading libraries ..." in capsys.readouterr().err
     sys.modules.pop("loads_long")
+
+
+def test_of_a_service_that_rests_nothing_is_said(monkeypatch, capsys):
+    def work():
+        with resting():
+            time.sleep(0.8)
+
+    watched(monkeypatch, work)
+    assert capsys.readouterr().err == "" and progress.going_on == []
+
+
+def test_compiling_is_said_of_compiling_alone(monkeypatch, tmp_path):
+    """What was compiled before is only loaded, and every command does that."""
+    from numba.core.compiler import CompileResult
+    from numba.core.compiler_machinery import PassManager
+
+    (tmp_path / "kernel.py").write_text("import numba\n\n\n@numba.njit(cache=True)\ndef f(x):\n    return x + 1\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    places: list[str] = []
+
+    def noting(function):
+        return lambda *given: places.append(watching.place()) or function(*given)
+
+    monkeypatch.setattr(PassManager, "_runPass", noting(PassManager._runPass))
+    monkeypatch.setattr(CompileResult, "_rebuild", noting(CompileResult._rebuild))
+    for words in ("compiling (once, the result is kept)", "loading compiled code"):
+        places.clear()
+        assert importlib.import_module("kernel").f(1.0) == 2
+        assert set(places) == {words}
+        sys.modules.pop("kernel")
 
 
 def test_every_place_that_is_named_exists():

@@ -9,7 +9,7 @@ from dgl_lara.utils import progress
 
 SILENCE = 2.0  # seconds after which a word is due
 PLACES = {  # where the main thread is -> what it is at, in words
-    "numba": "compiling (once, the result is kept)",
+    "numba": "loading compiled code",
     "matplotlib": "drawing",
     "dgl_lara.drawing": "drawing",
     "dgl_lara.datasets": "preparing the data",
@@ -47,6 +47,8 @@ def place() -> str:
         frame = frame.f_back
     if any(module.startswith("importlib.") for module in modules):
         return "loading libraries"
+    if "numba.core.compiler_machinery" in modules:
+        return "compiling (once, the result is kept)"
     for module in modules:
         for where, words in PLACES.items():
             if module == where or module.startswith(where + "."):

@@ -20,6 +20,7 @@ REMOVED = 5  # and so many removed
 NEGLIGIBLE = 1e-6  # of the largest score: counts as zero
 FAMILIAR = 1.5  # spreads of what the explainer has learned from, up to which a graph is like it
 HARDLY = 0.05  # of the explained value, or of its distance from nothing at all: a change that is next to nothing
+LITTLE = 0.5  # of what the players contribute: scores that are expected to explain less are no ground to stand on
 NOT_ADDITIVE = "scores are averages over random coalitions and do not add up to the {}"
 
 
@@ -202,8 +203,8 @@ def _in_spite_of(facts: Facts, supporters: list[int], opponents: list[int]) -> t
 
 def _listed(facts: Facts, places: list[int], more: str = "") -> str:
     """'its 1-hop neighbours 511 and 513 and its 2-hop neighbour 9'; 'atoms N3 and O4'."""
-    groups: dict[str, list[str]] = {}
-    for place in sorted(places, key=lambda place: facts.hop[place]):
+    groups: dict[str, list[str]] = {}  # whoever comes first in `places`, the strongest, is named first
+    for place in places:
         owner = f"{facts.whose[place]}'s" if facts.whose else "its"
         kind = f"{owner} {facts.hop[place]}-hop {facts.kind}" if facts.named_by_hop else facts.kind
         groups.setdefault(kind, []).append(facts.names[place])
@@ -257,7 +258,9 @@ def how_sure(corrected: bool, confidence: float | None, kind: str, local: bool) 
     if confidence is None or math.isnan(confidence):
         return f"These scores are {source}."
     whose = f"its {kind}s" if local else f"the {kind}s"
-    return f"These scores are {source}, and expected to explain {_share(confidence)} of what {whose} contribute."
+    only, advice = ("only ", ": refine them before you rely on them") if confidence < LITTLE else ("", "")
+    share = f"{only}{_share(confidence)} of what {whose} contribute{advice}"
+    return f"These scores are {source}, and expected to explain {share}."
 
 
 def how_far(novelty: float) -> str:

@@ -23,7 +23,7 @@ import uvicorn
 from dgl_lara.errors import InputError, LaraError
 from dgl_lara.serve.guard import Limits
 from dgl_lara.serve.served import ServedModel
-from dgl_lara.utils.progress import say
+from dgl_lara.utils.progress import QUIET, resting, say, set_loudness
 
 BACKLOG = 2048
 IDLE = 1.0  # seconds that a stopping worker gives its idle connections to ask once more
@@ -59,6 +59,7 @@ def work(models: Sequence[ServedModel], port: socket.socket, limits: Limits, tok
     from dgl_lara.serve.app import Service, guarded
 
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    set_loudness(QUIET)  # whoever waits for an answer does not sit here
     for model in models:
         model.follow()
     counters.reloads.set(generation)
@@ -177,15 +178,16 @@ class Supervisor:
         del models
         host, port = self.port.getsockname()[:2]
         announce(f"http://{f'[{host}]' if ':' in host else host}:{port}")
-        while not self.asked & {signal.SIGTERM, signal.SIGINT}:
-            if signal.SIGHUP in self.asked:
-                self.asked.discard(signal.SIGHUP)
-                now = self._reloaded(now)
-            wait([wake, *now.sentinels])
-            with suppress(BlockingIOError):
-                os.read(wake, 4096)
-            if not self.asked:
-                now.mend()
+        with resting():
+            while not self.asked & {signal.SIGTERM, signal.SIGINT}:
+                if signal.SIGHUP in self.asked:
+                    self.asked.discard(signal.SIGHUP)
+                    now = self._reloaded(now)
+                wait([wake, *now.sentinels])
+                with suppress(BlockingIOError):
+                    os.read(wake, 4096)
+                if not self.asked:
+                    now.mend()
         now.stop()
 
     def _reloaded(self, before: Generation) -> Generation:

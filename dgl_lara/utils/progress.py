@@ -81,6 +81,16 @@ def working(on: str) -> Iterator[None]:
 
 
 @contextmanager
+def resting() -> Iterator[None]:
+    """Nobody waits for what is done here, a service that nobody asks: nothing is said of it."""
+    going_on.insert(0, ("", heard))
+    try:
+        yield
+    finally:
+        going_on.remove(("", heard))
+
+
+@contextmanager
 def _at_it(title: str, tell: Callable[[], None]) -> Iterator[None]:
     """`tell` is called after a while, by the clock, and again where a command stays silent (`cli/watching.py`)."""
 
