@@ -294,7 +294,11 @@ def test_compiling_is_said_of_compiling_alone(monkeypatch, tmp_path):
     places: list[str] = []
 
     def noting(function):
-        return lambda *given: places.append(watching.place()) or function(*given)
+        def noted(*given):
+            places.append(watching.place())
+            return function(*given)
+
+        return noted
 
     monkeypatch.setattr(PassManager, "_runPass", noting(PassManager._runPass))
     monkeypatch.setattr(CompileResult, "_rebuild", noting(CompileResult._rebuild))

@@ -1,5 +1,7 @@
 """The service where there are several types of nodes, where links are explained, and where edges carry data."""
 
+from typing import Any
+
 import dgl
 import numpy as np
 import pytest
@@ -168,10 +170,11 @@ def test_edge_data_comes_along():
     given = {"features": x.tolist(), "edges": list(zip(*ends.tolist(), strict=True))}
     brought = on_brought(lara, Subgraph(**given, edge_data={"w": graph.edata["w"].tolist()}), None)
     torch.testing.assert_close(brought.explain([4]).scores, lara.explain([4], corrected=False).scores)
-    for data, sentence in (
+    wrong: list[tuple[dict[str, Any], str]] = [
         ({}, "must hold 'w', which the model reads"),
         ({"w": [1.0]}, "edge_data.w must be 120 numbers, one an edge"),
         ({"v": [1.0]}, "names the column 'v'; this model knows w"),
-    ):
+    ]
+    for data, sentence in wrong:
         with pytest.raises(InputError, match=sentence):
             on_brought(lara, Subgraph(**given, edge_data=data), None)
