@@ -9,6 +9,7 @@ install: .venv/ready
 .venv/ready: setup.py constraints.txt
 	@command -v $(PYTHON) >/dev/null || { echo "Python 3.11 is needed ($(PYTHON) not found); name yours with PYTHON=..."; exit 1; }
 	$(PYTHON) -m venv .venv
+	@echo "installing torch, dgl and what else is needed: some hundred megabytes, some minutes ..."
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[test]'
 	@touch $@
 
