@@ -16,11 +16,13 @@ from dgl_lara.attribution.shared_samples import SampleKeeper, draw_more
 from dgl_lara.attribution.squared_error import own_squared_error, residual, squared_errors
 from dgl_lara.errors import InputError
 from dgl_lara.game.game import Game
+from dgl_lara.inference import compiled_correction
 from dgl_lara.inference.correction import _one_by_one, corrected
 from dgl_lara.training.config import TrainingConfig, paper
 from dgl_lara.training.loop import make_step, new_explainer, train
 from dgl_lara.training.objectives import OBJECTIVES
 from dgl_lara.training.subgraphs import FullGraph
+from dgl_lara.utils import progress
 from dgl_lara.utils.randomness import generator
 
 SHORT = TrainingConfig(hidden=16, dim=5, masks=4, steps=30)
@@ -260,6 +262,16 @@ def test_compiled_and_plain_corrections_agree(game, lara):
     assert (scores - found.scores).abs().max() > 0.05
     torch.testing.assert_close(better.scores, scores, rtol=5e-3, atol=5e-3)
     torch.testing.assert_close(better.variance, variance * lara.errors_.stretch, rtol=1e-2, atol=1e-6)
+
+
+def test_many_corrections_say_how_far_they_are(lara, monkeypatch, capsys):
+    """And are the same in however many parts they are made."""
+    expected = lara.explain(range(40))
+    monkeypatch.setattr(compiled_correction, "A_PART", 15)
+    monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", 0.0)
+    found = lara.explain(range(40))
+    torch.testing.assert_close(found.scores, expected.scores, rtol=0, atol=0)
+    assert "correcting scores: 15/40 after" in capsys.readouterr().err
 
 
 def test_zero_shared_pairs_is_as_before(game, asked):

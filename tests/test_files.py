@@ -268,6 +268,8 @@ def test_missing_file(tmp_path):
 def test_wrong_ending(tmp_path):
     (tmp_path / "mine.csv").write_text("0,1\n")
     refused(tmp_path / "mine.csv", "must be an .npz or a DGL .bin file (got '.csv')")
+    (tmp_path / "data.pt").touch()
+    refused(tmp_path / "data.pt", "of PyTorch Geometric's Data: np.savez(")
     (tmp_path / "mine").touch()
     refused(tmp_path / "mine", "(got 'no ending')")
 
@@ -278,6 +280,11 @@ def test_truncated_npz(npz, share):
     with open(path, "r+b") as file:
         file.truncate(int(share * file.seek(0, 2)))
     refused(path, "is truncated or not an .npz file", LaraError)
+
+
+def test_nobody_is_told_to_load_a_pickle(tmp_path):
+    (tmp_path / "mine.npz").write_text("no archive")
+    refused(tmp_path / "mine.npz", "mine.npz is truncated or not an .npz file.", LaraError)
 
 
 def test_truncated_bin(tmp_path):

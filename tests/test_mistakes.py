@@ -190,6 +190,8 @@ def test_features_of_several_kinds_of_nodes():
         LARA(SmallGCN(), graph, {"a": FEATURES, "b": FEATURES})
     with pytest.raises(InputError, match="must be a DGL graph"):
         LARA(SmallGCN(), "graph", FEATURES)
+    with pytest.raises(InputError, match=r"got Tensor\); of PyTorch Geometric: .*from_pyg\(model, data\)"):
+        LARA(SmallGCN(), torch.zeros(2, 3, dtype=torch.long), FEATURES)
 
 
 @pytest.mark.parametrize("declared", ["two", 2.5, -1, 10**9, [2]])

@@ -236,6 +236,16 @@ def test_players_of_another_class_are_dashed(tmp_path):
     assert f"dashed: another class than {one.explained_class}" in texts(tmp_path / "a.svg")
 
 
+def test_the_legend_of_this_class_rather_than_that(tmp_path):
+    """Dashed are those that are not of the class that is asked about."""
+    batch = exact_explanations(gcn_game(), [5])
+    asked = int(batch.explained_class[0])
+    one = replace(batch, rather_than=(batch.explained_class + 1) % batch.game.num_classes)[0]
+    one.save(tmp_path / "a.svg")
+    assert f"dashed: another class than {asked}" in texts(tmp_path / "a.svg")
+    assert f'"other_than":"{asked}"' in one.to_html()
+
+
 def test_a_picture_says_that_scores_do_not_add_up(tmp_path):
     exact_explanations(gcn_game(), [5])[0].save(tmp_path / "a.svg")
     assert "averages over random coalitions and do not add up to the logit" in " ".join(texts(tmp_path / "a.svg"))

@@ -53,7 +53,8 @@ def summary(
     run = open_run(folder or newest_run(), choose_device(device), trust=trust, players=players)
     say(f"run {run.folder}" + ("" if folder else " (the newest; --run names another)"))
     reuse_freed_memory(run.dataset.graph.num_nodes())
-    found = explained_in_general(run.parts if players is None else [run], split or "all", targets, asked_class)
+    parts = run.parts if players is None else [run]
+    found = explained_in_general(parts, split or "all", targets, asked_class, " (--targets takes more)")
     for place, (one, explanations) in enumerate(found):
         _print(one, explanations, first=not place)
     for path in out:

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from dgl_lara.datasets.storage import DAMAGE, Arrays
-from dgl_lara.errors import InputError, LaraError
+from dgl_lara.datasets.storage import DAMAGE, Arrays, damaged
+from dgl_lara.errors import InputError
 from dgl_lara.utils.progress import say
 
 WORDS = {
@@ -75,7 +75,7 @@ def _read(path: Path) -> tuple[Arrays, list[str]]:
                         raise
                     skipped.append(name)
     except (*DAMAGE, EOFError, KeyError, AttributeError, TypeError, MemoryError) as error:
-        raise LaraError(f"{path} is truncated or not an .npz file ({error}).") from error
+        raise damaged(path, error) from error
     return arrays, skipped
 
 

@@ -47,7 +47,9 @@ def load_file(path: Path, options: Options) -> Dataset:
     if not os.path.isfile(path):  # also of a name that no file can have
         raise InputError(f"the data set file '{path}' does not exist.")
     if path.suffix not in READERS:
-        raise InputError(f"'{path}' must be an .npz or a DGL .bin file (got '{path.suffix or 'no ending'}').")
+        arrays = "np.savez('my_graph.npz', edge_index=data.edge_index, x=data.x, y=data.y)"
+        hint = f"; of PyTorch Geometric's Data: {arrays}" if path.suffix in (".pt", ".pth") else ""
+        raise InputError(f"'{path}' must be an .npz or a DGL .bin file (got '{path.suffix or 'no ending'}'){hint}.")
     dataset = READERS[path.suffix](path, options)
     return dataset.to_undirected() if options.undirected else dataset
 

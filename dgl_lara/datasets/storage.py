@@ -92,7 +92,13 @@ def read_arrays(path: Path) -> Arrays:
         with np.load(path, allow_pickle=False) as file:
             return {key: file[key] for key in file.files}
     except (*DAMAGE, EOFError, KeyError, AttributeError, TypeError, MemoryError) as error:
-        raise LaraError(f"{path} is truncated or not an .npz file ({error}).") from error
+        raise damaged(path, error) from error
+
+
+def damaged(path: Path, error: Exception) -> LaraError:
+    """Of what is no archive numpy says that it could be loaded as a pickle, which is bad advice."""
+    reason = "" if "pickle" in str(error) else f" ({error})"
+    return LaraError(f"{path} is truncated or not an .npz file{reason}.")
 
 
 def checksum(*arrays: np.ndarray) -> str:

@@ -247,7 +247,7 @@ function drawTable() {
     !own && data.points?.some(p => p.target) && "ring: the target",
     ...(data.types ?? []).map((type, shape) => `${signs[shape % signs.length]} ${type}`),
     everyone.some(p => p.truth) && "green rim: ground truth",
-    everyone.some(p => p.other) && `dashed rim: another class than ${data.class}`]
+    everyone.some(p => p.other) && `dashed rim: another class than ${data.other_than}`]
     .filter(Boolean).map(text => html("span", text)));
   const byClass = data.players.some(player => player.class !== null);
   document.querySelector("aside thead tr").replaceChildren(...[data.kind, byClass && "class", "score"].filter(Boolean)

@@ -102,6 +102,7 @@ def _graph(scene: Scene) -> dict[str, Any]:
         "bounds": np.round([low[0], -high[1], high[0], -low[1]], 3).tolist(),
         "molecule": scene.molecule,
         "types": list(shapes_of(scene)),
+        "other_than": scene.other_than,
     }
 
 

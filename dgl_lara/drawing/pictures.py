@@ -77,7 +77,7 @@ def draw(scene: Scene, words: str, explained_class: str, value: str) -> Figure:
     bar.ax.tick_params(labelsize=7)
     figure.text(0.12 / width, 1 - 0.12 / height, "\n".join(title), fontsize=9.5, va="top", linespacing=1.25)
     figure.text(0.12 / width, 0.08 / height, "\n".join(notes), fontsize=7.5, va="bottom", color="#444444")
-    _legend(figure, scene, explained_class, (0.06 / width, (below - 0.3) / height))
+    _legend(figure, scene, (0.06 / width, (below - 0.3) / height))
     return figure
 
 
@@ -252,7 +252,7 @@ def _short(mark: str, most: int = 14) -> str:
     return mark if len(mark) <= most else mark[: most - 1] + "…"
 
 
-def _legend(figure: Figure, scene: Scene, explained_class: str, corner: tuple[float, float]) -> None:
+def _legend(figure: Figure, scene: Scene, corner: tuple[float, float]) -> None:
     entries: list[tuple[str, dict[str, Any]]] = []
     if scene.target is not None:
         own = "target" if scene.score is None else f"target, its own score {scene.score[scene.target]:+.2f}"
@@ -267,7 +267,7 @@ def _legend(figure: Figure, scene: Scene, explained_class: str, corner: tuple[fl
         marker: dict[str, Any] = {"marker": MARKERS[shape % len(MARKERS)], "markersize": 8, "linestyle": ""}
         handles.append(Line2D([], [], markeredgecolor="#666666", markerfacecolor=NOTHING, label=kind, **marker))
     if scene.other_class is not None and scene.other_class.any():
-        label = f"dashed: another class than {_short(explained_class)}"
+        label = f"dashed: another class than {_short(scene.other_than)}"
         handles.append(Line2D([], [], color=INK, linewidth=1.1, linestyle=(0, DASHES), label=label))
     if handles:
         figure.legend(

@@ -48,6 +48,7 @@ class Scene:
     largest: float  # |score| of the strongest player besides the target, whose own would drown all others
     rest: str  # one line on the players that are not drawn; empty if all are
     kinds: list[str] | None = None  # (drawn,) the type of each node, where there are several
+    other_than: str = ""  # the explained class by its name, which those of another class are not of
 
     @cached_property
     def hop_lines(self) -> list[np.ndarray]:
@@ -110,6 +111,7 @@ def compose(
     other_class: np.ndarray | None = None,
     edge_player: np.ndarray | None = None,
     kinds: list[str] | None = None,
+    other_than: str = "",
 ) -> Scene:
     """The `most` nodes that count most, for or against, with those that link them to the target.
 
@@ -125,6 +127,7 @@ def compose(
         other_class: Of each node: f predicts another class for it.
         edge_player: Of each edge, where edges play: which player it is, -1 for none.
         kinds: Of each node: its type, where there are several.
+        other_than: What the class is called that `other_class` is about.
     """
     strength, told_nodes = np.abs(score), set(told)
     if edge_player is not None:
@@ -170,6 +173,7 @@ def compose(
         largest=_largest(score, hop if edge_player is None else None),
         rest=left_out(left, score),
         kinds=None if kinds is None else [kinds[place] for place in chosen],
+        other_than=other_than,
     )
 
 

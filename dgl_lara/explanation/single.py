@@ -404,6 +404,7 @@ class Explanation:
             other_class=None if classes is None else np.array(classes) != self.explained_class,
             edge_player=self._player_of_edges(near).cpu().numpy() if edges_play else None,
             kinds=None if self.game.types is None else self.game.types.split(nodes)[0],
+            other_than=names.of_class(self.explained_class),
         )
 
     def _marks(self, nodes: Tensor) -> list[str] | None:

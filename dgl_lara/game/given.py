@@ -53,7 +53,8 @@ def as_given(
 ) -> Given:
     """See `LARA` for what the arguments mean."""
     if not isinstance(graph, dgl.DGLGraph):
-        raise InputError(f"the graph must be a DGL graph (got {type(graph).__name__}).")
+        of_pyg = "; of PyTorch Geometric: LARA(*dgl_lara.model.adapters.from_pyg(model, data))"
+        raise InputError(f"the graph must be a DGL graph (got {type(graph).__name__}){of_pyg}.")
     task = as_task(task)
     is_link = isinstance(task, LinkTask)
     if not is_link and (pairs is not None or relation is not None or leave_out):

@@ -3,6 +3,8 @@ of work, and no matrix is ever inverted. A test holds the two together."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numba
 import numpy as np
 from torch import Tensor
@@ -11,9 +13,10 @@ from dgl_lara.attribution.posterior import LEAST_NOISE, LEAST_SCALE, ROUNDS
 from dgl_lara.attribution.shared_samples import SharedSamples
 from dgl_lara.game.players import Players
 from dgl_lara.utils.kernels import kernel, threads
+from dgl_lara.utils.progress import Progress
 
 STEPS, CLOSE = 40, 1e-3  # of conjugate gradients, at most; the share of the residual at which they stop
-A_PART = 4096  # targets whose d is brought to full precision at a time
+A_PART = 512  # targets at a time: their d is brought to full precision, and the reader hears how far it is
 
 
 def correct_all(
@@ -22,8 +25,11 @@ def correct_all(
     """Better scores and their expected squared errors, of the targets that are `known` to the samples."""
     inside, wanted, itself = samples.inside.numpy(), known.numpy(), own.numpy()
     better, variance = scores.clone(), prior.clone()
-    for first in range(0, len(players.targets), A_PART):
-        rows = slice(first, min(first + A_PART, len(players.targets)))
+    total = len(players.targets)
+    parts: Iterable[slice] = [slice(first, min(first + A_PART, total)) for first in range(0, total, A_PART)]
+    if total > A_PART:
+        parts = Progress(parts, "correcting scores", total, unit="target", weight=lambda rows: rows.stop - rows.start)
+    for rows in parts:
         ends = players.indptr[rows.start : rows.stop + 1].numpy()
         d = samples.differences(players.targets[rows]).numpy()
         known = np.isnan(d)  # of each target, the places of the samples that it has come first

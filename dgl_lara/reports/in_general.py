@@ -12,10 +12,10 @@ from dgl_lara.utils.randomness import some_targets
 
 
 def explained_in_general(
-    parts: Sequence[Run], split: str, most: int, explained_class: int | None = None
+    parts: Sequence[Run], split: str, most: int, explained_class: int | None = None, hint: str = ""
 ) -> list[tuple[Summary, Explanations]]:
     """Summaries, each with the explanations that its places name; of those targets alone that f gives a class, if one
-    is asked for."""
+    is asked for. `hint` says how more targets can be had, where some are left out."""
     first, found = parts[0], []
     every = first.dataset.split(split).to(first.lara.features.device)
     if explained_class is not None:
@@ -24,7 +24,7 @@ def explained_in_general(
             raise InputError(f"the model gives class {explained_class} to no {first.lara.task} of the split '{split}'.")
     targets = some_targets(every, most, seed=0).sort().values
     if len(targets) < len(every):
-        say(f"{len(targets):,} of {len(every):,} {first.lara.task}s, drawn at random (--targets takes more)")
+        say(f"summing up {len(targets):,} of {len(every):,} {first.lara.task}s, drawn at random{hint}")
     for part in parts:
         lara = part.trained()
         lara.embed()
