@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -100,8 +101,10 @@ def _seconds_a_player(subject: Subject, counts: Tensor, count: int, most: int) -
         places = counts.argsort()[torch.linspace(0, len(counts) - 1, min(probed, len(counts))).long()]
         players = game.players(targets[places.to(targets.device)])
         keep = random_coalitions(count, len(players.player), generator(0), players.player.device)
+        before = time.process_time()
         spent = seconds(partial(game.coalitions, players, keep), targets.device, repeats=1)
-        if spent >= ENOUGH or (count >= most and probed >= len(targets)):
+        worked = min(spent, time.process_time() - before)  # beside other work much of the clock is waiting
+        if worked >= ENOUGH or (count >= most and probed >= len(targets)):
             return spent / (count * int(players.counts.sum()))
         if count < most:  # what each call costs besides must not count for much
             count *= 4
