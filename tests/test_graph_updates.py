@@ -1,6 +1,5 @@
 """Graph updates of the service: what changes, what is made anew, what a crash leaves; and all equals a fresh run."""
 
-
 import dgl
 import numpy as np
 import pytest

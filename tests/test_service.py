@@ -5,7 +5,6 @@ import shutil
 import signal
 import threading
 import time
-from functools import partial
 
 import psutil
 import pytest
@@ -14,7 +13,7 @@ from processes import command
 from dgl_lara.cli.reproduce import script
 from dgl_lara.runs import open_run
 
-serving = partial(script("service").serving, start=partial(command, together=True))
+serving = script("service").serving
 
 
 @pytest.fixture
