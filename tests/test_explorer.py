@@ -5,12 +5,10 @@ import shutil
 import threading
 import time
 from contextlib import contextmanager
-from functools import partial
 
 import pytest
 import uvicorn
 from browser import Window, needs_browser
-from processes import command
 
 from dgl_lara.cli.reproduce import script
 from dgl_lara.runs import open_run
@@ -19,7 +17,7 @@ from dgl_lara.serve.served import ServedModel
 from dgl_lara.serve.supervisor import listening
 
 pytestmark = needs_browser
-serving = partial(script("service").serving, start=partial(command, together=True))
+serving = script("service").serving
 
 
 @pytest.fixture(scope="module")

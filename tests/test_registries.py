@@ -1,11 +1,12 @@
 """An alternative is one file: a gate, an objective, a metric and a method from folders of their own, used by name."""
 
 import json
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 from games import random_graph
-from processes import Forked
 
 from dgl_lara.baselines import BASELINES
 from dgl_lara.errors import InputError
@@ -85,12 +86,13 @@ def dgl_lara(tmp_path):
         "done = [CliRunner().invoke(main, words) for words in json.loads(sys.argv[1])]",
         "print(json.dumps([[one.exit_code, one.output] for one in done]))",
     ]
+    script = tmp_path / "with_more.py"
+    script.write_text("\n".join(lines))
 
     def call(*commands):
         words = json.dumps([[str(word) for word in command] for command in commands])
-        _, said, errors = Forked("\n".join(lines), words).said()
-        assert said, errors
-        results = json.loads(said.splitlines()[-1])
+        done = subprocess.run([sys.executable, str(script), words], capture_output=True, text=True, check=True)
+        results = json.loads(done.stdout.splitlines()[-1])
         assert [code for code, _ in results] == [0] * len(commands), results
         return [text for _, text in results]
 

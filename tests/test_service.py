@@ -10,7 +10,6 @@ import subprocess
 import sys
 import threading
 import time
-from functools import partial
 
 import psutil
 import pytest
@@ -21,7 +20,7 @@ from dgl_lara.cli.serve import read_token
 from dgl_lara.errors import InputError
 from dgl_lara.runs import open_run
 
-serving = partial(script("service").serving, start=partial(command, together=True))
+serving = script("service").serving
 
 
 def copied(quick_runs, folder):

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from dgl_lara.datasets import Options, load
+from dgl_lara.datasets.link_files import read_pairs
 from dgl_lara.errors import InputError
 
 SIZES = {"user": 12, "film": 7, "actor": 3}
@@ -26,6 +27,27 @@ def a_typed_graph():
     graph.nodes["user"].data["y"] = torch.arange(12) % 3
     graph.edges["rates"].data["rating"] = torch.rand(30, generator=draw)
     return graph
+
+
+def test_pairs_one_a_line_after_a_line_of_words(tmp_path):
+    path = tmp_path / "pairs.csv"
+    for text in ("user,item\n1,2\n\n3\t4\n1,2\n", "1 2\n3, 4", "\ufeffuser item\n01 2\n3 4\n"):
+        path.write_text(text)
+        assert read_pairs(path).tolist() == [[1, 2], [3, 4]]
+
+
+@pytest.mark.parametrize(
+    "line", ["1.5,2", "-1,2", "+1,2", "1_0,2", "\u0661,2", "\u00b2,3", "1,2,3", "1", "a,b", f"{2**63},1", "1,\0"]
+)
+@pytest.mark.parametrize("before", ["", "7,8\n"])
+def test_what_is_no_pair_is_refused_wherever_it_stands(tmp_path, line, before):
+    if line == "a,b" and not before:
+        return  # a line of words
+    path = tmp_path / "pairs.csv"
+    path.write_text(f"{before}{line}\n3,4\n")
+    with pytest.raises(InputError, match="must hold a pair of node numbers a line, u,v") as caught:
+        read_pairs(path)
+    assert "\n" not in str(caught.value)
 
 
 @pytest.fixture

@@ -25,12 +25,19 @@ def read_pairs(path: Path) -> Tensor:
     try:
         lines = path.read_text().splitlines()
         words = [re.split(r"[,\s]+", line.strip()) for line in lines if line.strip()]
-        if words and not all(re.fullmatch(r"[0-9]+", word) for word in words[0]):
+        if words and not any(re.match(r"[-+.]?\d", word) for word in words[0]):
             words = words[1:]
-        found = list(dict.fromkeys((int(u), int(v)) for u, v in words))
+        found = list(dict.fromkeys((_number(u), _number(v)) for u, v in words))
         return torch.tensor(found, dtype=torch.long).view(-1, 2)
     except (OSError, ValueError, RuntimeError, OverflowError) as error:  # also: not text, numbers beyond 2^63
         raise InputError(f"{path} must hold a pair of node numbers a line, u,v ({error}).") from error
+
+
+def _number(word: str) -> int:
+    """int() would also take 1_0, +1 and digits of other scripts."""
+    if not re.fullmatch(r"[0-9]+", word):
+        raise ValueError(f"'{word}' is not a node number")
+    return int(word)
 
 
 def link_dataset(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
@@ -44,6 +45,13 @@ class Edges:
         return EdgePlayers(field, self.directed)
 
 
+def _column(value: Any) -> int:
+    """int() would also take 0.5, True and "1"."""
+    if isinstance(value, bool):
+        raise TypeError("a truth value is no column")
+    return operator.index(value)
+
+
 @dataclass(frozen=True)
 class Features:
     """Columns of the features.
@@ -66,14 +74,16 @@ class Features:
             return
         try:
             given = dict(self.groups)
-            plain = tuple((str(name), tuple(int(column) for column in columns)) for name, columns in given.items())
+            plain = tuple((str(name), tuple(map(_column, columns))) for name, columns in given.items())
         except (TypeError, ValueError) as error:
             raise InputError(
                 f"groups must name lists of columns, {{'job': [1, 2, 3]}} (got {self.groups!r})."
             ) from error
         every = [column for _, columns in plain for column in columns]
-        if not every or min(every) < 0 or len(set(every)) < len(every) or not all(columns for _, columns in plain):
-            raise InputError("groups must each have a column or more, numbered from 0, and share none of them.")
+        if not every or min(every) < 0 or len(set(every)) < len(every) or not all(map(all, zip(*plain, strict=True))):
+            raise InputError(
+                "groups must each have a name and a column or more, numbered from 0, and share none of them."
+            )
         object.__setattr__(self, "groups", plain)
 
     @property
