@@ -3,14 +3,16 @@
 import csv
 import shutil
 import time
+from functools import partial
 
 import pytest
 from browser import Window, needs_browser
+from processes import command
 
 from dgl_lara.cli.reproduce import script
 
 pytestmark = needs_browser
-serving = script("service").serving
+serving = partial(script("service").serving, start=partial(command, together=True))
 
 
 @pytest.fixture(scope="module")

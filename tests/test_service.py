@@ -5,6 +5,7 @@ import shutil
 import signal
 import threading
 import time
+from functools import partial
 
 import psutil
 import pytest
@@ -13,7 +14,7 @@ from processes import command
 from dgl_lara.cli.reproduce import script
 from dgl_lara.runs import open_run
 
-serving = script("service").serving
+serving = partial(script("service").serving, start=partial(command, together=True))
 
 
 @pytest.fixture
