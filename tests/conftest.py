@@ -41,6 +41,31 @@ def hardly_timed():
         yield
 
 
+@pytest.fixture(autouse=True, scope="session")
+def compiled_once(everybodys):
+    """Processes of one test run would compile the same kernels at the same time; one does, the others load it."""
+    from numba.core.compiler_lock import global_compiler_lock
+    from numba.core.dispatcher import Dispatcher
+
+    compiled, inside = Dispatcher.compile, []
+
+    def alone(self, signature):
+        with global_compiler_lock:  # of this process; a kernel that calls another comes here twice
+            if inside:
+                return compiled(self, signature)
+            with (everybodys / "compiling.lock").open("w") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                inside.append(self)
+                try:
+                    return compiled(self, signature)
+                finally:
+                    inside.pop()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Dispatcher, "compile", alone)
+        yield
+
+
 @pytest.fixture
 def hardly_judged(monkeypatch):
     """Trainings are judged by few coalitions and seldom: for tests that do not look at what the judge says."""

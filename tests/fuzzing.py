@@ -124,19 +124,19 @@ def _arrays(path: Path, drawn: random.Random) -> str:
 
 def _graph(path: Path, drawn: random.Random) -> str:
     (graph,), _ = dgl.load_graphs(str(path))
-    name = drawn.choice(sorted(graph.ndata))
+    frames = [graph.nodes[kind].data for kind in graph.ntypes] + [graph.edges[kind].data for kind in graph.etypes]
+    data = drawn.choice([frame for frame in frames if frame])
+    name = drawn.choice(sorted(data))
     kind = drawn.choice(["dropped", "NaN", "text", "deeper", "huge"])
-    old = graph.ndata.pop(name)
+    old = data.pop(name)
     if kind == "NaN":
-        graph.ndata[name] = old.float() * torch.nan
+        data[name] = old.float() * torch.nan
     elif kind == "deeper":
-        graph.ndata[name] = old.unsqueeze(1).unsqueeze(1)
+        data[name] = old.unsqueeze(1).unsqueeze(1)
     elif kind == "huge":
-        graph.ndata[name] = (
-            torch.full_like(old, 1e38) if old.is_floating_point() else torch.full_like(old.long(), 2**62)
-        )
+        data[name] = torch.full_like(old, 1e38) if old.is_floating_point() else torch.full_like(old.long(), 2**62)
     elif kind == "text":
-        graph.ndata[name] = old.to(torch.uint8)
+        data[name] = old.to(torch.uint8)
     dgl.save_graphs(str(path), [graph])
     return f"{kind}: {name}"
 

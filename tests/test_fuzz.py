@@ -23,6 +23,8 @@ from dgl_lara.cli import main
 from dgl_lara.datasets import load
 from dgl_lara.inference import export
 from dgl_lara.runs import open_run
+from dgl_lara.serve.messages import GraphUpdate
+from dgl_lara.serve.served import ServedModel
 
 SHORT, LONG = 100, 2_000
 SLOWEST = 60.0  # seconds
@@ -37,13 +39,38 @@ READERS: dict[str, list | None] = {
     "r/checkpoint.pt": ["train", "--resume", "r"], "part": EXPLAIN, "cache": None,
     "cached target": ["target", "--dataset", "graph.npz", "--epochs", 2], "r/metrics.csv": None,
     "r/environment.json": None, "r/samples.pt": ["explain", "--run", "r", "--node", 5, "--out", "o.csv"],
+    "shop.bin": ["explain", "--run", "t", "--all", "--top", 3, "--out", "o.csv"],
+    "t/config.json": ["explain", "--run", "t", "--all", "--top", 3, "--out", "o.csv"],
+    "pairs.csv": ["explain", "--run", "l", "--all", "--top", 3, "--out", "o.csv"],
+    "l/config.json": ["explain", "--run", "l", "--all", "--top", 3, "--out", "o.csv"],
+    "l/samples.pt": ["explain", "--run", "l", "--all", "--top", 3, "--out", "o.csv"],
+    "shop.names.json": None, "run.toml": None, "updates": None, "current": None,
 }  # fmt: skip
+
+
+def configured():
+    """Whatever a settings file asks for is right, but for what nobody understands."""
+    result = run("explain", "--config", "run.toml")
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return ""
+
+
+def served():
+    """What the service says of a node, after the updates in its log."""
+    model = ServedModel("r", open_run(Path("r"), torch.device("cpu")))
+    model.catch_up()
+    return model.follow().first.one(5, []).scores
 
 
 READ_HERE = {
     "cache": lambda: load("tree-cycles").fingerprint,
     "r/metrics.csv": lambda: open_run(Path("r"), torch.device("cpu")).history().columns,
     "r/environment.json": lambda: sorted(open_run(Path("r"), torch.device("cpu")).made_with())[:1],
+    "shop.names.json": lambda: load("shop.bin").num_targets,  # names are the user's own
+    "run.toml": configured,
+    "updates": served,
+    "current": served,
 }
 
 
@@ -62,27 +89,38 @@ def pristine(tmp_path_factory):
         patch.setattr(export, "TARGETS_A_PART", 20)
         _make_graphs()
         load("tree-cycles")
-        for name, graph in (("r", "graph.npz"), ("b", "graph.bin")):
-            quick = ["--dataset", graph, "--epochs", 2]
+        for name, (graph, *links) in RUNS.items():
             for words in (
-                ["target", *quick, "--out", f"{name}.pt"],
-                ["train", *quick[:2], "--target", f"{name}.pt", *QUICK, "--out", name],
+                ["target", "--dataset", graph, *links, "--epochs", 2, "--out", f"{name}.pt"],
+                ["train", "--dataset", graph, *links, "--target", f"{name}.pt", *QUICK, "--out", name],
                 ["explain", "--run", name, "--all", "--top", 3, "--out", "first.csv"],
             ):
                 result = run(*words)
                 assert result.exit_code == 0, result.output
-        for name, graph in (("r", "graph.npz"), ("b", "graph.bin")):
+        for name, (graph, *links) in RUNS.items():
             config = json.loads(Path(name, "config.json").read_text())
             config["dataset"] = graph  # of the folder that it is copied to
+            config["options"]["pairs"] = "pairs.csv" if links else None
             config["training"]["epochs"] = 3  # so that a resumed run has something to do
             Path(name, "config.json").write_text(json.dumps(config))
+        served_run = ServedModel("r", open_run(Path("r"), torch.device("cpu")))
+        for end in (7, 9):
+            served_run.accept(GraphUpdate(add_edges=[(5, end)]))
+            served_run.catch_up()
         patch.setitem(export.WRITERS, ".csv", lambda *a: (_ for _ in ()).throw(RuntimeError("killed")))
         run(*EXPLAIN)
         assert len(list(Path("o.csv.parts").glob("*/*.parquet"))) == 3
     return folder
 
 
+RUNS = {
+    "r": ("graph.npz",), "b": ("graph.bin",), "t": ("shop.bin",),
+    "l": ("shop.bin", "--pairs", "pairs.csv", "--relation", "buys"),
+}  # fmt: skip
+
+
 def _make_graphs():
+    _make_shop()
     graph = random_graph(60, 80, 0)
     features = torch.randn(60, 3, generator=torch.Generator().manual_seed(0))
     src, dst = graph.edges()
@@ -93,8 +131,28 @@ def _make_graphs():
     dgl.save_graphs("graph.bin", [graph])
 
 
+def _make_shop():
+    """Two types of nodes, names of one, pairs of both, and settings."""
+    drawn = torch.Generator().manual_seed(0)
+    u, v = torch.randint(20, (60,), generator=drawn), torch.randint(15, (60,), generator=drawn)
+    shop = dgl.heterograph({("user", "buys", "item"): (u, v), ("item", "sold", "user"): (v, u)})
+    for kind in shop.ntypes:
+        shop.nodes[kind].data["x"] = torch.randn(shop.num_nodes(kind), 2, generator=drawn)
+    shop.nodes["user"].data["y"] = torch.arange(shop.num_nodes("user")) % 2
+    for relation in ("buys", "sold"):
+        shop.edges[relation].data["rating"] = (torch.arange(60) % 5 + 1).float()
+    dgl.save_graphs("shop.bin", [shop])
+    Path("pairs.csv").write_text("user,item\n" + "\n".join(f"{n % 19},{n % 14}" for n in range(20)))
+    Path("shop.names.json").write_text(json.dumps({"nodes": {"item": [f"i{n}" for n in shop.nodes("item").tolist()]}}))
+    Path("run.toml").write_text('[explain]\nrun = "r"\nnode = [5]\ntop = 3\nverify = false\n')
+
+
 def path_of(name):
     """The file behind a name of READERS, in the current folder."""
+    if name == "updates":
+        return next(Path("r/serving").glob("updates-*.jsonl"))
+    if name == "current":
+        return next(Path("r/serving").glob("*/current"))
     if name == "part":
         return sorted(Path("o.csv.parts").glob("*/*.parquet"))[1]
     if name == "cache":

@@ -138,6 +138,10 @@ def test_the_command_line_goes_before_the_file(here):
         ("[train]\ndatast = 'cora'", "[train] has no option 'datast'. Did you mean 'dataset'?"),
         ("[train]\ndim = 'wide'", "Invalid value for '--dim'"),
         ("[train]\ndim = {a = 1}", "must be a plain value"),
+        ("[train]\ndim = [1]", "must be a plain value (got a list)"),
+        ("[train]\nout = [1, 2]", "must be a plain value (got a list)"),
+        ("[train]\nplayers = [[1]]", "must be a plain value (got a list)"),
+        ("[train]\ndataset = 1979-05-27", "1979-05-27"),
     ],
 )
 def test_settings_that_cannot_be_understood(tmp_path, monkeypatch, text, said):

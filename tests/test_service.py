@@ -13,7 +13,6 @@ import time
 
 import psutil
 import pytest
-from processes import command
 
 from dgl_lara.cli.reproduce import EXPERIMENTS, script
 from dgl_lara.cli.serve import read_token

@@ -389,6 +389,12 @@ def test_recipes_by_data_set_architecture_and_kind_of_graph():
 # --- ranking ----------------------------------------------------------------------------------------------------
 
 
+def test_fewer_films_than_are_looked_at():
+    scores, pairs = torch.tensor([[3.0, 2.0, 1.0], [1.0, 2.0, 3.0]]), torch.tensor([[0, 0], [1, 0], [1, 2]])
+    few, enough = (ranking_quality(scores, pairs, top=top) for top in (20, 3))
+    assert list(few.values()) == list(enough.values())
+
+
 def test_recall_and_ndcg_by_hand():
     scores = torch.tensor([[4.0, 3.0, 2.0, 1.0], [1.0, 2.0, 3.0, 4.0], [9.0, 8.0, 7.0, 6.0]])
     pairs = torch.tensor([[0, 1], [0, 3], [1, 3]])  # nothing of user 2, who does not count

@@ -41,17 +41,33 @@ def _read(context: click.Context, option: click.Parameter, path: Path | None) ->
         has = ", ".join(f"[{name}]" for name in tables) or "nothing"
         raise click.BadParameter(f"{path} must have a table [{command}] for this command (it has {has}).")
     known = {
-        name.lstrip("-"): parameter.name
+        name.lstrip("-"): parameter
         for parameter in context.command.params
         if isinstance(parameter, click.Option) and parameter.expose_value
         for name in parameter.opts
     }
+    taken = {}
     for name, value in table.items():
         if name not in known:
             raise click.BadParameter(f"{path}: [{command}] has no option '{name}'.{closest(name, known)}")
-        if isinstance(value, dict):
-            raise click.BadParameter(f"{path}: '{name}' of [{command}] must be a plain value (got a table).")
-    context.default_map = {known[name]: value for name, value in table.items()}
+        option = known[name]
+        if option.multiple and not isinstance(value, list):
+            value = [value]
+        try:
+            taken[option.name] = _typed(value, option.multiple + (option.nargs != 1))
+        except TypeError as error:
+            raise click.BadParameter(f"{path}: '{name}' of [{command}] must be {error}.") from error
+    context.default_map = taken
+
+
+def _typed(value: object, depth: int) -> Any:
+    """As it would be typed on the command line; lists, so deep, where an option takes several."""
+    if depth and isinstance(value, list):
+        return [_typed(one, depth - 1) for one in value]
+    if depth or isinstance(value, dict | list):
+        kind = {dict: "a table", list: "a list"}.get(type(value), "a plain value")
+        raise TypeError(f"{'a list' if depth else 'a plain value'} (got {kind})")
+    return value if isinstance(value, bool) else str(value)
 
 
 CONFIG = click.Option(

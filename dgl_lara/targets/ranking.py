@@ -45,8 +45,8 @@ def ranking_quality(scores: Tensor, pairs: Tensor, top: int = TOP) -> dict[str, 
     each by its rank, divided by the best that could be had."""
     hits, wanted = top_hits(scores, pairs, top)
     hits, wanted = hits[wanted > 0], wanted[wanted > 0]
-    gain = 1 / torch.arange(2, top + 2, device=scores.device).log2()
-    best = gain.cumsum(0)[wanted.clamp(max=top) - 1]
+    gain = 1 / torch.arange(2, hits.shape[1] + 2, device=scores.device).log2()  # there may be fewer than `top`
+    best = gain.cumsum(0)[wanted.clamp(max=len(gain)) - 1]
     return {
         f"recall@{top}": (hits.sum(dim=1) / wanted).mean().item(),
         f"ndcg@{top}": ((hits * gain).sum(dim=1) / best).mean().item(),
