@@ -29,11 +29,11 @@ from dgl_lara.utils.files import written_whole
 
 RESULTS = Path(__file__).parent / "results"
 GROUPS = Path("/sys/fs/cgroup/memory")
-TARGET_NODES, TARGET_HIDDEN = 100_000, 64
+TARGET_HIDDEN = 64
 PASS = re.compile(r"^([^\n:]*): ([\d.]+) s$", re.MULTILINE)
 
 
-def target_model(folder, half):
+def target_model(folder, half, nodes):
     """Trained on a smaller graph of the same seed: its classes look alike."""
     import dgl
     import torch
@@ -50,10 +50,10 @@ def target_model(folder, half):
         return path
     small = folder / "small"
     if not (small / "meta.json").exists():
-        stream_citation(TARGET_NODES, 1, small, kind="float16" if half else "float32")
-    view, everyone = Mapped(small), torch.arange(TARGET_NODES)
+        stream_citation(nodes, 1, small, kind="float16" if half else "float32")
+    view, everyone = Mapped(small), torch.arange(nodes)
     indptr, sources = view.in_edges(everyone)
-    graph = dgl.graph((sources, torch.repeat_interleave(everyone, indptr.diff())), num_nodes=TARGET_NODES)
+    graph = dgl.graph((sources, torch.repeat_interleave(everyone, indptr.diff())), num_nodes=nodes)
     labels = torch.from_numpy(view.parts[0].labels.astype(np.int64))
     train, val, test = map(view.split, ("train", "val", "test"))
     about = view.meta.classes, view.meta.source, view.meta.key
@@ -127,14 +127,15 @@ class Watched:
 @click.option("--memory", default="6GB", show_default=True, help="Given to train and explain.")
 @click.option("--batch-size", default=128, show_default=True)
 @click.option("--targets", default=12_800, show_default=True)
+@click.option("--target-nodes", default=100_000, show_default=True, help="Of the graph that the model learns from.")
 @click.option("--only", type=click.Choice(["partition", "train", "explain"]), help="One of the commands.")
 @click.option("--half", is_flag=True, help="Features in half precision.")
 @click.option("--work", type=click.Path(path_type=Path), default=Path("out_of_core"), show_default=True)
 @click.option("--out", type=click.Path(path_type=Path), default=RESULTS / "out_of_core.csv", show_default=True)
-def main(nodes, parts, limit, memory, batch_size, targets, only, half, work, out):
+def main(nodes, parts, limit, memory, batch_size, targets, target_nodes, only, half, work, out):
     work.mkdir(parents=True, exist_ok=True)
     here = work / f"{nodes}{'-half' * half}"
-    target = target_model(work, half)
+    target = target_model(work, half, target_nodes)
     dgl_lara = [sys.executable, "-m", "dgl_lara"]
     train = ["train", "--graph", here / "parts", "--target", target, "--targets", targets, "--epochs", 1]
     train += ["--layers", 1, "--hidden", 64, "--lr", 0.005, "--batch-size", batch_size, "--memory", memory]

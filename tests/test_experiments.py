@@ -349,3 +349,13 @@ def test_own_models(real_data, tmp_path):
     frame = pd.read_csv(out)
     assert list(frame["model"]) == ["gat", "gin", "sage"] and set(frame["fit on"]) == {"train"}
     assert finite(frame, "test accuracy", "hops", "seconds", "R2", "rank correlation", "F+ gain", "F- gain")
+
+
+@pytest.mark.slow
+def test_out_of_core(tmp_path):
+    sizes = ["--nodes", 2000, "--target-nodes", 1000, "--targets", 32, "--batch-size", 8, "--parts", 2]
+    run("out_of_core", *sizes, "--work", tmp_path / "work", "--out", tmp_path / "figures.csv")
+    frame = pd.read_csv(tmp_path / "figures.csv")
+    assert frame.command.tolist() == ["partition", "train", "explain"]
+    assert (frame.seconds > 0).all() and (frame["own memory, GB"] > 0).all()
+    assert (tmp_path / "work" / "2000" / "explanations.parquet").is_file()

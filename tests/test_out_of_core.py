@@ -54,7 +54,7 @@ def test_f_layer_by_layer_says_what_it_says_of_the_whole_graph(architecture, tmp
     dataset = load("citation", Options(nodes=400))
     model = small_model(dataset, architecture)
     inside, outside = both(dataset, model, tmp_path)
-    outside.game.budget = type(outside.game.budget)(4 * 2**20)  # several batches
+    outside.game.budget = type(outside.game.budget)(2 * 2**20)  # several batches
     assert outside.game.batch_size < 100
     torch.testing.assert_close(outside.game.answer, inside.game.answer, atol=1e-5, rtol=1e-5)
     assert outside.game.context == inside.game.context

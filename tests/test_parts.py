@@ -15,6 +15,7 @@ from dgl_lara.datasets.citation_stream import stream_citation
 from dgl_lara.datasets.dataset import Dataset
 from dgl_lara.datasets.partitioning import partition
 from dgl_lara.errors import InputError, LaraError
+from dgl_lara.game.hops import spread_out
 from dgl_lara.game.node_task import khop_batch
 from dgl_lara.parts.cutting import cut
 from dgl_lara.parts.folder import part_folder
@@ -206,3 +207,7 @@ def test_partition_on_the_command_line(tmp_path):
     assert again.exit_code == 2 and "holds a graph in parts already" in again.output
     graphs = CliRunner().invoke(main, ["partition", "--dataset", "ba-2motifs", "--out", str(tmp_path / "no")])
     assert graphs.exit_code == 2 and "nodes of one graph" in graphs.output
+
+
+def test_no_node_beyond_the_last_where_float32_cannot_count():
+    assert int(spread_out(24_000_000, 16, torch.device("cpu"))[-1]) < 24_000_000

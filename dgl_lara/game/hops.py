@@ -26,7 +26,8 @@ DEPTH = 3  # of g, where every node of a graph is a player anyway and K is not k
 
 def spread_out(count: int, most: int, device: torch.device) -> Tensor:
     """At most `most` of the numbers 0 ... count - 1, evenly spread."""
-    return torch.linspace(0, count - 1, min(most, count)).long().to(device)
+    # the last of more than 2^24 is rounded up
+    return torch.linspace(0, count - 1, min(most, count)).long().clamp(max=count - 1).to(device)
 
 
 def on_ego_graphs(

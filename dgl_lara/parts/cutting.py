@@ -30,13 +30,19 @@ def cut(view: View, targets: Tensor, hops: int, inner: bool = False) -> Batch:
                 found.append(_unmarked(sources.numpy(), marks))
         nodes = np.sort(np.concatenate(found))
         marks[nodes] = np.arange(len(nodes), dtype=np.int32)
-        edges = [_among(*(part.numpy() for part in each), marks) for each in entered]
+        ends = np.zeros(len(nodes) + 1, np.int64)
+        for each in entered:
+            _count(*(part.numpy() for part in each), marks, ends)
+        np.cumsum(ends, out=ends)
+        inside = np.empty(ends[-1], np.int64)
+        for each in entered:
+            _list(*(part.numpy() for part in each), marks, ends, inside)
         places = torch.from_numpy(marks[targets.numpy()].astype(np.int64))
     finally:
         for some in found:
             marks[some] = -1
-    src, dst = (np.concatenate([np.empty(0, np.int64), *(ends[side] for ends in edges)]) for side in (0, 1))
-    graph = dgl.graph((torch.from_numpy(src), torch.from_numpy(dst)), num_nodes=len(nodes))
+    by_node = (torch.from_numpy(ends), torch.from_numpy(inside), torch.empty(0, dtype=torch.long))
+    graph = dgl.graph(("csc", by_node), num_nodes=len(nodes))  # sorted already, as DGL would have to
     return Batch(graph, torch.from_numpy(nodes), targets, places)
 
 
@@ -54,14 +60,20 @@ def _unmarked(nodes, marks):  # type: ignore[no-untyped-def]
 
 
 @kernel()
-def _among(nodes, indptr, sources, marks):  # type: ignore[no-untyped-def]
-    """(places of the sources, places of the nodes) of the edges whose both ends have places."""
-    src, dst = np.empty(len(sources), np.int64), np.empty(len(sources), np.int64)
-    count = 0
+def _count(nodes, indptr, sources, marks, ends):  # type: ignore[no-untyped-def]
+    """How many of the edges that enter each node come from one that has a place: behind the node's own place."""
     for row in range(len(nodes)):
+        for edge in range(indptr[row], indptr[row + 1]):
+            ends[marks[nodes[row]] + 1] += marks[sources[edge]] >= 0
+
+
+@kernel()
+def _list(nodes, indptr, sources, marks, ends, inside):  # type: ignore[no-untyped-def]
+    """The places of their sources."""
+    for row in range(len(nodes)):
+        slot = ends[marks[nodes[row]]]
         for edge in range(indptr[row], indptr[row + 1]):
             place = marks[sources[edge]]
             if place >= 0:
-                src[count], dst[count] = place, marks[nodes[row]]
-                count += 1
-    return src[:count].copy(), dst[:count].copy()
+                inside[slot] = place
+                slot += 1

@@ -35,8 +35,8 @@ from dgl_lara.utils.progress import working
 
 NOT_WHOLE = "the graph lies in parts and is never loaded whole, and {} needs all of it"
 ROWS = 1_000_000  # of an array on disk that are looked at together
-NODES_A_BATCH = 65_536
-BYTES_A_NODE = 64 * 2**10  # of a batch: it and its in-neighbours, some ten times as many
+NODES_A_BATCH = 262_144
+BYTES_A_NODE = 24 * 2**10  # of a batch: it and its in-neighbours, some ten times as many
 
 
 @dataclass(frozen=True, eq=False)
