@@ -37,7 +37,7 @@ def explain_by_ray(question: Question, folder: ShardFolder, shards: int | None, 
         begun = folder.question()
         of = shards or (begun["shards"] if begun else SHARDS_A_CORE * int(ray.cluster_resources().get("CPU", 1)))
         beside = max(int(node["Resources"].get("CPU", 1)) for node in ray.nodes() if node["Alive"])
-        task = ray.remote(max_retries=RETRIES, num_cpus=1)(_explain)
+        task = ray.remote(max_retries=RETRIES, num_cpus=1, num_gpus=int(question.device == "cuda"))(_explain)
         home, out = Path.cwd(), folder.folder.resolve()
         waiting = [task.remote(question, Shard(one, of), home, out, beside) for one in range(of)]
         bar: Progress[None] = Progress(total=of, label="explaining", unit="shard")
@@ -46,9 +46,7 @@ def explain_by_ray(question: Question, folder: ShardFolder, shards: int | None, 
                 (done, *_), waiting = ray.wait(waiting)
                 _answer(ray, done)
                 bar.advance()
-    manifest = folder.complete()
-    assert manifest is not None, "every task has left its record"
-    return manifest
+    return folder.whole()
 
 
 def _explain(question: Question, shard: Shard, home: Path, folder: Path, beside: int) -> None:
@@ -95,7 +93,7 @@ def _cluster(address: str | None) -> Iterator[Any]:
         with working("starting Ray" if where == "local" else f"looking for Ray at {where}"):
             ray.init(where, runtime_env={"env_vars": handed_on}, logging_level=logging.ERROR,
                      log_to_driver=not is_quiet(), **settings)  # fmt: skip
-    except (ConnectionError, RuntimeError, ValueError) as error:
+    except (ConnectionError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
         said = str(error).strip().splitlines()[0]
         raise LaraError(f"Ray cannot be reached at {where} ({said}); `ray start --head` starts one.") from error
     for number, handler in listening.items():
