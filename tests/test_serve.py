@@ -267,6 +267,13 @@ def test_paths_and_methods(client):
         assert set(response.json()) == {"error"}
 
 
+@pytest.mark.parametrize("target", ["700", "8017043746", "3,4", "-1", "x", ""])
+def test_views_of_what_is_not_there(client, target):
+    response = client.get("/v1/models/ba/view", params={"target": target})
+    assert response.status_code == 400
+    assert response.json()["error"].startswith(("node must be in 0..699", "target"))
+
+
 def test_a_token_where_one_is_asked_for(model):
     client = TestClient(make_app([model], token="secret"))
     assert client.get("/healthz").status_code == 200

@@ -1,7 +1,5 @@
 """The service where there are several types of nodes, where links are explained, and where edges carry data."""
 
-from typing import Any
-
 import dgl
 import numpy as np
 import pytest
@@ -168,9 +166,10 @@ def test_edge_data_comes_along():
     graph.edata["w"] = torch.rand(120, generator=drawn)
     lara = LARA(Weighed(), graph, x, config=TrainingConfig(steps=6, hidden=8, dim=3, masks=2)).fit(range(30))
     given = {"features": x.tolist(), "edges": list(zip(*ends.tolist(), strict=True))}
-    brought = on_brought(lara, Subgraph(**given, edge_data={"w": graph.edata["w"].tolist()}), None)
+    weights: dict = {"w": graph.edata["w"].tolist()}
+    brought = on_brought(lara, Subgraph(**given, edge_data=weights), None)
     torch.testing.assert_close(brought.explain([4]).scores, lara.explain([4], corrected=False).scores)
-    wrong: list[tuple[dict[str, Any], str]] = [
+    wrong: list[tuple[dict, str]] = [
         ({}, "must hold 'w', which the model reads"),
         ({"w": [1.0]}, "edge_data.w must be 120 numbers, one an edge"),
         ({"v": [1.0]}, "names the column 'v'; this model knows w"),

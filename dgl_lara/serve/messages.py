@@ -141,9 +141,7 @@ class ViewQuery(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    target: Annotated[
-        str, Field(pattern=r"^\d{1,10}(,\d{1,10})?$", description="its number; of a link both ends: 3,14")
-    ]
+    target: str = Field(pattern="^[0-9]{1,9}(,[0-9]{1,9})?$", description="its number; of a link both ends: 3,14")
     players: Literal["nodes", "edges", "features"] | None = None
     asked_class: Number | None = Field(None, alias="class")
     rather_than: Number | None = None
