@@ -11,6 +11,7 @@ from dgl_lara import LARA, Edges, Features
 from dgl_lara.attribution.exact import all_coalitions, exact
 from dgl_lara.attribution.monte_carlo import least_squares
 from dgl_lara.errors import InputError, ModelError
+from dgl_lara.explainer.heard import heard, ways_to_targets
 from dgl_lara.explainer.inputs import encoder_graph, explainer_inputs
 from dgl_lara.game.game import Game
 from dgl_lara.game.given import as_given
@@ -203,7 +204,7 @@ def test_edges_taken_out():
 def test_a_node_alone_and_nothing_at_all():
     game, graph = made(Net(watched=True))
     explainer_inputs(game, "rich")
-    lonely, edges = game.f.model.given[-1]
+    lonely, edges = game.f.model.given[-2]  # the last call is that of `heard`
     assert lonely == {kind: rows.tolist() for kind, rows in features(graph).items()}
     loops = {relation: sum(a == b for a, b, *_ in rows) for relation, (_, rows) in edges.items()}
     assert {relation: len(rows) for relation, (_, rows) in edges.items()} == loops  # own loops stay
@@ -291,6 +292,36 @@ def test_g_sees_types_and_relations():
     assert (blocks[3][:13] == 0).all()
     place = graph.canonical_etypes.index(("user", "buys", "item"))
     torch.testing.assert_close(blocks[4][:9, place].expm1().round().long(), graph.in_degrees(etype="buys"))
+
+
+@torch.no_grad()
+def test_what_f_makes_of_nodes_of_other_types():
+    """By DGL's own means: an item without features, and one edge to it; or two, with one more node between."""
+    game, graph = made(graph=shop(2))
+    rows, types = heard(game), game.f.types
+    hop, _ = ways_to_targets(game.graph, graph.num_nodes("item"), game.hops)
+    assert (rows[hop <= 0] == 0).all() and (hop == 1).sum() > 9 and (hop == 2).any()
+
+    def nobody_hears(graph, x, relation, number, source):
+        """The graph with one more node at the end of a copy of this edge, which leaves `source`."""
+        data = {name: rows[number : number + 1] for name, rows in graph.edges[relation].data.items()} or None
+        kind = relation[2]
+        graph = dgl.add_edges(dgl.add_nodes(graph, 1, ntype=kind), [source], [len(x[kind])], data, relation)
+        return graph, x | {kind: torch.cat([x[kind], torch.zeros(1, WIDTHS[kind])])}
+
+    for node in (hop > 0).nonzero().flatten().tolist():
+        whole, x, at, source = graph, features(graph), node, int(types.own_number(torch.tensor([node])))
+        while hop[at]:
+            leaving = game.graph.out_edges(at, form="all")
+            edge = next(i for i in range(len(leaving[1])) if hop[leaving[1][i]] == hop[at] - 1)
+            number = leaving[2][edge : edge + 1]
+            place = int(types.relation_of(number))
+            relation, at = types.relations[place], int(leaving[1][edge])
+            whole, x = nobody_hears(whole, x, relation, int(number - types.edge_starts[place]), source)
+            source = len(x[relation[2]]) - 1
+        torch.testing.assert_close(rows[node], Net()(whole, x)[-1] - game.null_logits, atol=1e-5, rtol=1e-4)
+    some = torch.tensor([3, 19, 27, 30])
+    torch.testing.assert_close(heard(game, some), rows[some], atol=1e-5, rtol=1e-4)
 
 
 @pytest.fixture(scope="module")

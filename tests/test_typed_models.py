@@ -8,14 +8,17 @@ import numpy as np
 import pytest
 import torch
 
+from dgl_lara import LARA
 from dgl_lara.datasets import load
 from dgl_lara.datasets.dataset import Dataset, checked
 from dgl_lara.errors import InputError
+from dgl_lara.explanation.ratings import OF_GIVERS, OF_THINGS, how_they_come_in
 from dgl_lara.targets import OTHER_RECIPES, RECIPES, RECOMMENDERS, TYPED, Recipe, recipe_for
 from dgl_lara.targets.checkpoint import load_target, save_target
 from dgl_lara.targets.families import new_model
 from dgl_lara.targets.fitting import accuracy, get_target, train_target
 from dgl_lara.targets.ranking import found_pairs, popularity, ranking_quality, scores_of
+from dgl_lara.training.config import TrainingConfig
 
 SIZES = {"author": 9, "paper": 14, "venue": 3}
 WRITES, PUBLISHES = ("author", "writes", "paper"), ("venue", "publishes", "paper")
@@ -402,6 +405,22 @@ def test_recall_and_ndcg_by_hand():
     ideal, second = 1 + 1 / np.log2(3), 1 / np.log2(3)
     assert found == pytest.approx({"recall@2": (0.5 + 1) / 2, "ndcg@2": (second / ideal + 1) / 2})
     assert found_pairs(scores, pairs, top=2).tolist() == [True, False, True]
+
+
+def test_a_recommendation_is_told_by_who_liked_what():
+    """A rating between a player and the other end is read off the graph; of both kinds, and of none."""
+    dataset, model = a_model("lightgcn")
+    quick = TrainingConfig(hidden=16, dim=8, masks=2, steps=20)
+    lara = LARA(model, dataset.graph, dataset.features, "link", 2, config=quick, **dataset.asked)
+    explanation = lara.fit(dataset.train, dataset.val).explain(dataset.test[:1])[0]
+    u, v = dataset.pairs[dataset.test[0]].tolist()
+    assert explanation.in_words().startswith(f"Film {v} is recommended to user {u} (score ")
+    said = how_they_come_in(lara.game, u, 60 + v, torch.arange(100))
+    ends = zip(*(end.tolist() for end in dataset.graph.edges(etype="rates")), strict=True)
+    stars = dict(zip(ends, (dataset.graph.edges["rates"].data["rating"] == 5).tolist(), strict=True))
+    assert said[:60] == [OF_GIVERS[stars.get((user, v))] for user in range(60)]
+    assert said[60:] == [OF_THINGS[stars.get((u, film))] for film in range(40)]
+    assert len(set(said)) == 6 and any(clause in explanation.in_words() for clause in said)
 
 
 def test_what_was_rated_is_not_recommended():

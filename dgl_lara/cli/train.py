@@ -282,7 +282,7 @@ def settings(lara: LARA, dataset: Dataset, preset: str, changes: dict[str, Any],
     if "shared_pairs" in given:
         given["shared_pairs"] = None if given["shared_pairs"] == "auto" else int(given["shared_pairs"])
     count = len(dataset.split(given.get("train_on", "train")))
-    base = paper(dataset.task, seed) if preset == "paper" else default(dataset.task, count, seed)
+    base = paper(dataset.task, seed) if preset == "paper" else default(lara.task, count, seed)
     whole = replace(base, **given)
     if isinstance(lara, LaraInParts):
         return checked_config(in_batches(whole, given))

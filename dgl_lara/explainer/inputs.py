@@ -1,7 +1,8 @@
 """What g sees of a node. Everything here can be had of a black box.
 
 features  the node features as they are (the paper)
-rich      features on a signed-log scale, log degree, f's logits, f's solo logits (f on the node alone)
+rich      features on a signed-log scale, log degree, f's logits, f's solo logits (f on the node alone); on graphs of
+          several types also what f makes of nodes of which it says nothing (`heard.py`)
 
 Wide features (bags of words) are left out of `rich`: g would learn single nodes by heart from them, and what f makes of
 them is in its solo logits. For a GAT on Cora, R2 on unseen nodes rose from .88 to .99 without them.
@@ -13,6 +14,7 @@ import torch
 from torch import Tensor
 
 from dgl_lara.explainer.encoder import EncoderGraph
+from dgl_lara.explainer.heard import heard
 from dgl_lara.explainer.network import Explainer
 from dgl_lara.game.game import Game
 from dgl_lara.game.hops import spread_out
@@ -69,7 +71,8 @@ def _said(game: Game, nodes: Tensor | None, ids: Tensor, place: Tensor) -> list[
         if game.task.sides > 1:
             return _paired(game, nodes)
         solo = game.call(game.task.mark_singles(edgeless(game.graph, ids)), game.features[ids])
-    return [game.task.per_node(game.graph, game.logits)[here], solo.index_select(0, place)]
+        more = [] if game.types is None else [heard(game, nodes)]
+    return [game.task.per_node(game.graph, game.logits)[here], solo.index_select(0, place), *more]
 
 
 def _paired(game: Game, nodes: Tensor | None) -> list[Tensor]:
@@ -122,9 +125,14 @@ def signed_log(x: Tensor) -> Tensor:
     return x.sign() * x.abs().log1p()
 
 
-def fit_normalisation(explainer: Explainer, inputs: Tensor) -> None:
-    """Centre and scale from these rows (the training nodes); clip what lies far outside, seen or unseen."""
+def fit_normalisation(explainer: Explainer, inputs: Tensor, others: Tensor | None = None) -> None:
+    """Centre and scale from these rows (the training nodes); clip what lies far outside, seen or unseen. `others`: rows
+    of everybody, for the scale of columns that are only of other types."""
     explainer.centre.copy_(inputs.median(dim=0).values)
     spread = inputs.std(dim=0, unbiased=False)
-    explainer.spread.copy_(torch.where(spread > 1e-3, spread, torch.ones_like(spread)))
+    usual = torch.ones_like(spread)
+    if others is not None:
+        size = others.square().sum(0).div((others != 0).sum(0).clamp(min=1)).sqrt()
+        usual = torch.where(size > 1e-3, size, usual)
+    explainer.spread.copy_(torch.where(spread > 1e-3, spread, usual))
     explainer.clip.fill_(CLIP)

@@ -19,6 +19,7 @@ from dgl_lara.choices import PICTURES, TABLES
 from dgl_lara.drawing.scene import Bars, Scene, compose, compose_bars, is_molecule
 from dgl_lara.drawing.words import NOT_ADDITIVE, Facts, Telling, how_far, how_sure, tell
 from dgl_lara.errors import InputError
+from dgl_lara.explanation.ratings import holds_ratings, how_they_come_in
 from dgl_lara.explanation.scored import Scored, feature_names, in_own_numbers
 from dgl_lara.game.edge_players import EdgePlayers
 from dgl_lara.game.feature_players import FeaturePlayers
@@ -238,6 +239,8 @@ class Explanation:
                 target=self.target_name,
                 subject=self.subject,
                 whose=self._whose(others),
+                who_are=self._who_are(others),
+                recommended_to=self._recommended_to,
                 scored=self.game.value == "output",
                 named_by_hop=self.batch.includes_target,
                 explained_class=self.batch.names.of_class(self.explained_class),
@@ -262,7 +265,7 @@ class Explanation:
         """What is explained, at the beginning of a sentence."""
         if self.task.sides > 1:
             u, v = self.node_names(self.task.nodes_of_one(self.target))
-            return f"The link from {u} to {v}"
+            return v[0].upper() + v[1:] if self._recommended_to else f"The link from {u} to {v}"
         if self.game.types is not None:
             return self.target_name[0].upper() + self.target_name[1:]
         return f"{self.task.name.capitalize()} {self.target_name}"
@@ -278,6 +281,18 @@ class Explanation:
         first = hop[0, self.players[places]] <= hop[1, self.players[places]]
         names = self.node_names(ends)
         return [names[0] if nearer else names[1] for nearer in first.tolist()]
+
+    @property
+    def _recommended_to(self) -> str:
+        """Whom the second end of a pair is recommended to; nobody where the graph holds no ratings."""
+        return self.node_names(self.task.nodes_of_one(self.target))[0] if holds_ratings(self.game) else ""
+
+    def _who_are(self, places: Tensor) -> list[str]:
+        """Of players near a recommendation: how they come in."""
+        if not self._recommended_to or self.batch.players.kind != "nodes":
+            return []
+        u, v = self.task.nodes_of_one(self.target).tolist()
+        return how_they_come_in(self.game, u, v, self.players[places])
 
     @property
     def _told_nodes(self) -> list[int]:

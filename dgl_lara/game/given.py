@@ -15,7 +15,7 @@ from torch import Tensor
 
 from dgl_lara.errors import InputError
 from dgl_lara.game.link_task import LinkTask, checked_pairs
-from dgl_lara.game.node_task import NodeTask
+from dgl_lara.game.node_task import TypedNodeTask
 from dgl_lara.game.removal import without_pairs
 from dgl_lara.game.task import Task
 from dgl_lara.game.tasks import as_task
@@ -89,7 +89,7 @@ def _typed(
         start, _, end = relation_of(graph, relation)
         return Given(*numbered_through(model, graph, features, start, end), task)
     asked = target_type_of(graph, target_type)
-    return Given(*numbered_through(model, graph, features, asked), NodeTask(graph.num_nodes(asked)))
+    return Given(*numbered_through(model, graph, features, asked), TypedNodeTask(graph.num_nodes(asked)))
 
 
 def relation_of(graph: dgl.DGLGraph, given: str | Relation | None) -> Relation:

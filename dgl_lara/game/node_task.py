@@ -109,6 +109,13 @@ class NodeTask(Task):
         return f"its {hops}-hop in-neighbourhood, itself included"
 
 
+class TypedNodeTask(NodeTask):
+    """Targets are the nodes of one type among several."""
+
+    # most models of several types take means or attend, which random walks follow; one rate, measured with them
+    settings = NodeTask.settings | {"gate": "random-walk", "lr": 1e-2}
+
+
 def khop_batch(graph: dgl.DGLGraph, targets: Tensor, hops: int) -> Batch:
     """One union of the K-hop in-neighbourhoods, as an induced subgraph."""
     subgraph, places = dgl.khop_in_subgraph(graph, targets, k=hops, store_ids=True)

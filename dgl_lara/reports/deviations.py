@@ -51,13 +51,15 @@ DEVIATIONS = (
     Deviation(
         "D6",
         "⟨p_j, t_i⟩",
-        "Σ_d (Â^d)_ij ⟨p_j^(d), t_i^(d)⟩ (`--gate walk`; on large graphs P^d, P = D⁻¹(A + I): `--gate random-walk`)",
+        "Σ_d (Â^d)_ij ⟨p_j^(d), t_i^(d)⟩ (`--gate walk`; on large graphs and those of several types P^d, "
+        "P = D⁻¹(A + I): `--gate random-walk`)",
         "p_j alone cannot know where j stands as seen from i",
     ),
     Deviation(
         "D7",
         "g sees node features",
-        "features, degree, f's logits, f's logits of the node alone; normalised and clipped",
+        "features, degree, f's logits, f's logits of the node alone, of other types what a target hears of it; "
+        "normalised and clipped",
         "constant features say nothing; raw ones can exceed 1,000",
     ),
     Deviation(

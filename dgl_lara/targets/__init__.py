@@ -53,7 +53,7 @@ OTHER_RECIPES: dict[tuple[str, str], Recipe] = {
     ("dblp", "hgt"): Recipe("hgt", 64, 2, dropout=0.2, lr=0.002, weight_decay=1e-4, epochs=100, patience=20),
     **{
         ("mutag", name): Recipe(
-            name, 32, 3, "max-mean", lr=0.003, epochs=40, patience=40, batch_size=128, schedule="cosine"
+            name, 32, 3, "max-mean", lr=0.003, epochs=120, patience=120, batch_size=128, schedule="cosine"
         )
         for name in EDGE_AWARE
     },

@@ -71,7 +71,7 @@ def new_explainer(game: Game, config: TrainingConfig, inputs: Tensor, train_node
         explainer = Explainer(shape).to(inputs.device)
     explainer.form.prepare(explainer, game)
     if config.inputs == "rich":
-        fit_normalisation(explainer, inputs[train_nodes])
+        fit_normalisation(explainer, inputs[train_nodes], None if game.types is None else inputs)
         explainer.unit.fill_(game.unit)
     return explainer
 
