@@ -47,7 +47,8 @@ def compiled_once(everybodys):
     from numba.core.compiler_lock import global_compiler_lock
     from numba.core.dispatcher import Dispatcher
 
-    compiled, inside = Dispatcher.compile, []
+    compiled = Dispatcher.compile
+    inside: list[object] = []
 
     def alone(self, signature):
         with global_compiler_lock:  # of this process; a kernel that calls another comes here twice

@@ -105,7 +105,7 @@ def pristine(tmp_path_factory):
             Path(name, "config.json").write_text(json.dumps(config))
         served_run = ServedModel("r", open_run(Path("r"), torch.device("cpu")))
         for end in (7, 9):
-            served_run.accept(GraphUpdate(add_edges=[(5, end)]))
+            served_run.accept(GraphUpdate(add_edges=[(5, end)], both_ways=False))
             served_run.catch_up()
         patch.setitem(export.WRITERS, ".csv", lambda *a: (_ for _ in ()).throw(RuntimeError("killed")))
         run(*EXPLAIN)

@@ -26,6 +26,8 @@ from dgl_lara.utils.randomness import generator
 
 SMALL = TrainingConfig(hidden=16, dim=5, masks=4, steps=60)
 wrong: Any = 7
+half: Any = 0.5
+word: Any = "12"
 KINDS = [Edges(), Edges(directed=True), Features(), Features(groups={"one": [0], "both": [1, 2]})]
 
 
@@ -291,9 +293,9 @@ def test_enumeration_is_the_signed_mean_of_everything():
         (lambda: Features(groups={"a": [1], "b": [1]}), "share none"),
         (lambda: Features(groups={"a": []}), "a column or more"),
         (lambda: Features(groups={"": [1]}), "a name"),
-        (lambda: Features(groups={"a": [0.5]}), "must name lists of columns"),
+        (lambda: Features(groups={"a": [half]}), "must name lists of columns"),
         (lambda: Features(groups={"a": [wrong, True]}), "must name lists of columns"),
-        (lambda: Features(groups={"a": "12"}), "must name lists of columns"),
+        (lambda: Features(groups={"a": word}), "must name lists of columns"),
         (lambda: Features(groups=wrong), "must name lists of columns"),
         (lambda: small_game(Features(groups={"a": [3]})), r"columns 0\.\.2"),
         (lambda: small_game("edgess"), "did you mean 'edges'"),

@@ -65,7 +65,7 @@ def _typed(value: object, depth: int) -> Any:
     if depth and isinstance(value, list):
         return [_typed(one, depth - 1) for one in value]
     if depth or isinstance(value, dict | list):
-        kind = {dict: "a table", list: "a list"}.get(type(value), "a plain value")
+        kind = "a table" if isinstance(value, dict) else "a list" if isinstance(value, list) else "a plain value"
         raise TypeError(f"{'a list' if depth else 'a plain value'} (got {kind})")
     return value if isinstance(value, bool) else str(value)
 
