@@ -54,14 +54,14 @@ def test_parts_say_what_the_whole_graph_says(view):
         assert sorted(found.tolist()) == sorted(DATASET.graph.in_edges(node)[0].tolist())
     for name in ("train", "val", "test"):
         assert torch.equal(view.split(name), DATASET.split(name))
-    for part in view.parts:
+    for part in view.parts.values():
         assert part.labels.tolist() == DATASET.labels[list(part.nodes)].tolist()
 
 
 def test_every_node_is_in_one_part(view):
-    everyone = [node for part in view.parts for node in part.nodes]
+    everyone = [node for part in view.parts.values() for node in part.nodes]
     assert len(view.parts) == 4 and sorted(everyone) == list(range(NODES))
-    assert max(len(part.nodes) for part in view.parts) < NODES // 2
+    assert max(len(part.nodes) for part in view.parts.values()) < NODES // 2
     part, row = view.part_of(np.arange(NODES))
     assert [view.parts[a].nodes[b] for a, b in zip(part, row, strict=True)] == list(range(NODES))
 
@@ -172,7 +172,7 @@ def test_a_streamed_graph_does_not_depend_on_the_number_of_parts(tmp_path):
         streamed(tmp_path / name, parts, seed=seed) for name, parts, seed in (("a", 1, 0), ("b", 3, 0), ("c", 3, 1))
     )
     everyone = torch.arange(1_000)
-    assert len(three.parts) == 3 and all(len(part.nodes) > 300 for part in three.parts)
+    assert len(three.parts) == 3 and all(len(part.nodes) > 300 for part in three.parts.values())
     for mine, its in zip(three.in_edges(everyone), one.in_edges(everyone), strict=True):
         assert torch.equal(mine, its)
     assert torch.equal(three.features(everyone), one.features(everyone))

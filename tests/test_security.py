@@ -68,12 +68,14 @@ def test_the_one_unpickler_makes_arrays_and_nothing_else():
 
 
 def test_nobody_listens():
-    """dgl's server for training on several machines unpickles what comes (GHSA-3x5x-fw77-g54c, without a mend)."""
+    """dgl's server for training on several machines unpickles what comes (GHSA-3x5x-fw77-g54c, without a mend). torch's
+    processes, which somebody started to find each other, send numbers and texts: what sends objects pickles them."""
     for path in SOURCES:
         tree = ast.parse(path.read_text())
         imports = [ast.unparse(node) for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)]
-        assert not any("distributed" in line or "socketserver" in line for line in imports), path
-        assert not re.search(r"\.distributed|start_server", path.read_text()), path
+        allowed = ["import torch.distributed as dist"] if path.name == "ranks.py" else []
+        assert not any(re.search("distributed|socketserver", line) for line in imports if line not in allowed), path
+        assert not re.search(r"dgl\.distributed|start_server|_object\(|_object_list\(", path.read_text()), path
         if path.parent.name != "serve":  # which is there to listen, on loopback unless told otherwise
             assert not re.search(r"\.listen\(|\.bind\(", path.read_text()), path
 

@@ -64,7 +64,8 @@ def test_a_node_among_several_types(users):
             assert row == other
             same_as(row, library[row["target"]])
     item = next(one for one in row["players"] if one["type"] == "item")
-    assert item["name"] == f"thing {item['id']}" and row["players"][0]["name"] == f"user {row['target']}"
+    itself = next(one for one in row["players"] if (one["type"], one["id"]) == ("user", row["target"]))
+    assert (item["name"], itself["name"]) == (f"thing {item['id']}", f"user {row['target']}")
     assert ask(client, {"node": 3, "class": 1, "top": 30})["explanations"][0]["class"] == 1
     said = ask(client, {"node": 3}, verb="predict")["predictions"][0]
     np.testing.assert_allclose(said["logits"], model.lara.game.logits[3], rtol=1e-4)
