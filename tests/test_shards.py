@@ -1,6 +1,7 @@
 """`dgl-lara explain --shard i/n`: shards together are what one process gives, however they come about."""
 
 import json
+import socket
 import sys
 import threading
 import time
@@ -15,8 +16,10 @@ from test_hostile_places import NOWHERE
 
 from dgl_lara import lara as lara_module
 from dgl_lara.cli import main
+from dgl_lara.errors import LaraError
 from dgl_lara.inference import export
 from dgl_lara.runs import open_run
+from dgl_lara.shards.ray_engine import knock
 from dgl_lara.shards.shard_folder import Shard
 from dgl_lara.utils.files import in_turn
 
@@ -228,3 +231,16 @@ def test_where_nothing_can_be_written_nobody_waits():
 def test_without_ray_one_sentence(ask, monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     assert "pip install 'dgl-lara[ray]'" in ask("--engine", "ray", "--out", "shards", code=2)
+
+
+@pytest.mark.parametrize("where", ["127.0.0.1:1", "127.0.0.1:99999", "ray://nowhere.invalid:6379"])
+def test_a_cluster_that_is_not_there_is_not_waited_for(where):
+    with pytest.raises(LaraError, match=f"Ray cannot be reached at {where} .*ray start"):
+        knock(where)
+
+
+def test_whoever_is_there_is_not_told_apart():
+    with socket.create_server(("127.0.0.1", 0)) as there:
+        knock(f"127.0.0.1:{there.getsockname()[1]}")
+    for word in ("local", "auto"):
+        knock(word)

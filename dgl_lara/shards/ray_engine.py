@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -25,6 +26,7 @@ from dgl_lara.utils.progress import Progress, is_quiet, working
 SHARDS_A_CORE = 4  # a killed worker costs a quarter of its share, and slow machines get fewer
 RETRIES = 3  # of a shard whose worker died
 OBJECT_STORE = 100 * 2**20  # bytes, nearly all that Ray asks for: nothing large is handed from task to task
+KNOCK = 10.0  # seconds in which a cluster must open its door; Ray itself would wait for minutes
 HANDED_ON = ("DGL_LARA_DATA", "DGL_LARA_CACHE", "PYTHONPATH")  # where workers find what the command finds
 
 
@@ -87,6 +89,7 @@ def _cluster(address: str | None) -> Iterator[Any]:
     settings: dict[str, Any] = (
         {"include_dashboard": False, "object_store_memory": OBJECT_STORE} if where == "local" else {}
     )
+    knock(where)
     listening = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     handed_on = {name: os.environ[name] for name in HANDED_ON if name in os.environ}
     try:
@@ -94,11 +97,25 @@ def _cluster(address: str | None) -> Iterator[Any]:
             ray.init(where, runtime_env={"env_vars": handed_on}, logging_level=logging.ERROR,
                      log_to_driver=not is_quiet(), **settings)  # fmt: skip
     except (ConnectionError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
-        said = str(error).strip().splitlines()[0]
-        raise LaraError(f"Ray cannot be reached at {where} ({said}); `ray start --head` starts one.") from error
+        raise unreachable(where, str(error).strip().splitlines()[0]) from error
     for number, handler in listening.items():
         signal.signal(number, handler)  # Ray's own would end the command without a word
     try:
         yield ray
     finally:
         ray.shutdown()
+
+
+def knock(where: str) -> None:
+    """Whether anybody is at HOST:PORT; `local` and `auto` are Ray's own affair."""
+    host, _, port = where.removeprefix("ray://").rpartition(":")
+    if not host or not port.isdecimal():
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), KNOCK).close()
+    except (OSError, OverflowError) as error:
+        raise unreachable(where, getattr(error, "strerror", None) or str(error)) from error
+
+
+def unreachable(where: str, why: str) -> LaraError:
+    return LaraError(f"Ray cannot be reached at {where} ({why}); `ray start --head` starts one.")
