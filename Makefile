@@ -2,7 +2,7 @@
 PYTHON ?= python3.11
 BIN := .venv/bin
 
-.PHONY: install demo test test-dgl2 lint docs clean
+.PHONY: install demo test test-long test-dgl2 lint docs clean
 
 install: .venv/ready
 
@@ -24,6 +24,10 @@ demo: install
 test: install
 	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --numprocesses 3 --dist worksteal
 
+# Trainings, services and processes from end to end; CI runs them after the others.
+test-long: install
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --numprocesses 3 --dist worksteal -m "long and not slow"
+
 # dgl 2.1.0 stands nearer to the CUDA set (2.4) than 1.1.3 does; it imports only with torch up to 2.2.1. About 2 GB.
 DGL2 := torch==2.2.1 dgl==2.1.0 numpy==1.26.4 pyarrow==17.0.0 torchdata==0.7.1 pydantic pandas==2.2.3 scipy==1.13.1
 test-dgl2:
@@ -31,7 +35,7 @@ test-dgl2:
 	.venv-dgl2/bin/pip install --quiet $(DGL2) click jinja2 matplotlib networkx numba ogb packaging psutil pyyaml tqdm \
 		pytest pytest-xdist ruff torch_geometric httpx2 httptools orjson prometheus_client starlette uvicorn uvloop
 	.venv-dgl2/bin/pip install --quiet --no-deps --editable .
-	.venv-dgl2/bin/python -m pytest --numprocesses 2 --dist worksteal --deselect tests/test_pinned.py
+	.venv-dgl2/bin/python -m pytest -m "not slow" --numprocesses 2 --dist worksteal --deselect tests/test_pinned.py
 
 lint: install
 	$(BIN)/ruff check .

@@ -25,6 +25,8 @@ from dgl_lara.training.subgraphs import NeighborSubgraphs
 from dgl_lara.utils.randomness import generator
 from dgl_lara.utils.ranks import ALONE
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture(scope="module")
 def whole():

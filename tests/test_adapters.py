@@ -157,6 +157,7 @@ def test_certain_single_logits_are_not_cut_off():
     torch.testing.assert_close(game.full[:, 1], 100 * one_column(GRAPH, FEATURES)[:, 0])
 
 
+@pytest.mark.long
 def test_regression_explains_the_number_itself():
     f = one_column
     game = Game(f, GRAPH, FEATURES, hops=2, value="output")
@@ -173,6 +174,7 @@ def test_regression_explains_the_number_itself():
     torch.testing.assert_close(whole, sign * binary)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("value", ["logit", "output"])
 @pytest.mark.parametrize("task", ["node", "graph"])
 def test_lara_learns_from_single_outputs(task, value):

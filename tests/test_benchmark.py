@@ -45,6 +45,7 @@ def test_the_command_line_knows_every_method():
     assert tuple(benchmark.METHODS) == METHODS
 
 
+@pytest.mark.long
 def test_one_table(own_folders, quick_runs, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     result = compare(quick_runs["ba-shapes"], "--methods", "random,abs-gradient,lara")
@@ -133,6 +134,7 @@ def test_speed_is_measured_on_a_draw_from_everything(own_folders, quick_runs, mo
         assert len(asked[-1]) < 100 if each else len(asked[-1]) == 700
 
 
+@pytest.mark.long
 def test_other_settings_of_lara_are_measured_anew(own_folders, quick_runs, tmp_path):
     contest = contest_on(quick_runs["ba-shapes"], 3)
 

@@ -97,6 +97,7 @@ def test_many_targets_equal_one_at_a_time_exactly():
         np.testing.assert_array_equal(alone.player[0], together.player[target])
 
 
+@pytest.mark.long
 def test_the_number_of_threads_is_left_alone():
     """In a process of its own: numba's first parallel call sets OpenMP's threads."""
     code = (

@@ -129,6 +129,7 @@ def test_a_run_of_several_kinds_is_resumed(several, tmp_path):
     pd.testing.assert_frame_equal(again, unbroken)
 
 
+@pytest.mark.long
 def test_report_on_edges_speaks_of_no_target_among_the_players(quick_runs, session_cache, monkeypatch, tmp_path):
     monkeypatch.setenv("DGL_LARA_CACHE", str(session_cache))
     where = ("--dataset", "ba-shapes", "--target", quick_runs["ba-shapes"] / "target.pt", "--out", tmp_path / "run")

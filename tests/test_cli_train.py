@@ -45,6 +45,7 @@ def here(tmp_path, monkeypatch):
     return tmp_path
 
 
+@pytest.mark.long
 def test_train_then_eval_of_the_newest_run(target, here, monkeypatch):
     monkeypatch.setattr(timing, "ROUNDS", 1)
     monkeypatch.setattr(timing, "SECONDS_A_ROUND", 0.0)
@@ -91,6 +92,7 @@ def test_train_then_eval_of_the_newest_run(target, here, monkeypatch):
         assert (folder / name).stat().st_size > 100
 
 
+@pytest.mark.long
 def test_graph_task_and_paper_preset(here):
     quick = ["--dataset", "molecules", "--epochs", 1, "--preset", "paper", "--out", "m"]
     trained = run("target", "--dataset", "molecules", "--epochs", 2, "--out", "f.pt")
@@ -104,6 +106,7 @@ def test_graph_task_and_paper_preset(here):
     assert "10 test graphs" in result.output and "kept  " not in result.output
 
 
+@pytest.mark.long
 def test_interrupted_by_ctrl_c_then_resumed_equals_unbroken(here):
     """A real process, a real signal; many steps on a small graph."""
     src, dst = random_graph(60, 80, 0).edges()

@@ -100,6 +100,7 @@ def test_every_picture_of_the_gallery_has_its_command():
     assert len(shown) >= 5 and set(shown) <= set(made)
 
 
+@pytest.mark.long
 def test_the_site_builds_without_a_warning(tmp_path):
     """Every link inside the site, every anchor, every name of the API."""
     pytest.importorskip("mkdocstrings", reason="needs the documentation's packages: pip install 'dgl-lara[docs]'")

@@ -168,6 +168,7 @@ def test_ablation(monkeypatch):
     assert row[:2] == [GRAPHS, "1 layer"] and all(math.isfinite(float(value)) for value in row[2:])
 
 
+@pytest.mark.long
 def test_lara_figures(tmp_path):
     out = tmp_path / "new" / "lara_figures.csv"
     words = ["--seeds", 2, "--steps", 2, "--targets", 4, "--reference-pairs", 20, "--out", out]
@@ -287,6 +288,7 @@ def test_neighbours(tmp_path):
     assert frame["pairs"].max() == 40 and frame["largest gap"].notna().sum() == 2
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["edges", "features"])
 def test_players(kind, tmp_path, monkeypatch):
     monkeypatch.setitem(gnn_explainer.SETTINGS, "tree-cycles", {"epochs": 2})

@@ -418,6 +418,7 @@ def test_command_says_which_run_it_took(quick_runs, tmp_path, monkeypatch):
     assert "run runs/mine" in run("--node", 5, "--run", "runs/mine", "-v").stderr
 
 
+@pytest.mark.long
 def test_a_reader_who_stops_reading_gets_the_picture(quick_runs, tmp_path):
     """A real process: its first line is read, then the pipe is closed."""
     picture = tmp_path / "n.svg"

@@ -153,6 +153,7 @@ def assert_same(one, other, close=1e-4):
     assert moved.mean() < 0.01 and not (moved & ~tied).any()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "way",
     [["--memory", "0.1MB"], ["--offload"], ["--offload", "--workers", "1"], []],
@@ -168,6 +169,7 @@ def test_every_way_gives_the_same_file(a_run, tmp_path, way):
     assert_same(pd.read_parquet(out), pd.read_parquet(a_run / "usual.parquet"))
 
 
+@pytest.mark.long
 def test_all_players_with_little_memory_come_in_small_parts(a_run, tmp_path, monkeypatch):
     seen, whole = [], export.rows
     monkeypatch.setattr("dgl_lara.inference.export.TARGETS_A_PART", 700)

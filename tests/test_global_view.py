@@ -228,6 +228,7 @@ def test_points_of_one_score_lie_side_by_side():
     assert len(set(offsets[:9])) == 9 and offsets[9] == 0 and np.abs(offsets).max() < 0.5
 
 
+@pytest.mark.long
 def test_tables_and_pictures(tmp_path):
     for players in ("nodes", Edges(), Features()):
         summary = exact_explanations(small_game(players), [1, 2, 3]).summary()
@@ -242,6 +243,7 @@ def test_tables_and_pictures(tmp_path):
         summary.save(tmp_path / "a.txt")
 
 
+@pytest.mark.long
 def test_the_command(quick_runs, tmp_path):
     words = [
         "summary",

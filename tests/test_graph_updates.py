@@ -62,6 +62,7 @@ def fresh(lara, graph, features):
     return lara.on(graph, features)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["nodes", "edges", "features"])
 def test_explanations_equal_those_of_a_fresh_run(laras, kind, tmp_path):
     """Step by step; the last graph is also built from the bottom, without the removed node, which has other numbers."""

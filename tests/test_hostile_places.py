@@ -39,6 +39,7 @@ QUICK = TrainingConfig(hidden=8, dim=4, masks=1, steps=3)
 # --- places that cannot be written ------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_a_full_disk_is_an_error_of_the_system_and_leaves_the_old_file(tmp_path):
     """In a process whose files may not grow: torch's writer raises RuntimeError there, as on a full disk."""
     path = tmp_path / "checkpoint.pt"
@@ -211,6 +212,7 @@ def test_a_model_that_several_have_borrowed_goes_back_to_its_mode():
     assert all(part.training for part in model.modules())
 
 
+@pytest.mark.long
 def test_one_model_asked_by_four_threads():
     graph, features = random_graph(60, 80, 0), torch.randn(60, 3, generator=torch.Generator().manual_seed(0))
     model = Dropping().train()

@@ -111,6 +111,7 @@ def test_nothing_at_all_is_two_isolated_nodes():
     torch.testing.assert_close(homogeneous().null_logits, Pairing()(lonely, torch.zeros(2, 3), *ends))
 
 
+@pytest.mark.long
 def test_the_score_itself_is_explained_also_where_it_is_negative():
     game = homogeneous(pairs=[(u, v) for u in range(14) for v in range(14) if u != v])
     lara = LARA(Pairing(), game.graph, game.features, "link", hops=2, pairs=[(0, 5)])
@@ -151,6 +152,7 @@ def test_shared_masks_and_coalitions_of_their_own_agree():
     assert (shared - own).square().sum() / (own - own.mean()).square().sum() < 0.01
 
 
+@pytest.mark.long
 def test_the_plain_and_the_compiled_correction_agree_where_samples_are_missing():
     game = homogeneous(40, 40, pairs=[(n, n + 1) for n in range(39)])
     keeper = SampleKeeper(game, 60, 0)
@@ -187,6 +189,7 @@ def explain_with_a_new_g(game, targets):
     return explain(g, game, embed_all(g, game, "rich"), targets)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("gate, several", [("walk", False), ("walk", True), ("hop", False), ("none", False)])
 @pytest.mark.parametrize("players", ["nodes", Edges(), Edges(directed=True)], ids=str)
 def test_every_route_gives_the_same_sums(players, gate, several):
@@ -277,6 +280,7 @@ def pairing():
     return LARA(Pairing(), graph, x, "link", hops=2, config=CONFIG).fit(some_pairs(50, 50, 80))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("made", ["recommender", "pairing"])
 def test_fit_explain_correct_refine_verify(made, request):
     lara = request.getfixturevalue(made)
@@ -340,6 +344,7 @@ def test_saved_and_loaded(recommender, pairing, tmp_path):
     assert torch.equal(again.task.pairs, pairing.task.pairs)
 
 
+@pytest.mark.long
 def test_one_call():
     graph, x = random_graph(20, 20, 0), torch.randn(20, 3, generator=generator(1)) / 2
     for more in ({}, {"pairs": some_pairs(20, 20, 20)}):
@@ -357,6 +362,7 @@ def test_hops_are_measured():
     assert LARA(sums, graph, x, "link", pairs=some_pairs(60, 60, 20)).game.hops == 2
 
 
+@pytest.mark.long
 def test_training_on_mini_batches():
     graph, x = random_graph(50, 60, 0), torch.randn(50, 3, generator=generator(1)) / 2
     pairs = some_pairs(50, 50, 60)
@@ -365,6 +371,7 @@ def test_training_on_mini_batches():
     assert torch.isfinite(lara.explain(pairs[:3]).scores).all()
 
 
+@pytest.mark.long
 def test_edges_of_pairs():
     graph, x = random_graph(50, 60, 0), torch.randn(50, 3, generator=generator(1)) / 2
     pairs = some_pairs(50, 50, 60)

@@ -272,6 +272,7 @@ def red_and_blue_game(hubs=60):
     return Game(CountsRed(), graph, features, hops=1)
 
 
+@pytest.mark.long
 def test_orphicx_finds_what_decides_the_class():
     """In stars it has not seen, red leaves stand .1 above blue ones (of a range of .5); untrained by 1e-4."""
     game = red_and_blue_game()

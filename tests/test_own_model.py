@@ -114,6 +114,7 @@ def expected(graph, features):
     return 2 * ((dgl.ops.copy_u_sum(graph, features) + features) @ weights["linear.weight"].T + weights["linear.bias"])
 
 
+@pytest.mark.long
 def test_train_eval_explain_from_another_folder(here, monkeypatch):
     result = train("my_module:build_model", "--weights", "my.pt")
     assert result.exit_code == 0, result.output
@@ -286,6 +287,7 @@ COMMANDS: dict[str, list] = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("command", COMMANDS)
 def test_the_code_a_run_folder_names_is_not_run_unasked(sent, here, command):
     words = [*COMMANDS[command], "--resume" if command == "train" else "--run", sent]

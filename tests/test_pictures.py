@@ -144,6 +144,7 @@ def test_strong_players_bring_their_way_to_the_target():
     assert nx.is_connected(graph) and len(graph) == 20
 
 
+@pytest.mark.long
 def test_a_graph_is_drawn_whole_up_to_a_size():
     ring = [(node, (node + 1) % 300) for node in range(300)]
     assert len(scene_of(np.ones(100), ring[:99], None, most=20).place) == 100
@@ -265,6 +266,7 @@ def test_names_of_ones_own_are_neither_cut_off_nor_over_each_other(players):
     assert not [pair for pair in combinations(boxes, 2) if pair[0].overlaps(pair[1])]
 
 
+@pytest.mark.long
 def test_real_pictures_of_every_size(opened, tmp_path):
     """A hub with hundreds of players, a node of a motif, a molecule."""
     for place, one in enumerate([*opened("ba-shapes", 0, 512), *opened("molecules", 4)]):

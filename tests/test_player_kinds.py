@@ -209,6 +209,7 @@ def test_graphs_as_targets(players):
     assert torch.isfinite(lara.fit(range(3)).explain([2, 0]).scores).all()
 
 
+@pytest.mark.long
 def test_features_of_a_linear_model_are_learned_exactly():
     """Every term of the form is a walk: the averages that arrive, times weights of the model's own."""
     graph = random_graph(60, 90, 2)
@@ -338,6 +339,7 @@ def test_the_best_of_many_are_those_of_all_pairs(players, gate):
         assert torch.equal(game.kind.of_edges(*ends), torch.from_numpy(best.player[real]))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "players", [Edges(directed=True), Features(baseline="mean", groups={"a": [0, 2], "b": [1]})], ids=str
 )

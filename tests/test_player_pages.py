@@ -40,6 +40,7 @@ def test_blocks_run(page, tmp_path, monkeypatch, capsys):
     assert list(tmp_path.glob("*.png"))
 
 
+@pytest.mark.long
 def test_commands_run(session_cache, tmp_path, monkeypatch):
     """Training is cut short, everything else is as written."""
     monkeypatch.chdir(tmp_path)

@@ -423,6 +423,7 @@ def test_where_scores_are_not_defined():
     assert fidelity_curve_area(one, one, torch.tensor([0.0, 1.0])).isnan()
 
 
+@pytest.mark.long
 def test_without_pyg_one_sentence():
     """The rest of the package does not need it."""
     code = (

@@ -7,6 +7,8 @@ from training_together import CASES, LONGER, trained
 
 from dgl_lara.utils.ranks import ALONE
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture(scope="module")
 def states(together):

@@ -99,6 +99,7 @@ def dgl_lara(tmp_path):
     return call
 
 
+@pytest.mark.long
 def test_one_file_is_enough(own_folders, dgl_lara, tmp_path):
     graph, target, run = tmp_path / "graph.npz", tmp_path / "f.pt", tmp_path / "run"
     src, dst = random_graph(60, 80, 0).edges()

@@ -212,6 +212,7 @@ def test_the_papers_preset_has_only_those_that_hold_always():
 # --- the command ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_command(quick_runs, tmp_path):
     quick = ["--targets", "3", "--pairs", "5", "--reference-pairs", "100", "--out", str(tmp_path / "r.html")]
     result = CliRunner().invoke(main, ["report", "--run", str(quick_runs["ba-shapes"]), *quick])

@@ -79,6 +79,7 @@ def test_papers_figures_say_what_the_paper_says():
 # --- a small real run
 
 
+@pytest.mark.long
 def test_a_table_has_ours_and_the_papers(real_data, tmp_path):
     common, table = script("common"), script("table-2")
     settings = common.Settings(quick=True, targets=1, steps=2, out=tmp_path, device="cpu", datasets=("tree-cycles",))

@@ -107,6 +107,7 @@ def test_an_unknown_run_gets_the_closest(here):
     assert result.exit_code == 2 and "there is no run 'tow', here or in runs/. Did you mean 'two'?" in result.stderr
 
 
+@pytest.mark.long
 def test_settings_handed_back_make_the_same_run(here):
     result = run("runs", "config", "one")
     assert result.exit_code == 0 and result.stdout.startswith("[train]\n")
@@ -181,6 +182,7 @@ def test_delete_removes_what_is_ours_and_nothing_else(here):
 # --- evaluations ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_an_earlier_evaluation_stays(here):
     words = ["eval", "--run", "runs/one", "--pairs", "0"]
     first = run(*words, "--targets", 8)

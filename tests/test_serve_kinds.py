@@ -16,7 +16,7 @@ from dgl_lara.serve.messages import Subgraph
 from dgl_lara.serve.served import ServedModel
 from dgl_lara.training.config import TrainingConfig
 
-pytestmark = pytest.mark.usefixtures("hardly_judged")
+pytestmark = [pytest.mark.usefixtures("hardly_judged"), pytest.mark.long]
 
 
 def served(folder, state):

@@ -19,6 +19,8 @@ from dgl_lara.cli.serve import read_token
 from dgl_lara.errors import InputError
 from dgl_lara.runs import open_run
 
+pytestmark = pytest.mark.long
+
 serving = script("service").serving
 
 

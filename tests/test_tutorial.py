@@ -43,6 +43,7 @@ def test_commands_parse(command):
     main.commands[name].make_context(name, arguments)
 
 
+@pytest.mark.long
 def test_blocks_then_the_commands_that_train(cora, tmp_path, monkeypatch, capsys):
     """Training is cut short, everything else is as written."""
     monkeypatch.chdir(tmp_path)

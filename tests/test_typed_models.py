@@ -285,6 +285,7 @@ def test_reach_is_the_number_of_layers(architecture):
 # --- training and checkpoints -----------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("architecture", TYPED)
 def test_typed_models_learn_and_the_seed_decides(architecture):
     dataset, recipe = papers(), Recipe(architecture, hidden=16, layers=2, lr=0.01, epochs=60, patience=60)
@@ -296,6 +297,7 @@ def test_typed_models_learn_and_the_seed_decides(architecture):
     assert not torch.equal(model.head.weight, other.head.weight)
 
 
+@pytest.mark.long
 def test_recommender_learns_and_the_seed_decides():
     dataset, recipe = films(), replace(RECIPES["movielens"], hidden=8, epochs=100)
     state = torch.random.get_rng_state()
