@@ -16,7 +16,7 @@ from dgl_lara.serve.app import make_app
 from dgl_lara.serve.served import ServedModel
 from dgl_lara.serve.supervisor import listening
 
-pytestmark = [needs_browser, pytest.mark.long]
+pytestmark = [*needs_browser, pytest.mark.long]
 serving = script("service").serving
 
 
