@@ -81,6 +81,7 @@ def _child(function: Callable, *given: object) -> None:
     signal.set_wakeup_fd(-1)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.SIG_DFL)
+    gc.enable()
     function(*given)
 
 
@@ -121,6 +122,7 @@ class Generation:
             model.follow()
         gc.collect()
         gc.freeze()
+        gc.enable()
         here, there = fork.Pipe(duplex=False)
         of = self.supervisor
         process = self._forked(work, self.models, of.port, of.limits, of.token, there, self.number)
