@@ -8,6 +8,7 @@ import torch
 
 from dgl_lara.datasets import Options, load
 from dgl_lara.errors import InputError, LaraError
+from dgl_lara.utils.schema import tensor
 
 NODES, GRAPHS, DIM = 40, 10, 3
 
@@ -415,3 +416,14 @@ def test_bin_is_checked_like_npz(tmp_path):
 )
 def test_masks_and_numbers_that_mean_something_else(npz, changes, fragment):
     refused(npz({**node_arrays(), **masks(NODES)}, **changes), fragment)
+
+
+@pytest.mark.parametrize("gaps", [False, True])
+def test_a_sum_tells_of_finite_numbers_and_of_no_others(gaps):
+    """A sum that is not finite is no verdict: large numbers overflow it, and infinities of both signs meet in NaN."""
+    check = tensor(torch.float, 100, gaps=gaps)
+    assert check(torch.full((100,), 3e38)) is None
+    for *bad, fits in ((torch.inf, False), (-torch.inf, False), (torch.inf, -torch.inf, False), (torch.nan, gaps)):
+        numbers = torch.ones(100)
+        numbers[7 : 7 + len(bad)] = torch.tensor(bad)
+        assert (check(numbers) is None) == fits

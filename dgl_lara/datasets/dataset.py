@@ -14,6 +14,7 @@ from torch import Tensor
 
 from dgl_lara.errors import InputError
 from dgl_lara.game.tasks import as_task
+from dgl_lara.utils.schema import sums_up
 
 
 @dataclass(frozen=True, eq=False)
@@ -254,6 +255,8 @@ def _check_rows(name: str, of: str, features: Tensor, nodes: int) -> None:
         raise InputError(
             f"{name}: features{of} must have one row a node, ({nodes}, dim) (got {tuple(features.shape)})."
         )
+    if sums_up(features):
+        return
     bad = (~torch.isfinite(features)).any(dim=1).nonzero().flatten()
     if len(bad):
         raise InputError(

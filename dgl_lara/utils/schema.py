@@ -94,7 +94,12 @@ def tensor(kind: torch.dtype, *shape: int | None, gaps: bool = False) -> Check:
 def _is_finite(value: Tensor, gaps: bool = False) -> bool:
     """Looked at a block at a time: what is mapped into memory may be larger than it."""
     blocks = value.reshape(-1).split(NUMBERS_A_BLOCK)
-    return all(bool((block.isfinite() | (block.isnan() & gaps)).all()) for block in blocks)
+    return all(sums_up(block) or bool((block.isfinite() | (block.isnan() & gaps)).all()) for block in blocks)
+
+
+def sums_up(numbers: Tensor) -> bool:
+    """Their sum is finite, so each of them is; a sum takes a twentieth of the time of a look at each."""
+    return bool(torch.isfinite(numbers.sum()))
 
 
 def rows_of(fields: Mapping[str, Check]) -> Check:
