@@ -15,6 +15,7 @@ import subprocess
 import tempfile
 import time
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import click
@@ -26,6 +27,7 @@ from dgl_lara.runs import open_run
 from dgl_lara.utils.progress import say
 from dgl_lara.utils.tables import markdown_table
 
+STARTS = 5
 RESULTS = Path(__file__).parent / "results"
 TOP, BATCH, RATE = 20, 1000, 200
 
@@ -165,7 +167,9 @@ def main(run, workers, seconds, prepare, out):
         return
     nodes = np.random.default_rng(0).integers(0, count, 20_000)
     say(f"{count:,} nodes are explained and stored")
-    rows.append(["start with a stored run, to the first answer", f"{to_ready(run, workers):.1f} s", "≤ 5 s"])
+    started = sorted(to_ready(run, workers) for _ in range(STARTS))
+    told = f"{median(started):.1f} s (median of {STARTS}; {started[0]:.1f} to {started[-1]:.1f})"
+    rows.append(["start with a stored run, to the first answer", told, "≤ 5 s"])
     singles, batches = [asked([node]) for node in nodes[:5000]], [asked(part) for part in nodes.reshape(-1, BATCH)]
     costs = []
     for number in (1, 2):
@@ -196,7 +200,7 @@ def main(run, workers, seconds, prepare, out):
         rows.append([f"batches of {BATCH:,} nodes, explanations a second", f"{found:,.0f}", "≥ 100,000"])
     graph = open_run(run).dataset
     said = (
-        f"# The service\n\n{graph.name}, {graph.graph.num_nodes():,} nodes, {graph.graph.num_edges():,} edges; "
+        f"# The service\n\n{graph.source}, {graph.graph.num_nodes():,} nodes, {graph.graph.num_edges():,} edges; "
         f"{workers} workers, client on the same {os.cpu_count()} cores, loopback; {seconds} s each "
         "(`python experiments/serving.py`). Everything is in the table of answers.\n\n"
     )
