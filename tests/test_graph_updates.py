@@ -243,13 +243,57 @@ def test_updates_are_replayed_after_a_crash(model, quick_runs, tmp_path):
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"sequence": Infinity}', '{"sequence": "1"}', '{"sequence": 7}'])
-def test_a_damaged_note_of_the_current_snapshot_is_refused(model, content):
+def test_a_damaged_note_of_the_current_snapshot_is_refused_and_made_anew(model, content, quick_runs, tmp_path, capsys):
     """The last one: of a snapshot that is not there, which was waited for without end."""
     model.accept(GraphUpdate(add_edges=[(1, 600)]))
     model.catch_up()
     (model.folder / "current").write_text(content)
-    with pytest.raises(LaraError, match="current cannot be understood .*; remove that folder, it is made anew"):
+    with pytest.raises(
+        LaraError, match="current cannot be understood .*; start the service again, which makes it anew"
+    ):
         model.follow()
+    assert_the_same(model.snapshot, again(quick_runs, tmp_path))
+    assert "is damaged; it is made anew from the log" in capsys.readouterr().err
+
+
+def again(quick_runs, tmp_path):
+    """The snapshot of a service that starts anew."""
+    model = ServedModel("ba", open_run(quick_runs["ba-shapes"]), tmp_path)
+    model.catch_up()
+    return model.follow()
+
+
+def assert_the_same(one, other):
+    assert one.sequence == other.sequence == 1
+    assert one.first.one(1, []).scores.equal(other.first.one(1, []).scores)
+
+
+@pytest.mark.parametrize("name", ["sources", "features", "nodes-target"])
+def test_a_damaged_snapshot_is_made_anew(model, name, quick_runs, tmp_path, capsys):
+    model.accept(GraphUpdate(add_edges=[(1, 600)]))
+    model.catch_up()
+    path = model.folder / "1" / f"{name}.npy"
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.unlink()  # others have it mapped
+    path.write_bytes(content)
+    assert_the_same(model.snapshot, again(quick_runs, tmp_path))
+    assert "is damaged; it is made anew from the log" in capsys.readouterr().err
+    again(quick_runs, tmp_path)
+    assert "damaged" not in capsys.readouterr().err
+
+
+def test_rows_that_a_crash_has_damaged_are_computed_again(model, quick_runs, tmp_path):
+    """Zeros where text was, another score; and one that is whole is not computed again."""
+    nodes = np.array([3, 4, 5])
+    before = model.follow().first.best(nodes)
+    texts = [bytes(text) for text in model.snapshot.first.table.texts(nodes)]
+    model.snapshot.first.table.text[3] = 0
+    model.snapshot.first.table.score[4, 0] += 1
+    part = ServedModel("ba", open_run(quick_runs["ba-shapes"]), tmp_path).follow().first
+    assert part.table.unknown(nodes).tolist() == [3, 4]
+    np.testing.assert_array_equal(part.best(nodes).score, before.score)
+    assert [bytes(text) for text in part.table.texts(nodes)] == texts
 
 
 def test_a_log_that_lost_its_end_is_noticed(model, quick_runs, tmp_path):

@@ -46,8 +46,7 @@ def worth_a_look(job: Job, query: TargetsQuery) -> Json:
         found = np.array([one for one in found.tolist() if _matches(job, one, text)], dtype=np.int64)
         found = found[np.argsort([len(str(one)) for one in found.tolist()], kind="stable")]
     if query.order == "confidence":
-        known = part.table.state[found] != UNKNOWN
-        found = found[known & ~np.isnan(part.table.confidence[found])]
+        found = found[part.table.known(found) & ~np.isnan(part.table.confidence[found])]
         found = found[np.argsort(part.table.confidence[found], kind="stable")]
     some = found[query.offset : query.offset + (query.limit if model.task.local else min(query.limit, GALLERY))]
     rows = [_row(job, one, int(labels[one])) for one in some.tolist()]
@@ -102,7 +101,7 @@ def _matches(job: Job, target: int, text: str) -> bool:
 
 def _row(job: Job, target: int, label: int) -> Json:
     part, told = job.snapshot.first, job.called.class_name
-    state, confidence = int(part.table.state[target]), float(part.table.confidence[target])
+    known, confidence = bool(part.table.known(np.array([target]))[0]), float(part.table.confidence[target])
     predicted = int(part.predicted[target])
     return {
         "target": key_of(job, target),
@@ -112,7 +111,7 @@ def _row(job: Job, target: int, label: int) -> Json:
         "value": float(part.values[target]),
         "label": None if label < 0 else told(label),
         "wrong": label >= 0 and label != predicted,
-        "confidence": None if state == UNKNOWN or confidence != confidence else confidence,
+        "confidence": confidence if known and confidence == confidence else None,
     }
 
 

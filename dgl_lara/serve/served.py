@@ -8,21 +8,23 @@ import os
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 
+from dgl_lara import __version__
 from dgl_lara.errors import InputError, LaraError
 from dgl_lara.lara import LARA
 from dgl_lara.runs import Run, open_run
 from dgl_lara.serve.called import Called
 from dgl_lara.serve.graph_changes import changed
 from dgl_lara.serve.messages import GraphUpdate
-from dgl_lara.serve.snapshot import Snapshot, base_snapshot, open_snapshot, write_snapshot
+from dgl_lara.serve.snapshot import Snapshot, base_snapshot, checksums, open_snapshot, write_snapshot
 from dgl_lara.serve.update_log import Entry, UpdateLog
 from dgl_lara.utils.files import locked, written_whole
 from dgl_lara.utils.progress import say
-from dgl_lara.utils.schema import misfit, whole
+from dgl_lara.utils.schema import misfit, table, whole
 
 KEPT_BEHIND = 1  # snapshots before the current one: somebody may be about to open it
 
@@ -46,6 +48,7 @@ class ServedModel:
             ) from error
         self.log = UpdateLog(home / f"updates-{run.dataset.fingerprint}.jsonl")
         self.folder = home / self._key()
+        self._forget_damaged()
         self.base = base_snapshot(self.laras, self.folder / "0", self.called)
         self.snapshot = self.base
         counted, known = self.published(), len(self.log.entries())
@@ -56,8 +59,9 @@ class ServedModel:
         self._named = 0  # entries of the log whose names those are
 
     def _key(self) -> str:
-        """Another explainer, other samples: other snapshots. Updates belong to the data and outlive a retrained g."""
-        digest = hashlib.sha256(self.run.dataset.fingerprint.encode())
+        """Another explainer, other samples, another version: other snapshots. Updates belong to the data and outlive a
+        retrained g."""
+        digest = hashlib.sha256(f"{__version__} {self.run.dataset.fingerprint}".encode())
         for part in self.run.parts:
             for name in ("explainer.pt", "samples.pt"):
                 if (path := part.folder / name).exists():
@@ -95,20 +99,37 @@ class ServedModel:
 
     def published(self) -> int:
         """The number of the newest snapshot on disk."""
+        return self._current()["sequence"]
+
+    def _current(self) -> dict[str, Any]:
         try:
             content = json.loads((self.folder / "current").read_text())
         except FileNotFoundError:
-            return 0
+            return {"sequence": 0}
         except (OSError, ValueError) as error:
             raise self._damaged(str(error)) from error
-        if wrong := misfit(content, {"sequence": whole()}):
+        if wrong := misfit(content, {"sequence": whole(1), "embedded_again": whole(), "sums": table}):
             raise self._damaged(wrong)
-        return content["sequence"]
+        return content
 
     def _damaged(self, why: str) -> LaraError:
         return LaraError(
-            f"{self.folder / 'current'} cannot be understood ({why}); remove that folder, it is made anew from the log."
+            f"{self.folder / 'current'} cannot be understood ({why}); start the service again, which makes it anew "
+            "from the log of updates."
         )
+
+    def _forget_damaged(self) -> None:
+        """A snapshot that is not as it was written is none: the next one is made from the log."""
+        with locked(self.folder, wait=True):
+            try:
+                current = self._current()
+                number = current["sequence"]
+                if number == 0 or checksums(self.folder / str(number)) == current["sums"]:
+                    return
+            except LaraError:
+                pass
+            say(f"note: the stored graph in {self.folder} is damaged; it is made anew from the log of updates.")
+            (self.folder / "current").unlink()
 
     # --- updating
 
@@ -178,8 +199,10 @@ class ServedModel:
             number = len(entries)
             shutil.rmtree(self.folder / str(number), ignore_errors=True)  # of a try that was killed
             redone = write_snapshot(snapshot, after, self.folder / str(number))
+            sums = checksums(self.folder / str(number))
+            current = {"sequence": number, "embedded_again": redone, "sums": sums}
             with written_whole(self.folder / "current") as temporary:
-                temporary.write_text(json.dumps({"sequence": number, "embedded_again": redone}) + "\n")
+                temporary.write_text(json.dumps(current) + "\n")
             self.follow()
             self._sweep(number)
             return number

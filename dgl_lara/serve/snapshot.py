@@ -9,6 +9,7 @@ KIND-source, KIND-target, KIND-table       p and t, and the best players, by kin
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -94,6 +95,11 @@ def open_snapshot(laras: Mapping[str, LARA], folder: Path, sequence: int, called
 def _mapped(folder: Path, name: str) -> np.ndarray:
     """Pages that nobody writes to are shared by all processes."""
     return np.load(folder / f"{name}.npy", mmap_mode="c", allow_pickle=False)
+
+
+def checksums(folder: Path) -> dict[str, int]:
+    """Of its arrays, by name; tables look after themselves."""
+    return {path.stem: zlib.crc32(path.read_bytes()) for path in sorted(folder.glob("*.npy"))}
 
 
 def write_snapshot(before: Snapshot, after: Changed, folder: Path) -> int:

@@ -1,13 +1,15 @@
 """The best players of every target in one memory-mapped file that all workers read and fill; as numbers, and as the
 text that is sent.
 
-A row is written first and marked last, and whoever writes it writes the same numbers: no lock is needed.
+A row is written first and marked last, and whoever writes it writes the same numbers: no lock is needed. It carries a
+checksum, by which a service tells rows that a crash or a disk has damaged since; they count as unknown.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
+import zlib
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -22,11 +24,10 @@ ROOM = 60 * TOP + 140  # bytes for the text of an explanation; where names are l
 COLUMNS = {
     "player": (np.int64, TOP), "score": (np.float64, TOP), "hop": (np.int8, TOP),
     "confidence": (np.float64, 1), "kept": (np.int16, 1), "text": (np.uint8, ROOM), "length": (np.int16, 1),
-    "state": (np.uint8, 1),
+    "sum": (np.uint32, 1), "state": (np.uint8, 1),
 }  # fmt: skip
-
-
 NUMBERS = ("player", "score", "hop", "confidence", "kept")
+SUMMED = (*NUMBERS, "text", "length")
 
 
 class Table:
@@ -39,6 +40,7 @@ class Table:
     kept: np.ndarray
     text: np.ndarray
     length: np.ndarray
+    sum: np.ndarray
     state: np.ndarray
 
     def __init__(self, path: Path, rows: int) -> None:
@@ -56,6 +58,7 @@ class Table:
             setattr(self, name, part_of.reshape(rows, width) if width > 1 else part_of)
             start = end
         self.path, self.rows = path, rows
+        self._looked_at = np.zeros(rows, dtype=bool)
         self._all_text = self.text.reshape(-1).data
 
     def fill(self, targets: np.ndarray, best: Best, texts: Iterable[bytes]) -> None:
@@ -66,7 +69,25 @@ class Table:
             self.length[target] = len(text) if fits else 0
             if fits:
                 self.text[target, : len(text)] = np.frombuffer(text, np.uint8)
+        self.sum[targets] = self._sums(targets)
+        self._looked_at[targets] = True
         self.state[targets] = best.state
+
+    def _sums(self, rows: np.ndarray) -> np.ndarray:
+        columns = [
+            np.ascontiguousarray(getattr(self, name)[rows].reshape(len(rows), COLUMNS[name][1])) for name in SUMMED
+        ]
+        content = np.concatenate([column.view(np.uint8) for column in columns], axis=1)
+        return np.fromiter((zlib.crc32(row) for row in content), np.uint32, len(rows))
+
+    def known(self, targets: np.ndarray) -> np.ndarray:
+        """Whether each has a row that is as it was written; every process looks at a row once."""
+        if not self._looked_at[targets].all():
+            new = np.unique(targets[~self._looked_at[targets]])
+            new = new[self.state[new] != UNKNOWN]
+            self.state[new[self.sum[new] != self._sums(new)]] = UNKNOWN
+            self._looked_at[new] = True
+        return self.state[targets] != UNKNOWN
 
     def read(self, targets: np.ndarray) -> Best:
         return Best(*(getattr(self, name)[targets] for name in (*NUMBERS, "state")))
@@ -80,7 +101,7 @@ class Table:
         return [text[start : start + length] for start, length in zip(starts, lengths, strict=True)]
 
     def unknown(self, targets: np.ndarray) -> np.ndarray:
-        return targets[self.state[targets] == UNKNOWN]
+        return targets[~self.known(targets)]
 
     def copied(self, path: Path, rows: int, stale: np.ndarray) -> None:
         """To another file with as many rows or more, less what is stale (bool, one a row of it)."""
