@@ -21,7 +21,10 @@ from games import random_graph
 
 from dgl_lara.cli import main
 from dgl_lara.datasets import load
+from dgl_lara.datasets.partitioning import partition
 from dgl_lara.inference import export
+from dgl_lara.parts.folder import SPLITS
+from dgl_lara.parts.mapped import Mapped
 from dgl_lara.runs import open_run
 from dgl_lara.serve.messages import GraphUpdate
 from dgl_lara.serve.served import ServedModel
@@ -31,6 +34,7 @@ SLOWEST = 60.0  # seconds
 NOTICES = ("anew", "is not as it was", "going on without it", "Going on without it")
 QUICK = ["--hidden", 8, "--dim", 4, "--masks", 8, "--epochs", 2]  # pairs enough for corrected scores
 EXPLAIN = ["explain", "--run", "r", "--all", "--top", 3, "--out", "o.csv"]
+SHARDS = ["shards", "s"]
 # file -> the command that reads it
 READERS: dict[str, list | None] = {
     "r/config.json": EXPLAIN, "r/explainer.pt": EXPLAIN, "r/embeddings.pt": EXPLAIN, "r/target.pt": EXPLAIN,
@@ -44,7 +48,9 @@ READERS: dict[str, list | None] = {
     "pairs.csv": ["explain", "--run", "l", "--all", "--top", 3, "--out", "o.csv"],
     "l/config.json": ["explain", "--run", "l", "--all", "--top", 3, "--out", "o.csv"],
     "l/samples.pt": ["explain", "--run", "l", "--all", "--top", 3, "--out", "o.csv"],
-    "shop.names.json": None, "run.toml": None, "updates": None, "current": None,
+    "shop.names.json": None, "run.toml": None, "updates": None, "current": None, "snapshot": None, "table": None,
+    "parts/meta.json": None, "parts/place.npy": None, "parts/part-0001/features.npy": None,
+    "s/_shard-00000-of-00002.json": SHARDS, "s/shard-00001-of-00002.parquet": SHARDS,
 }  # fmt: skip
 
 
@@ -63,6 +69,21 @@ def served():
     return model.follow().first.one(5, []).scores
 
 
+def served_table():
+    """What it would send of every node; rounded, since corrected scores depend a little on who is corrected with them."""
+    model = ServedModel("r", open_run(Path("r"), torch.device("cpu")))
+    model.catch_up()
+    part, everyone = model.follow().first, np.arange(60)
+    best, sent = part.best(everyone), map(json.loads, map(bytes, part.table.texts(everyone)))
+    scores = [[round(player["score"], 3) for player in one["players"]] for one in sent]
+    return best.player.tolist(), best.score.round(3).tolist(), scores
+
+
+def in_parts():
+    view, everyone = Mapped(Path("parts")), torch.arange(60)
+    return view.meta, view.in_edges(everyone), view.features(everyone), [view.split(name) for name in SPLITS]
+
+
 READ_HERE = {
     "cache": lambda: load("tree-cycles").fingerprint,
     "r/metrics.csv": lambda: open_run(Path("r"), torch.device("cpu")).history().columns,
@@ -71,6 +92,11 @@ READ_HERE = {
     "run.toml": configured,
     "updates": served,
     "current": served,
+    "snapshot": served,
+    "table": served_table,
+    "parts/meta.json": in_parts,
+    "parts/place.npy": in_parts,
+    "parts/part-0001/features.npy": in_parts,
 }
 
 
@@ -107,6 +133,10 @@ def pristine(tmp_path_factory):
         for end in (7, 9):
             served_run.accept(GraphUpdate(add_edges=[(5, end)], both_ways=False))
             served_run.catch_up()
+        served_table()
+        partition(load("graph.npz"), 2, Path("parts"))
+        for number in (0, 1):
+            run("explain", "--run", "r", "--all", "--top", 3, "--shard", f"{number}/2", "--out", "s")
         patch.setitem(export.WRITERS, ".csv", lambda *a: (_ for _ in ()).throw(RuntimeError("killed")))
         run(*EXPLAIN)
         assert len(list(Path("o.csv.parts").glob("*/*.parquet"))) == 3
@@ -153,6 +183,10 @@ def path_of(name):
         return next(Path("r/serving").glob("updates-*.jsonl"))
     if name == "current":
         return next(Path("r/serving").glob("*/current"))
+    if name == "snapshot":
+        return next(Path("r/serving").glob("*/2/features.npy"))
+    if name == "table":
+        return next(Path("r/serving").glob("*/2/nodes-table"))
     if name == "part":
         return sorted(Path("o.csv.parts").glob("*/*.parquet"))[1]
     if name == "cache":

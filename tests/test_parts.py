@@ -1,6 +1,7 @@
 """A graph in parts on disk: it says what the whole graph says, cuts are DGL's, and damage gets one sentence."""
 
 import json
+import shutil
 
 import dgl
 import numpy as np
@@ -17,6 +18,8 @@ from dgl_lara.datasets.partitioning import partition
 from dgl_lara.errors import InputError, LaraError
 from dgl_lara.game.hops import spread_out
 from dgl_lara.game.node_task import khop_batch
+from dgl_lara.parts import checked
+from dgl_lara.parts.checked import checksum
 from dgl_lara.parts.cutting import cut
 from dgl_lara.parts.folder import part_folder
 from dgl_lara.parts.mapped import Mapped
@@ -137,15 +140,43 @@ def test_a_truncated_part_gets_one_sentence(tmp_path, name):
         Mapped(tmp_path / "parts")
 
 
-@pytest.mark.parametrize(("name", "value"), [("indptr", -3), ("indptr", 10**6), ("sources", -1), ("sources", NODES)])
-def test_numbers_that_lead_nowhere_get_one_sentence(tmp_path, name, value):
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("indptr", -3), ("indptr", 10**6), ("sources", -1), ("sources", NODES), ("features", 2), ("labels", 1)],
+)
+def test_numbers_that_were_changed_get_one_sentence(tmp_path, name, value):
+    """Also those that nobody could tell from right ones."""
     partition(DATASET, 2, tmp_path / "parts")
     path = part_folder(tmp_path / "parts", 0) / f"{name}.npy"
     array = np.load(path)
-    array[5] = value
+    array[5] = value if (array[5] != value).all() else value + 1
     np.save(path, array)
-    with pytest.raises(LaraError, match=f"{name}.npy is damaged"):
-        Mapped(tmp_path / "parts").in_edges(torch.arange(NODES))
+    with pytest.raises(LaraError, match=f"{name}.npy .* damaged .it is not what was written"):
+        Mapped(tmp_path / "parts")
+
+
+@pytest.mark.parametrize("name", ["train", "place"])
+def test_files_beside_the_parts_are_checked_too(tmp_path, name):
+    partition(DATASET, 2, tmp_path / "parts")
+    path = tmp_path / "parts" / f"{name}.npy"
+    np.save(path, np.load(path)[::-1])
+    with pytest.raises(LaraError, match=f"{name}.npy .* damaged .it is not what was written"):
+        Mapped(tmp_path / "parts")
+
+
+def test_files_are_read_once_on_every_machine(tmp_path, monkeypatch):
+    """Not at all where they were written, once where they were copied to."""
+    partition(DATASET, 2, tmp_path / "parts")
+    shutil.copytree(tmp_path / "parts", tmp_path / "copy")
+    read: list = []
+    monkeypatch.setattr(checked, "checksum", lambda path: read.append(path) or checksum(path))
+    Mapped(tmp_path / "parts")
+    assert read == []
+    Mapped(tmp_path / "copy", only=1)
+    assert sorted({path.parent.name for path in read}) == ["copy", "part-0001"]
+    read.clear()
+    Mapped(tmp_path / "copy", only=1)
+    assert read == []
 
 
 @pytest.mark.parametrize(("field", "value"), [("nodes", 61), ("method", "by hand"), ("parts", 7), ("edges", "many")])
@@ -154,6 +185,17 @@ def test_a_changed_description_gets_one_sentence(tmp_path, field, value):
     path = tmp_path / "parts" / "meta.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), field: value}))
     with pytest.raises(LaraError, match="meta.json cannot be understood"):
+        Mapped(tmp_path / "parts")
+
+
+@pytest.mark.parametrize(("field", "value"), [("columns", 5), ("classes", 9), ("loops", True), ("name", "other")])
+def test_a_description_that_could_be_right_is_noticed_too(tmp_path, field, value):
+    partition(DATASET, 2, tmp_path / "parts")
+    path = tmp_path / "parts" / "meta.json"
+    content = json.loads(path.read_text())
+    assert content[field] != value
+    path.write_text(json.dumps({**content, field: value}))
+    with pytest.raises(LaraError, match="meta.json is not as it was written; partition the graph again"):
         Mapped(tmp_path / "parts")
 
 

@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from dgl_lara.errors import InputError, LaraError
+from dgl_lara.utils.files import short_hash
 from dgl_lara.utils.schema import fitting, flag, rows_of, table, text, whole, word
 
 META = "meta.json"
@@ -33,7 +34,7 @@ PART = {"nodes": whole(), "edges": whole(), "files": table}
 FIELDS = {
     "format": word(FORMAT), "name": text, "source": text, "nodes": whole(1), "edges": whole(1), "columns": whole(1),
     "classes": whole(1), "method": word(*METHODS), "loops": flag, "all_loops": flag, "parts": rows_of(PART),
-    "versions": table, "key": table, "fingerprint": text,
+    "versions": table, "key": table, "files": table, "fingerprint": text,
 }  # fmt: skip
 
 
@@ -53,6 +54,7 @@ class Meta:
     parts: list[dict[str, Any]]
     versions: dict[str, str]
     key: dict[str, Any]
+    files: dict[str, str]  # the sums of those beside meta.json
     fingerprint: str
 
     @property
@@ -80,7 +82,14 @@ def read_meta(folder: Path) -> Meta:
     meta = Meta(**{name: value for name, value in content.items() if name != "format"})
     if meta.firsts[-1] != meta.nodes or sum(part["edges"] for part in meta.parts) != meta.edges:
         raise LaraError(f"{path} cannot be understood (its parts do not add up to the graph).")
+    if fingerprint(content) != meta.fingerprint:
+        raise LaraError(f"{path} is not as it was written; partition the graph again.")
     return meta
+
+
+def fingerprint(content: dict[str, Any]) -> str:
+    """Of the graph and its cut, wherever and with whatever it was made."""
+    return short_hash({name: content[name] for name in FIELDS if name not in ("format", "versions", "fingerprint")})
 
 
 def mapped_array(path: Path, kinds: str, *shape: int) -> np.ndarray:

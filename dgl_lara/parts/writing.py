@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,11 +11,10 @@ from typing import Any
 import numpy as np
 
 from dgl_lara.errors import InputError
-from dgl_lara.parts.folder import FORMAT, META, SPLITS, is_in_parts, part_folder
-from dgl_lara.utils.files import locked, short_hash, written_whole
+from dgl_lara.parts.checked import checksum, mark
+from dgl_lara.parts.folder import FORMAT, META, SPLITS, fingerprint, is_in_parts, part_folder
+from dgl_lara.utils.files import locked, written_whole
 from dgl_lara.utils.kernels import kernel
-
-CHUNK = 2**24  # bytes read at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,27 +70,29 @@ def write_parts(folder: Path, about: About, contents: Iterable[Content], kind: s
             loops += _own_loops(nodes.astype(np.int64), content.indptr, content.sources)
             sums = {name: _save(inner / f"{name}.npy", array) for name, array in arrays.items()}
             sums["features"] = _save_rows(inner / "features.npy", content.features, (count, about.columns), kind)
+            mark(inner, sums)
             parts.append({"nodes": count, "edges": len(content.sources), "files": sums})
             first += count
+        files = {name: _save(folder / f"{name}.npy", about.splits[name].astype(small)) for name in SPLITS}
         if place is not None:
-            _save(folder / "place.npy", place)
-        splits = {name: _save(folder / f"{name}.npy", about.splits[name].astype(small)) for name in SPLITS}
+            files["place"] = _save(folder / "place.npy", place)
+        mark(folder, files)
         said = {
             "name": about.name, "source": about.source, "nodes": about.nodes, "columns": about.columns,
             "edges": sum(part["edges"] for part in parts), "classes": about.classes, "method": about.method,
             "loops": loops > 0, "all_loops": loops == about.nodes, "parts": parts, "versions": about.versions,
-            "key": about.key,
+            "key": about.key, "files": files,
         }  # fmt: skip
-        print_ = short_hash({"parts": parts, "splits": splits})
         with written_whole(folder / META) as temporary:
-            temporary.write_text(json.dumps({"format": FORMAT, **said, "fingerprint": print_}, indent=1) + "\n")
+            signed = {"format": FORMAT, **said, "fingerprint": fingerprint(said)}
+            temporary.write_text(json.dumps(signed, indent=1) + "\n")
 
 
 def _save(path: Path, array: np.ndarray) -> str:
     """Returns its checksum."""
     with written_whole(path) as temporary, temporary.open("wb") as file:
         np.save(file, array, allow_pickle=False)
-    return _checksum(path)
+    return checksum(path)
 
 
 def _save_rows(path: Path, blocks: Iterable[np.ndarray], shape: tuple[int, int], kind: str) -> str:
@@ -101,15 +101,7 @@ def _save_rows(path: Path, blocks: Iterable[np.ndarray], shape: tuple[int, int],
         np.lib.format.write_array_header_1_0(file, header)
         for block in blocks:
             file.write(np.ascontiguousarray(block, dtype=kind).data)
-    return _checksum(path)
-
-
-def _checksum(path: Path) -> str:
-    found = 0
-    with path.open("rb") as file:
-        while chunk := file.read(CHUNK):
-            found = zlib.crc32(chunk, found)
-    return f"{found:08x}"
+    return checksum(path)
 
 
 @kernel()
