@@ -70,7 +70,7 @@ def served():
 
 
 def served_table():
-    """What it would send of every node; rounded, since corrected scores depend a little on who is corrected with them."""
+    """What it would send of every node; rounded, since corrected scores depend a little on their company."""
     model = ServedModel("r", open_run(Path("r"), torch.device("cpu")))
     model.catch_up()
     part, everyone = model.follow().first, np.arange(60)
