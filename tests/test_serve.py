@@ -1,6 +1,8 @@
 """The service within one process: what it answers, what it refuses, and that its numbers are the library's."""
 
+import gc
 import json
+import weakref
 
 import numpy as np
 import pytest
@@ -12,6 +14,7 @@ from dgl_lara.serve.app import make_app
 from dgl_lara.serve.guard import Limits
 from dgl_lara.serve.messages import ExplainRequest, read, usual_nodes
 from dgl_lara.serve.served import ServedModel, open_models
+from dgl_lara.serve.supervisor import Generation
 
 
 @pytest.fixture
@@ -363,3 +366,17 @@ def test_two_runs_of_one_name(quick_runs, tmp_path):
 
     with pytest.raises(InputError, match="two runs are called 'ba-shapes'"):
         open_models([quick_runs["ba-shapes"]] * 2, tmp_path, None, False)
+
+
+def test_a_reload_lets_the_old_runs_go(quick_runs, tmp_path):
+    """New workers are forked from the process that loaded them; the collector does not look at what it has frozen."""
+    generation = Generation.__new__(Generation)
+    generation.models = [ServedModel("ba", open_run(quick_runs["ba-shapes"]), tmp_path)]
+    old = [weakref.ref(generation.models[0]), weakref.ref(generation.models[0].lara)]
+    gc.collect()
+    gc.freeze()
+    try:
+        generation.forget()
+        assert [one() for one in old] == [None, None]
+    finally:
+        gc.unfreeze()

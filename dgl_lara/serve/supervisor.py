@@ -129,8 +129,16 @@ class Generation:
         there.close()
         return process, here
 
+    def forget(self) -> None:
+        """What was loaded. Those who answer have it still; new ones that are forked from here would carry it along."""
+        self.models = []
+        gc.unfreeze()
+        gc.collect()
+
     def mend(self) -> None:
         """Whoever has died is started anew."""
+        if not self.models and any(process.exitcode is not None for process in self.processes):
+            self.models = self.supervisor.load()  # a reload failed halfway
         if self.keeper.exitcode is not None:
             from dgl_lara.serve.keeper import keep
 
@@ -142,8 +150,12 @@ class Generation:
                 self.workers[place] = self.new_worker()
 
     @property
+    def processes(self) -> list[BaseProcess]:
+        return [self.keeper, *(process for process, _ in self.workers)]
+
+    @property
     def sentinels(self) -> list[int]:
-        return [self.keeper.sentinel, *(process.sentinel for process, _ in self.workers)]
+        return [process.sentinel for process in self.processes]
 
     def stop(self) -> None:
         """Workers finish what they have begun; the keeper goes last, for updates that somebody still waits for."""
@@ -196,7 +208,9 @@ class Supervisor:
         """The runs as they are now; what cannot be loaded leaves everything as it was."""
         try:
             self.token = self.read_token()
-            after = Generation(before.number + 1, self.load(), self)
+            models = self.load()
+            before.forget()
+            after = Generation(before.number + 1, models, self)
         except (LaraError, OSError) as error:
             say(f"not reloaded, the old runs are still served: {error}")
             return before
