@@ -1,37 +1,26 @@
-"""`Explanation`: why one target is what f says, in words, as a table, a graph, a picture."""
+"""`Explanation`: why one target is what f says; here as a picture, a page, a file."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import dgl
 import numpy as np
-import pandas as pd
 import torch
 from torch import Tensor
 
 from dgl_lara.choices import PICTURES, TABLES
-from dgl_lara.drawing.scene import Bars, Scene, compose, compose_bars, is_molecule
-from dgl_lara.drawing.words import NOT_ADDITIVE, Facts, Telling, how_far, how_sure, tell
+from dgl_lara.drawing.scene import Bars, Scene, compose, compose_bars
+from dgl_lara.drawing.words import NOT_ADDITIVE
 from dgl_lara.errors import InputError
-from dgl_lara.explanation.ratings import holds_ratings, how_they_come_in
-from dgl_lara.explanation.scored import Scored, feature_names, in_own_numbers
+from dgl_lara.explanation.in_words import InWords
 from dgl_lara.game.edge_players import EdgePlayers
 from dgl_lara.game.feature_players import FeaturePlayers
-from dgl_lara.game.game import Game
-from dgl_lara.game.players import Players, find, in_neighborhood
-from dgl_lara.game.task import Task
-from dgl_lara.game.value import of_classes
-from dgl_lara.model.whole import EDGE
 from dgl_lara.utils.files import written_whole
 
 if TYPE_CHECKING:
-    import networkx as nx
     from matplotlib.figure import Figure
 
     from dgl_lara.drawing.interactive import View
@@ -42,8 +31,8 @@ SHOWN = 10  # rows of a table in a notebook
 FILES = (*TABLES, *PICTURES)
 
 
-@dataclass(frozen=True, eq=False)
-class Explanation:
+@dataclass(frozen=True, eq=False, repr=False)
+class Explanation(InWords):
     """Why one node, or one graph, is what f says: a view of `Explanations` with a single target.
 
     Examples:
@@ -53,354 +42,8 @@ class Explanation:
         >>> explanation.save("node512.html")
     """
 
-    batch: Scored
-
-    @property
-    def target(self) -> int:
-        return int(self.batch.players.targets)
-
-    @property
-    def explained_class(self) -> int:
-        return int(self.batch.explained_class)
-
-    @property
-    def task(self) -> Task:
-        return self.batch.task
-
-    @property
-    def scores(self) -> Tensor:
-        """(num_players,) in the order of `players`."""
-        return self.batch.scores
-
-    @property
-    def players(self) -> Tensor:
-        """(num_players,) node numbers, rising; the target itself is one of them."""
-        return self.batch.players.player
-
-    @property
-    def game(self) -> Game:
-        if self.batch.game is None:
-            raise InputError("this explanation does not know its game; make it with LARA.explain, or name game=.")
-        return self.batch.game
-
-    def __len__(self) -> int:
-        return len(self.players)
-
     def __repr__(self) -> str:
         return f"Explanation({self.task} {self.target}, class {self.explained_class}, {len(self)} players)"
-
-    # --- the model's answers
-
-    @property
-    def predicted_class(self) -> int:
-        return int(self.game.explained_class[self.target])
-
-    @property
-    def output(self) -> float:
-        """The explained value on the untouched graph."""
-        return float(self.game.value_of(self.batch.players.targets, self.batch.asked))
-
-    def outputs(self, keep: Tensor) -> Tensor:
-        """The model's own answers when only some players remain.
-
-        Args:
-            keep: (num_coalitions, num_players) bool, in the order of `players`.
-
-        Returns:
-            (num_coalitions,) the explained value.
-        """
-        return self.game.coalitions(self.batch.players, keep, self.batch.asked).flatten()
-
-    def curves(self, counts: Sequence[int]) -> tuple[list[float], list[float]]:
-        """The value with only the best `count` players, and with them removed, for each count; the target stays."""
-        rank, always = self.batch.rank(include_target=False), self.batch.is_target
-        best = torch.stack([rank < count for count in counts])
-        return self.outputs(best | always).tolist(), self.outputs(~best | always).tolist()
-
-    # --- as a table, a graph, a text
-
-    def to_frame(self) -> pd.DataFrame:
-        """One row a player, best first; of edges also both ends, of features also their names."""
-        frame = self.numbered_frame()
-        own = in_own_numbers(frame.assign(target=self.target), self.batch.game)
-        return own[[name for name in own if not str(name).startswith("target")]]
-
-    def numbered_frame(self) -> pd.DataFrame:
-        """The same with nodes numbered through, as in `players`."""
-        about = list(self.batch.about_players())
-        columns = ["player", *about, "hop", "score", "rank"]
-        frame = self.batch.numbered_frame()[columns].sort_values("rank", ignore_index=True)
-        labels = self.batch.names.labels
-        if labels is not None and self.batch.players.kind == "nodes":
-            frame.insert(1, "label", [labels[player] for player in frame.player])
-        return frame
-
-    def top(self, k: int = 10) -> pd.DataFrame:
-        """The k players that speak most for the explained class."""
-        return self.to_frame().head(k)
-
-    def subgraph(self) -> dgl.DGLGraph:
-        """The graph among those who can reach the target; ndata: `hop`, `target` (bool), and dgl.NID, the original
-        numbers; where nodes play `score`, where edges play edata `score` (NaN: the edge does not play)."""
-        near = self._near
-        graph = dgl.node_subgraph(self.game.graph, near.player)
-        if EDGE in graph.edata:
-            graph.edata.pop(EDGE)
-        graph.ndata["hop"], graph.ndata["target"] = near.hop, self.task.is_target(near)
-        if self.batch.players.kind == "edges":
-            place = self._player_of_edges(graph)
-            scores = torch.cat([self.scores, self.scores.new_full((1,), torch.nan)])
-            graph.edata["score"] = scores[place]  # the last one stands at -1
-        elif self.batch.players.kind == "nodes":
-            graph.ndata["score"] = self.scores[self._player_of_nodes]
-        return graph
-
-    @cached_property
-    def _player_of_nodes(self) -> Tensor:
-        """Where nodes play, the place among `players` of each node of `nodes`; both ends of a link are one player."""
-        node = self.task.plays_as(self.batch.players.targets.expand(len(self.nodes)), self.nodes)
-        return find(node, self.players)[0]
-
-    @cached_property
-    def _near(self) -> Players:
-        """The nodes that can reach the target."""
-        if self.batch.players.kind == "nodes" and self.task.sides == 1:
-            return self.batch.players
-        return self.task.reach(self.game.graph, self.batch.players.targets, self.game.hops)
-
-    def _player_of_edges(self, near: dgl.DGLGraph) -> Tensor:
-        """The place among `players` of each edge of `subgraph`; -1: it does not play."""
-        kind, (src, dst) = self.game.kind, near.edges()
-        if not isinstance(kind, EdgePlayers) or not len(self):
-            return torch.full_like(src, -1)
-        place, plays = find(kind.of_edges(self.nodes[src], self.nodes[dst]), self.players)
-        return torch.where(plays, place, -1)
-
-    def to_networkx(self) -> nx.DiGraph:
-        """The same for networkx: nodes under their original numbers, with hop and target; score and rank where they
-        belong, on nodes or on edges (features have no place in a graph)."""
-        import networkx as nx
-
-        graph = nx.DiGraph(task=self.task.name, target=self.target, explained_class=self.explained_class)
-        near, nodes = self.subgraph(), self.nodes
-        if self.batch.players.kind == "nodes":
-            frame = self.numbered_frame().set_index("player").loc[self.players[self._player_of_nodes].tolist()]
-            frame.index, frame["target"] = nodes.tolist(), near.ndata["target"].cpu().numpy()
-            graph.add_nodes_from(frame.sort_values("rank", kind="stable").to_dict("index").items())
-        else:
-            for node, hop in zip(nodes.tolist(), near.ndata["hop"].tolist(), strict=True):
-                graph.add_node(node, hop=hop, target=self.task.local and hop == 0)
-        src, dst = near.edges()
-        graph.add_edges_from(zip(nodes[src].tolist(), nodes[dst].tolist(), strict=True))
-        if self.batch.players.kind == "edges":
-            rank = self.batch.rank() + 1
-            of_edges = zip(nodes[src].tolist(), nodes[dst].tolist(), self._player_of_edges(near).tolist(), strict=True)
-            for one, other, place in of_edges:
-                if place >= 0:
-                    graph.add_edge(one, other, score=float(self.scores[place]), rank=int(rank[place]))
-        return graph
-
-    def to_dict(self) -> dict[str, Any]:
-        """Everything, in plain values."""
-        graph, nodes_play = self.to_networkx(), self.batch.players.kind == "nodes"
-        rows = self.to_frame().to_dict("records")
-        return {
-            **graph.graph,
-            "predicted_class": self.predicted_class,
-            "value": self.game.value,
-            "output": self.output,
-            "method": self.batch.method,
-            "kind": self.batch.players.kind,
-            "players": [{"node": node, **values} for node, values in graph.nodes(data=True)] if nodes_play else rows,
-            "edges": [list(edge) for edge in graph.edges],
-        }
-
-    def to_json(self) -> str:
-        return json.dumps(self.to_dict(), indent=1)
-
-    def in_words(self) -> str:
-        """One sentence: who decided it, and what happens without them (evaluated, not estimated)."""
-        return self._told.text
-
-    @cached_property
-    def _told(self) -> Telling:
-        """The sentence, and the places (among `players`) of those it names."""
-        rank, names = self.batch.rank(include_target=False), self.player_names()
-        others = torch.argsort(rank)[: len(self) - int(self.batch.is_target.sum())]  # places, best first
-
-        def without(places: Sequence[int]) -> float:
-            keep = torch.ones(1, len(self), dtype=torch.bool, device=self.scores.device)
-            keep[0, others[list(places)]] = False
-            return float(self.outputs(keep))
-
-        telling = tell(
-            Facts(
-                task=self.task.name,
-                target=self.target_name,
-                subject=self.subject,
-                whose=self._whose(others),
-                who_are=self._who_are(others),
-                recommended_to=self._recommended_to,
-                scored=self.game.value == "output",
-                named_by_hop=self.batch.includes_target,
-                explained_class=self.batch.names.of_class(self.explained_class),
-                predicted_class=self.batch.names.of_class(self.predicted_class),
-                rather_than=self.rival_name,
-                value=self.value_name,
-                output=self.output,
-                null=self.nothing,
-                hops=self.game.hops,
-                kind=self.kind,
-                names=[names[place] for place in others.tolist()],
-                hop=self.batch.players.hop[others].tolist(),
-                score=self.scores[others].tolist(),
-                own=float(self.scores[self.batch.is_target].sum()),
-                without=without,
-            )
-        )
-        return replace(telling, named=others[list(telling.named)].tolist())
-
-    @property
-    def subject(self) -> str:
-        """What is explained, at the beginning of a sentence."""
-        if self.task.sides > 1:
-            u, v = self.node_names(self.task.nodes_of_one(self.target))
-            return v[0].upper() + v[1:] if self._recommended_to else f"The link from {u} to {v}"
-        if self.game.types is not None:
-            return self.target_name[0].upper() + self.target_name[1:]
-        return f"{self.task.name.capitalize()} {self.target_name}"
-
-    def _whose(self, places: Tensor) -> list[str]:
-        """Of players near a link: which end they are nearer to. Of others nothing."""
-        if self.task.sides == 1 or self.batch.players.kind != "nodes":
-            return []
-        ends = self.task.nodes_of_one(self.target).to(self.players.device)
-        near = in_neighborhood(self.game.graph, ends, self.game.hops)
-        hop = torch.full((2, self.game.graph.num_nodes()), self.game.hops + 1, device=ends.device)
-        hop[near.row, near.player] = near.hop
-        first = hop[0, self.players[places]] <= hop[1, self.players[places]]
-        names = self.node_names(ends)
-        return [names[0] if nearer else names[1] for nearer in first.tolist()]
-
-    @property
-    def _recommended_to(self) -> str:
-        """Whom the second end of a pair is recommended to; nobody where the graph holds no ratings."""
-        return self.node_names(self.task.nodes_of_one(self.target))[0] if holds_ratings(self.game) else ""
-
-    def _who_are(self, places: Tensor) -> list[str]:
-        """Of players near a recommendation: how they come in."""
-        if not self._recommended_to or self.batch.players.kind != "nodes":
-            return []
-        u, v = self.task.nodes_of_one(self.target).tolist()
-        return how_they_come_in(self.game, u, v, self.players[places])
-
-    @property
-    def _told_nodes(self) -> list[int]:
-        """The places of those whom the sentence names: among the nodes where nodes play, else among the players."""
-        if self.batch.players.kind != "nodes" or self.task.sides == 1:
-            return list(self._told.named)
-        return find(self.players[list(self._told.named)], self.nodes)[0].tolist()
-
-    @property
-    def class_name(self) -> str:
-        """Of the explained class: its own name, or its number; with the class that it is set against. A single output
-        is no class."""
-        if self.game.value == "output" and self.game.num_classes == 1:
-            return ""
-        name, rival = self.batch.names.of_class(self.explained_class), self.rival_name
-        return name if rival is None else f"{name} rather than {rival}"
-
-    @property
-    def rival_name(self) -> str | None:
-        """Of the class that the explained one is set against."""
-        rival = self.batch.rather_than
-        return None if rival is None else self.batch.names.of_class(int(rival))
-
-    @property
-    def value_name(self) -> str:
-        """What the explained number is."""
-        if self.task.sides > 1 and self.game.value == "output":
-            return "score"
-        return self.game.value if self.batch.rather_than is None else f"{self.game.value} difference"
-
-    @property
-    def nothing(self) -> float:
-        """The explained value without any player."""
-        if self.batch.players.kind == "nodes":
-            return float(of_classes(self.game.null.view(1, 1, -1), self.batch.asked))
-        return float(self.outputs(torch.zeros(1, len(self), dtype=torch.bool, device=self.scores.device)))
-
-    @property
-    def target_name(self) -> str:
-        """Its number; a node that has a name of its own: name and number."""
-        if not self.task.local:
-            return str(self.target)
-        return " and ".join(self.node_names(self.task.nodes_of_one(self.target)))
-
-    def player_classes(self) -> list[int] | None:
-        """The class that the model predicts for each player; None where players are no targets of their own."""
-        return self._classes_of(self.players) if self.batch.includes_target else None
-
-    def _classes_of(self, nodes: Tensor) -> list[int] | None:
-        """The class that the model predicts for each node; None where nodes are no targets, or have no class."""
-        if not self.task.local or self.task.sides > 1 or self.game.types is not None or self.game.value == "output":
-            return None
-        return self.game.explained_class[nodes].tolist()
-
-    def how_sure(self) -> str:
-        """Where the scores come from and how far they can be trusted, in a sentence; empty where nobody knows."""
-        if self.batch.corrected is None:
-            return ""
-        known, novelty = self.batch.confidence, self.batch.novelty
-        confidence = None if known is None else float(known)
-        said = how_sure(bool(self.batch.corrected), confidence, self.kind, self.task.local)
-        return said if novelty is None else f"{said} {how_far(float(novelty))}"
-
-    def player_names(self) -> list[str]:
-        """What the players are called: nodes by their numbers, in a graph by their places, after their atoms: N12;
-        edges by their two ends; features by their names, or x3."""
-        kind = self.game.kind
-        if isinstance(kind, EdgePlayers):
-            between = "→" if kind.directed else "–"
-            return [between.join(pair) for pair in zip(*map(self.node_names, kind.ends(self.players)), strict=True)]
-        if isinstance(kind, FeaturePlayers):
-            called = feature_names(self.game, self.batch.names)
-            return [f"x{player}" if called is None else str(called[player]) for player in self.players.tolist()]
-        names = self.node_names(self.players)
-        if self.task.sides == 1:
-            return names
-        return ["both ends" if own else name for own, name in zip(self.batch.is_target.tolist(), names, strict=True)]
-
-    def node_names(self, nodes: Tensor) -> list[str]:
-        """What nodes are called."""
-        labels = self.batch.names.labels
-        if self.game.types is not None:
-            return self.game.types.in_words(nodes, labels)
-        known = nodes if self.game.cut_from is None else self.game.cut_from.numbers[nodes]
-        numbers = self.task.node_numbers(self.game.graph, self.batch.players.targets, known)
-        if labels is None:
-            return list(map(str, numbers))
-        form = "{}{}" if self._is_molecule else "{} ({})"
-        return [form.format(labels[node], number) for node, number in zip(nodes.tolist(), numbers, strict=True)]
-
-    @property
-    def nodes(self) -> Tensor:
-        """(num_nodes,) everybody who can reach the target, rising: the players, where nodes play."""
-        return self._near.player
-
-    @property
-    def kind(self) -> str:
-        """What a player is called in words."""
-        if self.batch.players.kind == "nodes":
-            return self.task.player_noun(self._is_molecule)
-        return "bond" if self._is_molecule and self.batch.players.kind == "edges" else self.game.kind.noun
-
-    @property
-    def _is_molecule(self) -> bool:
-        labels = self.batch.names.labels
-        return not self.task.local and labels is not None and is_molecule(labels[node] for node in self.nodes.tolist())
-
-    # --- as a picture
 
     def scene(self, most: int) -> Scene:
         """At most so many nodes with their places, for whoever draws them; not where features play."""
