@@ -102,6 +102,30 @@ def test_compare_shows_what_differs(here):
     assert rows["steps"] == ["60", "60"]
 
 
+def test_settings_are_words(here):
+    config = json.loads(Path("runs/one/config.json").read_text())
+    groups = [["colour", [0, 1]], ["size", [2]]]
+    held = [{"kind": "nodes"}, {"kind": "features", "of": "field", "groups": groups}]
+    Path("runs/one/config.json").write_text(json.dumps({**config, "players": held}))
+    shown = run("runs", "show", "one").stdout
+    assert "nodes, features (of field, groups 2)" in shown and str(config["training"]["lr"]) in shown
+    assert not {"{", "[", "None", "True", "False"} & set(shown.split()) and "'kind'" not in shown
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [("{}", "holds none of them"), ('{"dataset": "ba-shapes", "hops": 3}', "lacks options, value,")],
+)
+def test_a_damaged_run_is_refused_and_can_be_deleted(here, content, said):
+    Path("runs/one/config.json").write_text(content)
+    for words in (["show", "one"], ["compare", "two", "one"], ["config", "one"]):
+        found = run("runs", *words)
+        assert found.exit_code == 1 and not found.stdout
+        assert "runs/one/config.json must hold dataset, options" in found.stderr and said in found.stderr
+    assert [line for line in run("runs").stdout.splitlines() if "damaged" in line][0].startswith("one")
+    assert run("runs", "delete", "one", "--yes").exit_code == 0
+
+
 def test_an_unknown_run_gets_the_closest(here):
     result = run("runs", "show", "tow")
     assert result.exit_code == 2 and "there is no run 'tow', here or in runs/. Did you mean 'two'?" in result.stderr

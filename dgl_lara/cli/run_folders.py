@@ -34,13 +34,13 @@ def runs(context: click.Context) -> None:
 @click.argument("run")
 def show(run: str) -> None:
     """What RUN (a folder, or its name in runs/) was made of and what came of it."""
-    from dgl_lara.reports.run_overview import find, settings
+    from dgl_lara.reports.run_overview import find, plainly, settings
     from dgl_lara.utils.tables import text_table
 
     found = find(run)
     command = found.environment.get("command", "-")
     echo(f"{found.folder}: started {found.started}, {found.size / 2**20:.1f} MB\n{command}\n")
-    echo(text_table(["setting", "value"], [[name, str(value)] for name, value in settings(found).items()]))
+    echo(text_table(["setting", "value"], [[name, plainly(value)] for name, value in settings(found).items()]))
     if found.agreement is not None:
         echo(f"\n{found.steps} steps, validation agreement {found.agreement:.3f}")
     if not found.is_trained:
@@ -81,7 +81,7 @@ def delete(names: tuple[str, ...], yes: bool) -> None:
     from dgl_lara.reports.run_overview import delete as remove
     from dgl_lara.reports.run_overview import find
 
-    found = [find(name) for name in names]
+    found = [find(name, damaged_too=True) for name in names]
     for run in found:
         what = f"{run.folder} ({run.dataset}, started {run.started}, {run.size / 2**20:.1f} MB)"
         if not yes:

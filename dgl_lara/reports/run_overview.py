@@ -23,6 +23,7 @@ OURS = re.compile(
     r"(config|environment)\.json|metrics\.csv|(target|weights|checkpoint|explainer|samples|embeddings)\.pt|report\.html"
     r"|eval(-(train|val))?-[a-z]+(-\d+)?\.(csv|json|png|pdf)"
 )
+HELD = ("dataset", "options", "hops", "value", "training", "preset")  # by the config.json of every run
 Rows = tuple[list[str], list[list[object]]]
 
 
@@ -47,6 +48,14 @@ class Overview:
             return []
 
     @property
+    def damage(self) -> str:
+        """What is wrong with its config.json; empty where nothing is."""
+        lacking = [name for name in HELD if name not in self.config]
+        if not self.config:
+            return "it holds none of them"
+        return f"it lacks {', '.join(lacking)}" if lacking else ""
+
+    @property
     def started(self) -> str:
         return str(self.environment.get("time", "-"))
 
@@ -61,8 +70,7 @@ class Overview:
 
     @property
     def training(self) -> dict[str, Any]:
-        found = self.config.get("training")
-        return found if isinstance(found, dict) else {}
+        return _as_table(self.config.get("training"))
 
     @property
     def agreement(self) -> float | None:
@@ -112,7 +120,11 @@ def _json(path: Path) -> dict[str, Any]:
         content = json.loads(path.read_text())
     except (OSError, ValueError, RecursionError):
         return {}
-    return content if isinstance(content, dict) else {}
+    return _as_table(content)
+
+
+def _as_table(found: object) -> dict[str, Any]:
+    return found if isinstance(found, dict) else {}
 
 
 def _rows_of(content: dict[str, Any], metric: str) -> list[dict[str, Any]]:
@@ -133,11 +145,17 @@ def all_runs() -> list[Overview]:
     return [Overview(path.parent) for path in sorted(found, key=lambda path: -path.stat().st_mtime_ns)]
 
 
-def find(name: str) -> Overview:
+def find(name: str, damaged_too: bool = False) -> Overview:
     """A run by its folder, or by its name in runs/."""
     for folder in (Path(name), Path(RUNS) / name):
         if (folder / "config.json").is_file():
-            return Overview(folder)
+            found = Overview(folder)
+            if found.damage and not damaged_too:
+                raise LaraError(
+                    f"{folder / 'config.json'} must hold {', '.join(HELD)} ({found.damage}); put a copy of it back, or "
+                    f"train anew. `dgl-lara runs delete {name}` removes the run."
+                )
+            return found
     known = [run.folder.name for run in all_runs()]
     hint = closest(name, known)
     raise InputError(f"there is no run '{name}', here or in {RUNS}/.{hint} `dgl-lara runs` lists them.")
@@ -148,7 +166,7 @@ def listing(runs: Sequence[Overview]) -> Rows:
     rows: list[list[object]] = []
     for run in runs:
         delta = run.figures.get("delta, kept", run.figures.get("delta, paper"))
-        state = run.agreement if run.is_trained else "not trained yet"
+        state = "damaged" if run.damage else run.agreement if run.is_trained else "not trained yet"
         size = f"{run.size / 2**20:.1f}"
         rows.append([run.folder.name, run.started, run.dataset, run.model, run.steps, state, delta, size])
     return header, rows
@@ -156,25 +174,39 @@ def listing(runs: Sequence[Overview]) -> Rows:
 
 def settings(run: Overview) -> dict[str, object]:
     """Everything that was chosen, by name."""
-    options = run.config.get("options")
-    plain = {
-        name: value for name, value in run.config.items() if name not in ("options", "training", "model", "dataset")
-    }
+    apart = ("options", "training", "model", "dataset", "players")
     return {
         "data set": run.config.get("dataset"),
-        **{f"data: {name}": value for name, value in (options if isinstance(options, dict) else {}).items()},
+        **{f"data: {name}": value for name, value in _as_table(run.config.get("options")).items()},
         "model": run.model,
-        **plain,
+        "players": _who_plays(run.config.get("players")),
+        **{name: value for name, value in run.config.items() if name not in apart},
         **{f"training: {name}": value for name, value in run.training.items()},
-        **{f"version of {name}": version for name, version in run.environment.get("versions", {}).items()},
+        **{f"version of {name}": version for name, version in _as_table(run.environment.get("versions")).items()},
     }
+
+
+def _who_plays(held: object) -> str:
+    """'nodes, edges (directed no), features (of field, baseline zero, groups 12)'; runs of 0.1.0 say nothing of it."""
+    told = []
+    for row in _player_rows(held):
+        about = {name: len(value) if isinstance(value, list) else value for name, value in row.items()}
+        kind = str(about.pop("kind", "-"))
+        more = ", ".join(f"{name} {plainly(value)}" for name, value in about.items() if value is not None)
+        told.append(f"{kind} ({more})" if more else kind)
+    return ", ".join(told) or "nodes"
+
+
+def plainly(value: object) -> str:
+    """A setting, in full."""
+    return {None: "-", True: "yes", False: "no"}[value] if value is None or isinstance(value, bool) else str(value)
 
 
 def comparison(one: Overview, other: Overview) -> Rows:
     """What differs in the settings, and all figures, side by side."""
     first, second = settings(one), settings(other)
     rows: list[list[object]] = [
-        [name, _shown(first.get(name)), _shown(second.get(name))]
+        [name, plainly(first.get(name)), plainly(second.get(name))]
         for name in dict.fromkeys([*first, *second])
         if first.get(name) != second.get(name)
     ]
@@ -187,15 +219,9 @@ def comparison(one: Overview, other: Overview) -> Rows:
     return ["", one.folder.name, other.folder.name], rows
 
 
-def _shown(value: object) -> str:
-    return "-" if value is None else str(value)
-
-
 def as_options(run: Overview) -> dict[str, object]:
     """What `dgl-lara train` was, or could have been, told to make this run; also what it has no option for."""
-    config, options, own = run.config, run.config.get("options"), run.config.get("model")
-    if not run.training or not isinstance(options, dict):
-        raise LaraError(f"{run.folder / 'config.json'} cannot be understood; its settings are lost.")
+    config, options, own = run.config, _as_table(run.config.get("options")), run.config.get("model")
     training = dict(run.training)
     given: dict[str, object] = {"dataset": config.get("dataset"), "source": options.get("source")}
     given |= {"data-dir": options.get("data_dir"), "data-seed": options.get("seed"), "nodes": options.get("nodes")}
@@ -213,7 +239,7 @@ def as_options(run: Overview) -> dict[str, object]:
 
 def _players(held: object) -> dict[str, object]:
     """The options that say who is scored. Groups of features stood in a file of the user's, which is not kept."""
-    rows = [row for row in held if isinstance(row, dict)] if isinstance(held, list) else []
+    rows = _player_rows(held)
     if [row.get("kind") for row in rows] in ([], ["nodes"]):
         return {}
     told: dict[str, object] = {"players": [row.get("kind") for row in rows]}
@@ -223,6 +249,10 @@ def _players(held: object) -> dict[str, object]:
         elif row.get("kind") == "features":
             told |= {"features-of": row.get("of"), "baseline": row.get("baseline")}
     return told
+
+
+def _player_rows(held: object) -> list[dict[str, Any]]:
+    return [row for row in held if isinstance(row, dict)] if isinstance(held, list) else []
 
 
 def delete(run: Overview) -> list[Path]:
