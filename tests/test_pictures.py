@@ -81,6 +81,14 @@ def test_neighbours_on_a_crowded_ring_do_not_touch(first, heirs):
     assert gaps.min() > 0.6
 
 
+def test_the_last_of_a_full_ring_keeps_from_the_first():
+    for seed in range(8):
+        parent = np.random.default_rng(seed).integers(1, 10, 30)
+        edges = np.array([(0, node) for node in range(1, 10)] + list(zip(parent, range(10, 40), strict=True)))
+        position = rings(np.array([0] + [1] * 9 + [2] * 30), edges)
+        assert (np.linalg.norm(position[:, None] - position[None], axis=2) + 10 * np.eye(40)).min() > 0.6
+
+
 def test_the_search_saves_crossings(monkeypatch):
     found = []
     for trials in (0, 250):
@@ -260,10 +268,27 @@ def test_names_of_ones_own_are_neither_cut_off_nor_over_each_other(players):
     page = figure.bbox
     colours = figure.axes[1].get_window_extent()
     boxes = [text.get_window_extent() for text in figure.axes[0].texts]
-    assert len(boxes) == (players if players <= MARKED_UP_TO else MARKED)
+    assert len(boxes) == (players if players <= MARKED_UP_TO else MARKED) - 1  # the legend names the target
+    assert figure.legends[0].get_texts()[0].get_text().startswith("target PERSON No 1000,")
     assert all(box.x0 >= page.x0 and box.y0 >= page.y0 and box.y1 <= page.y1 for box in boxes)
     assert all(box.x1 <= colours.x0 for box in boxes)
     assert not [pair for pair in combinations(boxes, 2) if pair[0].overlaps(pair[1])]
+
+
+def test_a_picture_is_as_large_as_what_is_drawn():
+    """All stand on one side of the target: the other side is not drawn."""
+    scene = scene_of([1] * 4, [(0, 1), (1, 2), (2, 3)], [0, 1, 2, 3])
+    (low, high), (x, y) = scene.bounds, scene.position.T
+    assert max(np.ptp(x), np.ptp(y)) == pytest.approx(3)
+    assert ((high - low) < (np.ptp(x) + 1.3, np.ptp(y) + 1.3)).all()
+
+
+def test_a_long_legend_is_not_cut_off():
+    kinds = ["a kind of node with a long name", "another kind of node", "kinds of kinds"]
+    scene = scene_of([1, 1, 1], [(0, 1), (1, 2)], [0, 1, 2], kinds=kinds, truth=np.ones(3, bool))
+    figure = draw(scene, "A sentence.", "red", "logit")
+    figure.canvas.draw()
+    assert figure.legends[0].get_window_extent().x1 <= figure.bbox.x1
 
 
 @pytest.mark.long

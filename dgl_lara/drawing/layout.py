@@ -114,7 +114,8 @@ def _place(first: np.ndarray, hop: np.ndarray, edges: np.ndarray) -> np.ndarray:
 
 
 def _spread(nodes: np.ndarray, angle: np.ndarray, down: np.ndarray, gap: float) -> tuple[np.ndarray, np.ndarray]:
-    """(nodes in their order on the ring, their angles): each towards the mean of its inner neighbours, `gap` apart."""
+    """(nodes in their order on the ring, their angles): each towards the mean of its inner neighbours, `gap` apart; the
+    last keeps it from the first."""
     toward = np.zeros(len(angle), dtype=complex)
     np.add.at(toward, down[:, 1], np.exp(1j * angle[down[:, 0]]))
     wish = np.angle(toward[nodes]) % (2 * np.pi)
@@ -126,7 +127,9 @@ def _spread(nodes: np.ndarray, angle: np.ndarray, down: np.ndarray, gap: float) 
     steps = gap * np.arange(len(nodes))
     from scipy.optimize import isotonic_regression  # half a second, which only pictures need
 
-    return nodes, isotonic_regression(wish - steps).x + steps
+    moved = isotonic_regression(wish - steps).x
+    middle, room = (moved[0] + moved[-1]) / 2, max(2 * np.pi - gap * len(nodes), 0)
+    return nodes, np.clip(moved, middle - room / 2, middle + room / 2) + steps
 
 
 def _cost(position: np.ndarray, edges: np.ndarray) -> float:

@@ -22,7 +22,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Circle, FancyArrowPatch, RegularPolygon
 
-from dgl_lara.drawing.scene import CROWD, Scene, centred, shapes_of
+from dgl_lara.drawing.scene import CROWD, Scene, shapes_of
 from dgl_lara.drawing.words import NOT_ADDITIVE
 
 # Blue against, vermilion for: told apart with any colour vision; white is nothing.
@@ -37,7 +37,6 @@ DASHES = (2.2, 1.6)
 HALO = 0.09  # from the target to the ring around it
 COLOURS = LinearSegmentedColormap.from_list("against-for", [AGAINST, "#92c5de", NOTHING, "#f4a582", FOR])
 LINES = LinearSegmentedColormap.from_list("lines", [AGAINST, "#8fb4d4", "#d2d2d2", "#e0a48b", FOR])  # no white ones
-LETTER = 0.6 * 6 / 72 / UNIT  # width of one beside a node, in units of an edge
 BEND = 0.12  # of an arrow whose opposite is drawn too
 
 
@@ -46,7 +45,8 @@ def draw(scene: Scene, words: str, explained_class: str, value: str) -> Figure:
     beside = _labels_beside(scene)
     low, high = (corner + margin for corner, margin in zip(_corners(scene, beside), (-0.05, 0.05), strict=True))
     unit = float(min(UNIT, 8.5 / (high[0] - low[0]), 7.5 / (high[1] - low[1])))  # of one edge
-    inner = np.maximum(unit * (high - low), (4.2, 1.8))
+    legend = _legend_handles(scene)
+    inner = np.maximum(unit * (high - low), (max(4.2, _length(legend) - 1), 1.8))
     title = textwrap.wrap(words, int((inner[0] + 1) * 13))
     notes = textwrap.wrap(scene.rest, int((inner[0] + 1) * 15))
     if words:  # a picture that stands alone says what its numbers are
@@ -77,7 +77,11 @@ def draw(scene: Scene, words: str, explained_class: str, value: str) -> Figure:
     bar.ax.tick_params(labelsize=7)
     figure.text(0.12 / width, 1 - 0.12 / height, "\n".join(title), fontsize=9.5, va="top", linespacing=1.25)
     figure.text(0.12 / width, 0.08 / height, "\n".join(notes), fontsize=7.5, va="bottom", color="#444444")
-    _legend(figure, scene, (0.06 / width, (below - 0.3) / height))
+    if legend:
+        figure.legend(
+            handles=legend, loc="lower left", bbox_to_anchor=(0.06 / width, (below - 0.3) / height), ncols=len(legend),
+            fontsize=7.5, frameon=False, handletextpad=0.2, columnspacing=1.2, borderaxespad=0, borderpad=0.2,
+        )  # fmt: skip
     return figure
 
 
@@ -177,6 +181,10 @@ CORNERS = [(4, 0.7854, 1.2), (3, 0.0, 1.35), (4, 0.0, 1.25), (5, 0.0, 1.1), (6, 
 MARKERS = ["o", "s", "^", "D", "p", "h", "v"]  # the same in a legend
 
 
+def _size(shape: int) -> float:
+    return CORNERS[(shape - 1) % len(CORNERS)][2] if shape else 1.0
+
+
 def outline(shape: int, x: float, y: float, radius: float, **style: Any) -> Circle | RegularPolygon:
     if shape == 0:
         return Circle((x, y), radius, **style)
@@ -215,6 +223,7 @@ class _Label:
             style = {"ha": "left" if upward else "right", "va": "center", "rotation": 90, "rotation_mode": "anchor"}
         elif self.steep:
             style = {"ha": "center", "va": "bottom" if self.way[1] > 0 else "top"}
+        style["bbox"] = {"facecolor": "white", "edgecolor": "none", "alpha": 0.75, "pad": 0.4}  # edges pass below
         axis.text(self.start[0], self.start[1], self.text, fontsize=size, zorder=3, color=INK, **style)
 
     @property
@@ -230,14 +239,19 @@ class _Label:
 
 def _labels_beside(scene: Scene) -> list[_Label]:
     labels, radii = [], _radii(scene)
-    for row in (row for row, mark in enumerate(scene.marks) if not _fits_inside(mark)):
-        here, text = scene.position[row], _short(scene.marks[row])
+    for row, mark in enumerate(scene.marks):
+        if (
+            _fits_inside(mark) or row == scene.target == scene.targets[-1]
+        ):  # others stand around it: the legend names it
+            continue
+        here, text = scene.position[row], _short(mark)
         way = here / (np.hypot(*here) or 1) if scene.hop is not None else np.zeros(2)
         steep = bool(abs(way[0]) < STEEP)
         if steep:
             way = np.array([0.0, 1.0 if way[1] > 0 else -1.0])
         near = np.abs(np.delete(scene.position, row, axis=0) - here) < (LETTER * len(text), 0.5)
-        start = here + way * (radii[row] + 0.06 + HALO * (row in scene.targets))
+        shape = shapes_of(scene)[scene.kinds[row]] if scene.kinds else 0
+        start = here + way * (radii[row] * _size(shape) + 0.06 + HALO * (row in scene.targets))
         labels.append(_Label(text, start, way, steep, on_end=steep and bool(near.all(axis=1).any())))
     return labels
 
@@ -245,21 +259,28 @@ def _labels_beside(scene: Scene) -> list[_Label]:
 def _corners(scene: Scene, labels: list[_Label]) -> tuple[np.ndarray, np.ndarray]:
     """Of everything that is drawn, letters included."""
     points = np.concatenate([scene.bounds, *(label.room for label in labels)])
-    return centred(points.min(axis=0), points.max(axis=0), scene.hop is not None)
+    return points.min(axis=0), points.max(axis=0)
 
 
 def _short(mark: str, most: int = 14) -> str:
     return mark if len(mark) <= most else mark[: most - 1] + "…"
 
 
-def _legend(figure: Figure, scene: Scene, corner: tuple[float, float]) -> None:
+def _length(legend: list[Line2D]) -> float:
+    """Inches that a line of these entries takes."""
+    return sum(0.45 + 0.062 * len(str(handle.get_label())) for handle in legend)
+
+
+def _legend_handles(scene: Scene) -> list[Line2D]:
     entries: list[tuple[str, dict[str, Any]]] = []
     if scene.target is not None:
-        own = "target" if scene.score is None else f"target, its own score {scene.score[scene.target]:+.2f}"
+        mark = scene.marks[scene.target]
+        own = "target" if _fits_inside(mark) or len(scene.targets) > 1 else f"target {_short(mark)}"
+        own += "" if scene.score is None else f", its own score {scene.score[scene.target]:+.2f}"
         entries.append((own, {"markeredgecolor": INK, "markeredgewidth": 1.8}))
     if scene.truth is not None and scene.truth.any():
         entries.append(("ground truth", {"markeredgecolor": TRUTH, "markeredgewidth": 2.2}))
-    handles: list[Any] = [
+    handles = [
         Line2D([], [], marker="o", linestyle="", markersize=7, markerfacecolor="white", label=label, **style)
         for label, style in entries
     ]
@@ -269,11 +290,7 @@ def _legend(figure: Figure, scene: Scene, corner: tuple[float, float]) -> None:
     if scene.other_class is not None and scene.other_class.any():
         label = f"dashed: another class than {_short(scene.other_than)}"
         handles.append(Line2D([], [], color=INK, linewidth=1.1, linestyle=(0, DASHES), label=label))
-    if handles:
-        figure.legend(
-            handles=handles, loc="lower left", bbox_to_anchor=corner, ncols=len(handles), fontsize=7.5, frameon=False,
-            handletextpad=0.2, columnspacing=1.2, borderaxespad=0, borderpad=0.2,
-        )  # fmt: skip
+    return handles
 
 
 def write(figure: Figure, path: Path, ending: str) -> None:

@@ -57,10 +57,10 @@ class Scene:
 
     @property
     def bounds(self) -> tuple[np.ndarray, np.ndarray]:
-        """The lower left and the upper right corner of everything that is drawn; a target stands in the middle."""
+        """The lower left and the upper right corner of everything that is drawn."""
         nodes = [self.position.min(axis=0) - ROUND, self.position.max(axis=0) + ROUND]
         points = np.concatenate([nodes, *(line for line in self.hop_lines)])
-        return centred(points.min(axis=0), points.max(axis=0), self.hop is not None)
+        return points.min(axis=0), points.max(axis=0)
 
     @property
     def target(self) -> int | None:
@@ -91,12 +91,6 @@ def shapes_of(scene: Scene) -> dict[str, int]:
     """Which shape the nodes of each type have; the target's type comes first and is round."""
     own = [] if scene.kinds is None else [scene.kinds[row] for row in scene.targets]
     return {kind: number for number, kind in enumerate(dict.fromkeys([*own, *(scene.kinds or [])]))}
-
-
-def centred(low: np.ndarray, high: np.ndarray, around_target: bool) -> tuple[np.ndarray, np.ndarray]:
-    """The same corners, or those of a box about the target that holds them."""
-    reach = np.maximum(-low, high)
-    return (-reach, reach) if around_target else (low, high)
 
 
 def compose(
