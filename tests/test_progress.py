@@ -20,7 +20,7 @@ from dgl_lara.lara import LARA
 from dgl_lara.metrics.common.metric import Case
 from dgl_lara.training.config import TrainingConfig
 from dgl_lara.utils import progress
-from dgl_lara.utils.progress import Progress, detail, duration, phase, resting, say, set_loudness, working
+from dgl_lara.utils.progress import Progress, detail, duration, goes, phase, resting, say, set_loudness, working
 
 
 @pytest.fixture
@@ -89,6 +89,56 @@ def test_on_a_terminal_a_bar(impatient, monkeypatch):
         for _ in Progress(range(4), "asking f"):
             time.sleep(0.15)
     assert "fidelity of lara: asking f:" in shown.getvalue() and "/4 [" in shown.getvalue()
+
+
+def test_a_bar_fits_the_terminal(impatient, monkeypatch):
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    shown = Terminal()
+    monkeypatch.setattr("sys.stderr", shown)
+    monkeypatch.setenv("COLUMNS", "80")
+    with phase("agreement of a method with a long name"):
+        steps = Progress(range(4), "asking f about shared coalitions", total=30_000, unit="evaluation")
+        for _ in steps:
+            steps.note(loss=0.123456, agreement=0.98765)
+            time.sleep(0.15)
+    drawn = [line for line in re.split("[\r\n]", shown.getvalue()) if "/30000" in line]
+    assert drawn and max(map(len, drawn)) < 80 and all(re.search(r"…: +\d+%.*\[\d\d:\d\d<", line) for line in drawn)
+
+
+def test_work_in_several_goes_is_one_bar(impatient, capsys):
+    def ask():
+        with goes(2):
+            for _ in range(2):
+                list(map(time.sleep, Progress([0.1] * 2, "asking f")))
+
+    with phase("reference phi"), goes(2):
+        ask()
+        ask()
+    far = [re.match(r"reference phi: asking f: (\d)/8 after", line) for line in capsys.readouterr().err.splitlines()]
+    done = [int(found[1]) for found in far if found]
+    assert len(done) == len(far) > 1 and done == sorted(done) and done[-1] > 4 and progress.going_on == []
+    list(map(time.sleep, Progress([0.1] * 5, "asking f")))
+    assert "/5 after" in capsys.readouterr().err  # a bar of its own again
+
+
+def test_the_reference_is_one_bar(monkeypatch):
+    totals = []
+    monkeypatch.setattr(Progress, "show", lambda bar: totals.append((bar.label, bar.done, bar.total)))
+    monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", 0.0)
+    assert Case(gcn_game(nodes=60, edges=200), torch.arange(3), None, 40).phi.how.startswith("40 coalition pairs")
+    for what in ("asking f about coalitions", "fitting phi"):
+        of = {(done, total) for label, done, total in totals if label == f"reference phi: {what}"}
+        assert len({total for _, total in of}) == 1 and max(of)[0] == max(of)[1]
+
+
+def test_work_without_a_count_tells_of_what_is_counted_in_it(impatient, capsys):
+    with working("learning"):
+        list(map(time.sleep, Progress([0.1] * 6, "fitting")))
+    said = capsys.readouterr().err.splitlines()
+    assert said and all(re.match(r"learning: fitting: \d/6 after", line) for line in said)
 
 
 def test_quiet_and_verbose(impatient, capsys):

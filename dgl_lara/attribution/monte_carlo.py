@@ -17,7 +17,7 @@ from torch import Tensor
 
 from dgl_lara.game.game import Game
 from dgl_lara.game.players import Players
-from dgl_lara.utils.progress import Progress
+from dgl_lara.utils.progress import Progress, goes
 
 RIDGES = torch.logspace(-4, 4, 33)
 BYTES_A_DRAW = 6  # of whether one player is in one coalition: a random number, then yes or no
@@ -44,7 +44,8 @@ def signed(keep: Tensor) -> Tensor:
 
 def differences(game: Game, players: Players, keep: Tensor, classes: Tensor | None = None) -> Tensor:
     """(num_masks, num_targets): d(S) = f(S) - f(N without S), of the explained class unless others are given."""
-    return game.coalitions(players, keep, classes) - game.coalitions(players, ~keep, classes)
+    with goes(2):
+        return game.coalitions(players, keep, classes) - game.coalitions(players, ~keep, classes)
 
 
 def per_player(game: Game, players: Players, pairs: int, generator: torch.Generator) -> Estimate:
@@ -162,7 +163,8 @@ def unbiased(sigma: Tensor, d: Tensor, own: Tensor) -> tuple[Tensor, Tensor]:
 def in_halves(first: Samples, second: Samples) -> Estimate:
     """The mean of two independent unbiased estimates, whose difference is their noise, player by player: the square of
     `error` is right on average over any choice of players."""
-    one, two = unbiased_each(first).phi, unbiased_each(second).phi
+    with goes(2):
+        one, two = unbiased_each(first).phi, unbiased_each(second).phi
     return Estimate((one + two) / 2, (one - two).abs() / 2)
 
 

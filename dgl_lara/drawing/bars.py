@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 from dgl_lara.drawing.pictures import AGAINST, FOR, explained
 from dgl_lara.drawing.scene import Bars
 from dgl_lara.drawing.words import NOT_ADDITIVE
+from dgl_lara.utils.tables import shortened
 
 WIDE = 5.2  # inches, of the bars and their names
 LONG = 28  # letters of a name
@@ -26,7 +27,7 @@ def draw_bars(bars: Bars, words: str, explained_class: str, value: str) -> Figur
     figure = Figure(figsize=(width, height))
     FigureCanvasAgg(figure)
     labels = [
-        f"{shortened(name)}{f'  ({about})' if about else ''}"
+        f"{shortened(name, LONG)}{f'  ({about})' if about else ''}"
         for name, about in zip(bars.names, bars.about, strict=True)
     ]
     left = 0.3 + 0.075 * max(map(len, labels), default=0)
@@ -50,7 +51,3 @@ def draw_bars(bars: Bars, words: str, explained_class: str, value: str) -> Figur
     figure.text(0.12 / width, 1 - 0.12 / height, "\n".join(title), fontsize=9.5, va="top", linespacing=1.25)
     figure.text(0.12 / width, 0.08 / height, "\n".join(notes), fontsize=7.5, va="bottom", color="#444444")
     return figure
-
-
-def shortened(name: str, most: int = LONG) -> str:
-    return name if len(name) <= most else name[: most - 1] + "…"

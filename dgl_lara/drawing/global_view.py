@@ -13,8 +13,8 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import LinearSegmentedColormap, Normalize
 from matplotlib.figure import Figure, SubFigure
 
-from dgl_lara.drawing.bars import shortened
 from dgl_lara.drawing.pictures import AGAINST, FOR
+from dgl_lara.utils.tables import shortened
 
 MOST = 12  # bars of a panel
 VALUES = LinearSegmentedColormap.from_list("low-high", ["#3b6fb6", "#8a63a8", "#d1495b"])

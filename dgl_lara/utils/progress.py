@@ -5,6 +5,7 @@ By a bar on a terminal, by a line now and then elsewhere; on stderr, so that std
 
 from __future__ import annotations
 
+import shutil
 import sys
 import threading
 import time
@@ -14,6 +15,8 @@ from contextvars import ContextVar
 from typing import Any, Generic, TypeVar
 
 from tqdm import tqdm
+
+from dgl_lara.utils.tables import shortened
 
 T = TypeVar("T")
 PATIENCE = 1.0  # seconds of silence that nobody minds
@@ -25,6 +28,11 @@ _heard = 0.0  # when something was said last
 told: set[str] = set()  # what the reader knows to be going on
 going_on: list[tuple[str, Callable[[], None]]] = []  # outermost first, and how each says how far it is
 _phase: ContextVar[str] = ContextVar("phase", default="")
+_goes: ContextVar[tuple[int, dict[str, Progress]]] = ContextVar("goes")  # how many, and the bar of each label
+_bars: list[Progress] = []  # that are shown, the innermost last
+NARROW = "{desc}: {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} [{elapsed}<{remaining}{postfix}]"  # without the rate
+WIDE = 110  # columns from which on a bar also has room for it
+FIGURES = 50  # columns that everything but the label and the bar itself takes
 
 
 def set_loudness(level: int) -> None:
@@ -72,10 +80,30 @@ def phase(name: str) -> Iterator[None]:
 
 
 @contextmanager
+def goes(count: int) -> Iterator[None]:
+    """The work inside is done so many times over: what would be a bar each time is one, with one total. Within each
+    other they multiply."""
+    times, bars = _goes.get((1, {}))
+    before = _goes.set((times * count, bars))
+    try:
+        yield
+    finally:
+        _goes.reset(before)
+        if times == 1:
+            for bar in bars.values():
+                bar.close()
+
+
+@contextmanager
 def working(on: str) -> Iterator[None]:
-    """For work that cannot say how far it is: what it is, once it takes longer than anyone waits for gladly."""
-    title, started = _titled(on), time.monotonic()
-    with _at_it(title, lambda: say(f"{title} ...")):
+    """For work that cannot say how far it is: what it is, once it takes longer than anyone waits for gladly. What is
+    done within it may know."""
+    title, started, outside = _titled(on), time.monotonic(), len(_bars)
+
+    def tell() -> None:
+        _bars[-1].show() if len(_bars) > outside else say(f"{title} ...")
+
+    with phase(title), _at_it(title, tell):
         yield
     detail(f"{title}: {time.monotonic() - started:.1f} s")
 
@@ -138,11 +166,17 @@ class Progress(Generic[T]):
         self.items, self.label, self.done, self.weight = items, _titled(label), done, weight
         self.total = total if total is not None else len(items) + done  # type: ignore[arg-type]
         self.first, self.figures = done, ""
-        self.on_terminal = sys.stderr.isatty()
+        times, bars = _goes.get((1, {}))
+        self.total, self.whole = self.total * times, bars.get(self.label)
+        if times > 1 and self.whole is None:
+            bars[self.label] = self
+        self.on_terminal, columns = sys.stderr.isatty(), shutil.get_terminal_size().columns
         self.bar = tqdm(
-            total=self.total, initial=done, desc=self.label, unit=unit, leave=False, delay=PATIENCE,
-            disable=not self.on_terminal or _loudness == QUIET,
+            total=self.total, initial=done, desc=shortened(self.label, max(columns - FIGURES, 12)), unit=unit,
+            leave=False, delay=PATIENCE, disable=not self.on_terminal or _loudness == QUIET or self.whole is not None,
+            ncols=columns - 1, bar_format=NARROW if columns < WIDE else None,
         )  # fmt: skip
+        self.is_open, self.stays_open = False, times > 1
         self.started = self.last = time.monotonic()
 
     def note(self, **figures: Any) -> None:
@@ -153,12 +187,22 @@ class Progress(Generic[T]):
         self.bar.set_postfix_str(self.figures, refresh=False)
 
     def __enter__(self) -> Progress[T]:
-        self.at_it = _at_it(self.label, self._show)
-        self.at_it.__enter__()
+        if self.whole is None:
+            self.at_it = _at_it(self.label, self.show)
+            self.at_it.__enter__()
+            _bars.append(self)
+            self.is_open = True
         return self
 
     def __exit__(self, *failure: object) -> None:
-        self.at_it.__exit__(None, None, None)
+        if not self.stays_open:
+            self.close()
+
+    def close(self) -> None:
+        if self.is_open:
+            self.is_open = False
+            self.at_it.__exit__(None, None, None)
+            _bars.remove(self)
         self.bar.close()
 
     def __iter__(self) -> Iterator[T]:
@@ -168,12 +212,15 @@ class Progress(Generic[T]):
                 self.advance(self.weight(item))
 
     def advance(self, count: int = 1) -> None:
+        if self.whole is not None:
+            self.whole.advance(count)
+            return
         self.done += count
         self.bar.update(count)
         if time.monotonic() - self.last > SECONDS_BETWEEN_LINES and not self.on_terminal:
-            self._show()
+            self.show()
 
-    def _show(self) -> None:
+    def show(self) -> None:
         """The bar, or a line in its place."""
         self.last = time.monotonic()
         if self.on_terminal:

@@ -50,6 +50,10 @@ def markdown_table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> s
     return "\n".join([line(header), line(["---"] * len(header)), *(line([cell(v) for v in row]) for row in rows)])
 
 
+def shortened(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: most - 1].rstrip() + "…"
+
+
 def is_number(value: object) -> bool:
     return value is None or isinstance(value, int | float)
 

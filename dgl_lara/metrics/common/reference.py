@@ -12,6 +12,7 @@ from dgl_lara.attribution.monte_carlo import Estimate, in_halves, sample, sample
 from dgl_lara.attribution.r_squared import corrected_r_squared
 from dgl_lara.game.game import Game
 from dgl_lara.game.players import Players
+from dgl_lara.utils.progress import goes
 from dgl_lara.utils.randomness import generator
 
 EXACT_UP_TO = 12  # players: 4,096 coalitions
@@ -42,7 +43,8 @@ def reference(game: Game, targets: Tensor, pairs: int, seed: int) -> Reference:
         return Reference(players, Estimate(phi, torch.zeros_like(phi)), 1.0, "exact phi, by enumeration")
     share = game.task.local and game.kind.shares and 2 * pairs * int(players.counts.sum()) > AFFORDABLE
     draw = sample_shared if share else sample
-    first, second = (draw(game, players, pairs // 2, generator(1000 + seed * 2 + half)) for half in (0, 1))
+    with goes(2):
+        first, second = (draw(game, players, pairs // 2, generator(1000 + seed * 2 + half)) for half in (0, 1))
     estimate = in_halves(first, second)
     spread = (estimate.phi - estimate.phi.mean()).square().mean()
     how = f"{pairs} coalition pairs a target" + (" (masks shared by all targets)" if share else "")
