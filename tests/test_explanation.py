@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shutil
+import sys
 
 import dgl
 import networkx as nx
@@ -197,10 +198,10 @@ def facts(score, own=0.0, hop=None, task="node", **changes):
          "Node 7 is class 2 mostly because of its 1-hop neighbours 10, 11 and 12 and 5 more that count as much; "
          "removing the top 5 neighbours lowers its logit from 4.20 to -0.80."),
         (facts([1] * 4),
-         "Node 7 is class 2 mostly because of its 1-hop neighbours 10 and 11 and 2 more that count as much; "
+         "Node 7 is class 2 mostly because of its 1-hop neighbours 10, 11 and 12 and 1 more that counts as much; "
          "removing all 4 neighbours lowers its logit from 4.20 to 0.20."),
         (facts([1] * 3),
-         "Node 7 is class 2 mostly because of its 1-hop neighbours 10 and 11 and 1 more that counts as much; "
+         "Node 7 is class 2 mostly because of its 1-hop neighbours 10, 11 and 12; "
          "removing all 3 neighbours lowers its logit from 4.20 to 1.20."),
         (facts([1, -3]),
          "Node 7 is class 2 mostly because of its 1-hop neighbour 10, in spite of its 1-hop neighbour 11; "
@@ -209,7 +210,14 @@ def facts(score, own=0.0, hop=None, task="node", **changes):
          "Node 7 is class 2 mostly because of its 1-hop neighbour 10, in spite of itself; "
          "removing neighbour 10 lowers its logit from 4.20 to 3.20."),
         (facts([1, 0.9, -0.1], task="graph"),
-         "Graph 7 is class 2 mostly because of atom 10; removing the top 2 atoms lowers its logit from 4.20 to 2.30."),
+         "Graph 7 is class 2 mostly because of atoms 10 and 11; "
+         "removing the top 2 atoms lowers its logit from 4.20 to 2.30."),
+        (facts([1, 0.88, -0.1]),  # the second counts less by more than a tenth
+         "Node 7 is class 2 mostly because of its 1-hop neighbour 10; "
+         "removing the top 2 neighbours lowers its logit from 4.20 to 2.32."),
+        (facts([1, 0.5], who_are=["which they liked", "who liked it"], without=lambda places: 9.0),
+         "Node 7 is class 2, but its scores are not borne out: they put 10, which they liked, first, "
+         "yet removing all 2 neighbours raises its logit from 4.20 to 9.00."),
         (facts([1, 0], explained_class=3),
          "Node 7 is class 2, and it would be class 3 mostly because of its 1-hop neighbour 10; "
          "removing neighbour 10 lowers its class-3 logit from 4.20 to 3.20."),
@@ -242,8 +250,8 @@ MANY = [0.12, 0.1, 0.09, *([0.02] * 165)]  # three that score .31 together, and 
          "5 neighbours lowers its logit from 2.97 to 2.60."),
         # it is the strongest, but those who are named carry more together
         (facts([2, 1.9, 1.8], own=2.5, without=after(top=1)),
-         "Node 7 is class 2 mostly because of its 1-hop neighbours 10 and 11 and of itself; removing all 3 neighbours "
-         "lowers its logit from 4.20 to 1.00."),
+         "Node 7 is class 2 mostly because of its 1-hop neighbours 10, 11 and 12 and of itself; removing all 3 "
+         "neighbours lowers its logit from 4.20 to 1.00."),
         # a node that f would give the class with less than nothing is not the reason for it
         (facts([1, 0], own=3, null=5.0),
          "Node 7 is class 2 mostly because of its 1-hop neighbour 10; removing neighbour 10 lowers its logit from 4.20 "
@@ -353,6 +361,17 @@ def test_labels_of_ones_own(star):
     assert named.top(2).label.tolist() == ["me", "Cy"]
     with pytest.raises(InputError, match=r"labels must name each node, 4 of them \(got 3\)"):
         star.batch.named(labels=["me", "Ann", "Bob"])
+
+
+def test_long_names_are_shortened_where_people_read(star, monkeypatch):
+    """Sentences and tables on a terminal; files and lists of names have all of it."""
+    long = "A very long title of a film that nobody would ever want to read in full (1997)"
+    named = star.batch.named(labels=["me", "Ann", "Bob", long])[0]
+    assert "neighbour A very long title of a film that nobody… (3)" in named.in_words()
+    assert f"{long} (3)" in named.player_names() and long in named.to_frame().label.tolist() and long in named.to_json()
+    monkeypatch.setattr(sys.modules["dgl_lara.cli.explain"], "width", lambda: 60)
+    lines = sys.modules["dgl_lara.cli.explain"]._table(named, 10).splitlines()
+    assert "…" in "".join(lines) and max(map(len, lines)) <= 60 and len(lines[1].split("  ")[0]) > 30
 
 
 def test_names_of_classes_are_used_everywhere(star, tmp_path):

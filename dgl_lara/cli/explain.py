@@ -25,7 +25,7 @@ from dgl_lara.cli.options import (
     players_option,
     trust_options,
 )
-from dgl_lara.cli.printing import echo
+from dgl_lara.cli.printing import echo, width
 
 if TYPE_CHECKING:
     from dgl_lara.explanation import Explanation, Explanations
@@ -314,7 +314,7 @@ def _table(explanation: Explanation, most: int) -> str:
         said = dict(zip(explanation.players.tolist(), map(explanation.batch.names.of_class, classes), strict=True))
         rows = [[*row, said[player]] for player, row in zip(best.player, rows, strict=True)]
         columns = [*columns, "class"]
-    return text_table(["node" if explanation.batch.includes_target else explanation.kind, *columns], rows)
+    return text_table(["node" if explanation.batch.includes_target else explanation.kind, *columns], rows, width())
 
 
 def _tell_spent(asked: OpenQuestion) -> None:

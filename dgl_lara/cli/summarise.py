@@ -9,7 +9,7 @@ import click
 
 from dgl_lara.choices import SUMMARIES
 from dgl_lara.cli.options import FILE, FOLDER, Count, choose_device, device_option, players_option, trust_options
-from dgl_lara.cli.printing import echo
+from dgl_lara.cli.printing import echo, width
 
 if TYPE_CHECKING:
     from dgl_lara.explanation import Explanations, Summary
@@ -72,7 +72,7 @@ def _print(one: Summary, explanations: Explanations, first: bool) -> None:
         by = table["by"].iloc[0]
         rows = table.head(ROWS)[["item", "for", "against", "share", "players"]].itertuples(index=False)
         head = by if one.kind == "features" else f"{one.kind} by {by}"
-        echo("\n" + text_table([head, "for", "against", "share", "players"], list(rows)))
+        echo("\n" + text_table([head, "for", "against", "share", "players"], list(rows), width()))
         if len(table) > ROWS:
             echo(f"... and {len(table) - ROWS:,} more")
     echo("\ntypical:")

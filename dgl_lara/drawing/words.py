@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 NAMED = 3  # at most so many players are named
+ALIKE = 0.9  # of a score: who has so much of the last one's is named too
 REMOVED = 5  # and so many removed
 NEGLIGIBLE = 1e-6  # of the largest score: counts as zero
 FAMILIAR = 1.5  # spreads of what the explainer has learned from, up to which a graph is like it
@@ -127,7 +128,7 @@ def _supported(facts: Facts, supporters: list[int], opponents: list[int]) -> Tel
     if facts.hardly_differs(after):
         return _hardly(facts, best, after, "top {}")
     if after > facts.output:
-        return _not_borne_out(facts, f"put {_listed(facts, named)} first", named, removal)
+        return _not_borne_out(facts, f"put {_named(facts, named)} first", named, removal)
     against, foes = _in_spite_of(facts, supporters, opponents)
     return Telling(f"{_because(facts, supporters, named)}{against}; {removal}.", [*named, *foes])
 
@@ -139,7 +140,7 @@ def _opposed(facts: Facts, opponents: list[int]) -> Telling:
     if facts.hardly_differs(after):
         return _hardly(facts, worst, after, "{} most adverse")
     removal = _removal(facts, _which(facts, worst, "{} most adverse"), after)
-    speak = f"{_listed(facts, named)} speak{'s' * (len(named) == 1)}"
+    speak = f"{_named(facts, named)} speak{'s' * (len(named) == 1)}"
     if after < facts.output:
         return _not_borne_out(facts, f"say that {speak} against it", named, removal)
     itself = " because of itself," if facts.itself_speaks_for_it else ""
@@ -175,11 +176,14 @@ def _hardly(facts: Facts, removed: list[int], after: float, which: str) -> Telli
 
 
 def _foremost(facts: Facts, supporters: list[int]) -> list[int]:
-    """The fewest, up to NAMED, that carry half of what the players say for it."""
+    """The fewest, up to NAMED, that carry half of what the players say for it, and who counts about as much as the last
+    of them."""
     total, reached, named = sum(facts.score[place] for place in supporters), 0.0, list[int]()
-    while len(named) < min(NAMED, len(supporters)) and reached < total / 2:
-        named.append(supporters[len(named)])
-        reached += facts.score[named[-1]]
+    for place in supporters[:NAMED]:
+        if reached >= total / 2 and facts.score[place] < ALIKE * facts.score[named[-1]]:
+            break
+        named.append(place)
+        reached += facts.score[place]
     return named
 
 
@@ -207,14 +211,19 @@ def _in_spite_of(facts: Facts, supporters: list[int], opponents: list[int]) -> t
     return f", in spite of {_and(against)}" if against else "", foes
 
 
-def _listed(facts: Facts, places: list[int], more: str = "") -> str:
+def _named(facts: Facts, places: list[int]) -> str:
+    """The same where no 'because of' stands before it."""
+    return _listed(facts, places, between=", and ") + "," * bool(facts.who_are)
+
+
+def _listed(facts: Facts, places: list[int], more: str = "", between: str = ", and of ") -> str:
     """'its 1-hop neighbours 511 and 513 and its 2-hop neighbour 9'; 'atoms N3 and O4'; 'film 50, which they liked,'."""
     groups: dict[str, list[str]] = {}  # whoever comes first in `places`, the strongest, is named first
     if facts.who_are:
         for place in places:
             groups.setdefault(facts.who_are[place], []).append(facts.names[place])
         phrases = [f"{_and(names)}, {clause}" for clause, names in groups.items()]
-        return ", and of ".join([*phrases, *([more] if more else [])])
+        return between.join([*phrases, *([more] if more else [])])
     for place in places:
         owner = f"{facts.whose[place]}'s" if facts.whose else "its"
         kind = f"{owner} {facts.hop[place]}-hop {facts.kind}" if facts.named_by_hop else facts.kind

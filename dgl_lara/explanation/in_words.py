@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -17,6 +17,9 @@ from dgl_lara.explanation.scored import feature_names
 from dgl_lara.game.edge_players import EdgePlayers
 from dgl_lara.game.feature_players import FeaturePlayers
 from dgl_lara.game.players import find, in_neighborhood
+from dgl_lara.utils.tables import shortened
+
+LETTERS = 40  # of a name in a sentence
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -30,7 +33,7 @@ class InWords(OneTarget):
     @cached_property
     def _told(self) -> Telling:
         """The sentence, and the places (among `players`) of those it names."""
-        rank, names = self.batch.rank(include_target=False), self.player_names()
+        rank, names = self.batch.rank(include_target=False), self.player_names(LETTERS)
         others = torch.argsort(rank)[: len(self) - int(self.batch.is_target.sum())]  # places, best first
 
         def without(places: Sequence[int]) -> float:
@@ -69,7 +72,7 @@ class InWords(OneTarget):
     def subject(self) -> str:
         """What is explained, at the beginning of a sentence."""
         if self.task.sides > 1:
-            u, v = self.node_names(self.task.nodes_of_one(self.target))
+            u, v = self.node_names(self.task.nodes_of_one(self.target), LETTERS)
             return v[0].upper() + v[1:] if self._recommended_to else f"The link from {u} to {v}"
         if self.game.types is not None:
             return self.target_name[0].upper() + self.target_name[1:]
@@ -84,13 +87,13 @@ class InWords(OneTarget):
         hop = torch.full((2, self.game.graph.num_nodes()), self.game.hops + 1, device=ends.device)
         hop[near.row, near.player] = near.hop
         first = hop[0, self.players[places]] <= hop[1, self.players[places]]
-        names = self.node_names(ends)
+        names = self.node_names(ends, LETTERS)
         return [names[0] if nearer else names[1] for nearer in first.tolist()]
 
     @property
     def _recommended_to(self) -> str:
         """Whom the second end of a pair is recommended to; nobody where the graph holds no ratings."""
-        return self.node_names(self.task.nodes_of_one(self.target))[0] if holds_ratings(self.game) else ""
+        return self.node_names(self.task.nodes_of_one(self.target), LETTERS)[0] if holds_ratings(self.game) else ""
 
     def _who_are(self, places: Tensor) -> list[str]:
         """Of players near a recommendation: how they come in."""
@@ -133,7 +136,7 @@ class InWords(OneTarget):
         """Its number; a node that has a name of its own: name and number."""
         if not self.task.local:
             return str(self.target)
-        return " and ".join(self.node_names(self.task.nodes_of_one(self.target)))
+        return " and ".join(self.node_names(self.task.nodes_of_one(self.target), LETTERS))
 
     def how_sure(self) -> str:
         """Where the scores come from and how far they can be trusted, in a sentence; empty where nobody knows."""
@@ -144,24 +147,28 @@ class InWords(OneTarget):
         said = how_sure(bool(self.batch.corrected), confidence, self.kind, self.task.local)
         return said if novelty is None else f"{said} {how_far(float(novelty))}"
 
-    def player_names(self) -> list[str]:
+    def player_names(self, most: int | None = None) -> list[str]:
         """What the players are called: nodes by their numbers, in a graph by their places, after their atoms: N12;
-        edges by their two ends; features by their names, or x3."""
+        edges by their two ends; features by their names, or x3. `most`: letters of a name of one's own, else all."""
         kind = self.game.kind
         if isinstance(kind, EdgePlayers):
             between = "→" if kind.directed else "–"
-            return [between.join(pair) for pair in zip(*map(self.node_names, kind.ends(self.players)), strict=True)]
+            ends = (self.node_names(end, most) for end in kind.ends(self.players))
+            return [between.join(pair) for pair in zip(*ends, strict=True)]
         if isinstance(kind, FeaturePlayers):
             called = feature_names(self.game, self.batch.names)
-            return [f"x{player}" if called is None else str(called[player]) for player in self.players.tolist()]
-        names = self.node_names(self.players)
+            names = [f"x{player}" if called is None else str(called[player]) for player in self.players.tolist()]
+            return names if most is None else [shortened(name, most) for name in names]
+        names = self.node_names(self.players, most)
         if self.task.sides == 1:
             return names
         return ["both ends" if own else name for own, name in zip(self.batch.is_target.tolist(), names, strict=True)]
 
-    def node_names(self, nodes: Tensor) -> list[str]:
-        """What nodes are called."""
-        labels = self.batch.names.labels
+    def node_names(self, nodes: Tensor, most: int | None = None) -> list[str]:
+        """What nodes are called. `most`: letters of a name of one's own, else all."""
+        labels: Mapping[int, str] | Sequence[str] | None = self.batch.names.labels
+        if labels is not None and most is not None:
+            labels = {node: shortened(str(labels[node]), most) for node in nodes.tolist()}
         if self.game.types is not None:
             return self.game.types.in_words(nodes, labels)
         known = nodes if self.game.cut_from is None else self.game.cut_from.numbers[nodes]

@@ -74,7 +74,7 @@ class Types:
         """The user's own name of every node; empty where a type has none."""
         return [name for kind in self.nodes for name in names.get(kind, [""] * self.count(kind))]
 
-    def in_words(self, nodes: Tensor, names: Sequence[str] | None = None) -> list[str]:
+    def in_words(self, nodes: Tensor, names: Mapping[int, str] | Sequence[str] | None = None) -> list[str]:
         """'author 12', or with the name that it has: 'author 12 (Jiawei Han)'."""
         kinds, own = self.split(nodes)
         plain = [f"{kind} {number}" for kind, number in zip(kinds, own.tolist(), strict=True)]

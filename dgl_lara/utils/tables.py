@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 
-def text_table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """Columns padded to their widest cell; numbers to the right, words to the left."""
+def text_table(header: Sequence[str], rows: Sequence[Sequence[object]], width: int | None = None) -> str:
+    """Columns padded to their widest cell; numbers to the right, words to the left. Where that is wider than `width`,
+    the words of the first column are shortened."""
     cells = [[cell(value) for value in row] for row in rows]
+    if width is not None and (over := _width(text_table(header, rows)) - width) > 0:
+        most = max(max((len(row[0]) for row in cells), default=0) - over, 8)
+        cells = [[shortened(first, most), *others] for first, *others in cells]
     columns = list(zip(header, *cells, strict=True))
     widths = [max(map(len, column)) for column in columns]
     right = [all(is_number(row[place]) for row in rows) for place in range(len(header))]
@@ -65,4 +69,4 @@ def cell(value: object) -> str:
         return "yes" if value else "no"
     if isinstance(value, int):
         return f"{value:,}"
-    return f"{value:.3f}" if isinstance(value, float) else str(value)
+    return f"{value:z.3f}" if isinstance(value, float) else str(value)
