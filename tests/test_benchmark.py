@@ -88,6 +88,8 @@ def test_the_table_fits_a_terminal_and_does_not_star_chance():
     text = on_terminal(summary(records), 60)
     assert max(map(len, text.splitlines())) <= 60 and text.count("orphicx") > 1
     assert all(column.removesuffix(", average") in text for column in header)
+    first = text.split("\n\n")[0].splitlines()
+    assert len({len(line) for line in first}) == 1 and len(first) == 5  # figures end where their column does
     assert text_blocks(header, rows, 500) == text_table(header, rows)
     assert "AUC ranks players by their signed scores" in comparison_markdown(summary(records), "x")
 

@@ -101,4 +101,5 @@ def benchmark(
     for _, row in table.iterrows():
         if isinstance(row.get("left out"), str):
             echo(f"left out: {row['name']} ({row['left out']})")
-    echo("written: " + ", ".join(map(str, write_comparison(records, table, title, out, note))))
+    files = write_comparison(records, table, title, out, note)
+    echo(f"written: {out}/ " + ", ".join(path.name for path in files))
