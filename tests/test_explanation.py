@@ -19,6 +19,7 @@ import dgl_lara
 from dgl_lara import LARA, Explanation, Explanations, explain
 from dgl_lara.attribution.exact import exact
 from dgl_lara.cli import main
+from dgl_lara.datasets.dataset import Dataset
 from dgl_lara.drawing.words import Facts, how_sure, number, sentence, tell
 from dgl_lara.errors import InputError
 from dgl_lara.game.game import Game
@@ -455,6 +456,22 @@ def test_command_explains_another_class(quick_runs, opened):
     assert re.match(rf"Node 512 is class {predicted}, and (it would be|its scores for) class {asked} ", result.stdout)
 
 
+def test_a_class_goes_by_its_name(quick_runs, monkeypatch):
+    monkeypatch.setattr(Dataset, "names", property(lambda self: {"classes": ["road", "roof", "wall", "floor"]}))
+    asked = ["--run", quick_runs["ba-shapes"], "--node", 512]
+    by_name = run(*asked, "--class", "Roof", "--rather-than", "floor")
+    by_number = run(*asked, "--class", 1, "--rather-than", 3)
+    assert by_name.exit_code == 0 and "roof rather than class floor" in by_name.stdout
+    assert by_name.stdout == by_number.stdout
+    for option in (["--class", "rof"], ["--class", 1, "--rather-than", "rof"]):
+        wrong = run(*asked, *option)
+        assert wrong.exit_code == 2 and not wrong.stdout
+        said = f"{option[-2]} must be in 0..3 or one of road, roof, wall, floor (got rof). Did you mean 'roof'?"
+        assert said in wrong.stderr
+    told = CliRunner().invoke(main, ["summary", "--run", str(quick_runs["ba-shapes"]), "--class", "rof"])
+    assert told.exit_code == 2 and "one of road, roof, wall, floor (got rof)" in told.stderr
+
+
 def test_command_explains_one_graph(quick_runs, tmp_path):
     result = run("--run", quick_runs["molecules"], "--graph", 7, "--picture", tmp_path / "g.html")
     assert result.exit_code == 0, result.output
@@ -469,6 +486,7 @@ def test_command_explains_one_graph(quick_runs, tmp_path):
         ("ba-shapes", ["--node", 700], "--node must be in 0..699 (got 700)."),
         ("ba-shapes", ["--node", -1], "-1 is not in the range 0<=x<="),
         ("ba-shapes", ["--node", 3, "--class", 4], "--class must be in 0..3 (got 4)."),
+        ("ba-shapes", ["--node", 3, "--class", "roof"], "--class must be in 0..3 (got roof)."),
         ("ba-shapes", ["--node", 3, "--picture", "a.gif"], "must end in .png, .svg, .pdf, .html (got 'a.gif')."),
         ("ba-shapes", ["--node", 3, "--out", "a.parquet"], "must end in .csv, .json, .graphml (got 'a.parquet')."),
         ("ba-shapes", ["--graph", 3], "this run explains nodes: ask with --node (its data set is ba-shapes)."),

@@ -13,6 +13,7 @@ from dgl_lara.cli.options import (
     FILE,
     MOST_SHARDS,
     RUN,
+    ClassName,
     Count,
     CountOrWord,
     Memory,
@@ -21,6 +22,7 @@ from dgl_lara.cli.options import (
     Rate,
     ShardOf,
     choose_device,
+    class_number,
     device_option,
     players_option,
     trust_options,
@@ -49,8 +51,9 @@ AT_LEAST = 0.9  # confidence below which an explanation is in doubt
 @click.option("--pair", "some_pairs", type=Count(0), nargs=2, multiple=True, metavar="U V",
               help="The same for the link from U to V.")  # fmt: skip
 @click.option("--picture", type=FILE, help="With --node or --graph: a .png, .svg, .pdf or interactive .html file.")
-@click.option("--class", "asked_class", type=Count(0), help="With --node or --graph: explain this class.")
-@click.option("--rather-than", type=Count(0), help="With --class: why that class rather than this one.")
+@click.option("--class", "asked_class", type=ClassName(),
+              help="With --node or --graph: explain this class, a number or its name.")  # fmt: skip
+@click.option("--rather-than", type=ClassName(), help="With --class: why that class rather than this one.")
 @click.option("--all", "everything", is_flag=True, help="Explain every node (or graph).")
 @click.option("--split", type=click.Choice(["train", "val", "test"]), help="Explain this split.")
 @click.option("--nodes", "nodes_file", type=FILE, help="Explain the numbers in this file, one a line.")
@@ -88,8 +91,8 @@ def explain_command(
     graphs_or_file: tuple[int | Path, ...],
     some_pairs: tuple[tuple[int, int], ...],
     picture: Path | None,
-    asked_class: int | None,
-    rather_than: int | None,
+    asked_class: int | str | None,
+    rather_than: int | str | None,
     everything: bool,
     split: str | None,
     nodes_file: Path | None,
@@ -196,7 +199,7 @@ def _explain_few(
     question: Question,
     given: dict[str, tuple[int, ...]],
     pairs: tuple[tuple[int, int], ...],
-    classes: list[int],
+    named_classes: list[int | str],
     picture: Path | None,
     out: Path | None,
 ) -> None:
@@ -204,7 +207,7 @@ def _explain_few(
     from dgl_lara.drawing.words import NOT_ADDITIVE
 
     run = question.open_run(pairs)
-    asked = _asked_for(run, given, classes)
+    asked, classes = _asked_for(run, given), _classes(run, named_classes)
     is_page = picture is not None and picture.suffix == ".html"
     others = run.parts[1:] if is_page and question.players is None and not question.graph else []  # to switch to
     for place, target in enumerate(asked):
@@ -229,7 +232,7 @@ def _check_endings(picture: Path | None, out: Path | None) -> None:
         raise click.UsageError(f"--out of one explanation must end in {', '.join(TABLES)} (got '{out.name}').")
 
 
-def _asked_for(run: Run, given: dict[str, tuple[int, ...]], classes: list[int]) -> tuple[int, ...]:
+def _asked_for(run: Run, given: dict[str, tuple[int, ...]]) -> tuple[int, ...]:
     """The numbers given for the kind of target that this run explains, each once, if it has them."""
     lara, dataset = run.trained(), run.dataset
     task, targets = lara.task, tuple(dict.fromkeys(given[lara.task.name]))
@@ -239,11 +242,13 @@ def _asked_for(run: Run, given: dict[str, tuple[int, ...]], classes: list[int]) 
     for target in targets:
         if target >= dataset.num_targets:
             raise click.UsageError(f"--{task} must be in 0..{dataset.num_targets - 1} (got {target}).")
-    known = lara.explainer_.config.num_classes
-    for option, asked in zip(("--class", "--rather-than"), classes, strict=False):
-        if asked >= known:
-            raise click.UsageError(f"{option} must be in 0..{known - 1} (got {asked}).")
     return targets
+
+
+def _classes(run: Run, named: list[int | str]) -> list[int]:
+    names, count = run.dataset.names["classes"], run.trained().explainer_.config.num_classes
+    options = zip(("--class", "--rather-than"), named, strict=False)
+    return [class_number(option, one, names, count) for option, one in options]
 
 
 def _file_of(path: Path, target: int, of: int) -> Path:

@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING
 import click
 
 from dgl_lara.choices import SUMMARIES
-from dgl_lara.cli.options import FILE, FOLDER, Count, choose_device, device_option, players_option, trust_options
+from dgl_lara.cli.options import (
+    FILE,
+    FOLDER,
+    ClassName,
+    Count,
+    choose_device,
+    class_number,
+    device_option,
+    players_option,
+    trust_options,
+)
 from dgl_lara.cli.printing import echo, width
 
 if TYPE_CHECKING:
@@ -20,7 +30,8 @@ ROWS = 12  # of a table
 
 @click.command("summary")
 @click.option("--run", "folder", type=FOLDER, help="Run to sum up. Default: the newest.")
-@click.option("--class", "asked_class", type=Count(0), help="Only targets that the model gives this class.")
+@click.option("--class", "asked_class", type=ClassName(),
+              help="Only targets that the model gives this class, a number or its name.")  # fmt: skip
 @click.option("--split", type=click.Choice(["train", "val", "test"]), help="Only targets of this split.")
 @click.option("--targets", type=Count(), default=MOST, show_default=True,
               help="At most so many, drawn at random where there are more.")  # fmt: skip
@@ -31,7 +42,7 @@ ROWS = 12  # of a table
 @trust_options
 def summary(
     folder: Path | None,
-    asked_class: int | None,
+    asked_class: int | str | None,
     split: str | None,
     targets: int,
     out: tuple[Path, ...],
@@ -54,7 +65,10 @@ def summary(
     say(f"run {run.folder}" + ("" if folder else " (the newest; --run names another)"))
     reuse_freed_memory(run.dataset.graph.num_nodes())
     parts = run.parts if players is None else [run]
-    found = explained_in_general(parts, split or "all", targets, asked_class, " (--targets takes more)")
+    only = None
+    if asked_class is not None:
+        only = class_number("--class", asked_class, run.dataset.names["classes"], run.game.num_classes)
+    found = explained_in_general(parts, split or "all", targets, only, " (--targets takes more)")
     for place, (one, explanations) in enumerate(found):
         _print(one, explanations, first=not place)
     for path in out:
