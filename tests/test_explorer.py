@@ -1,6 +1,7 @@
 """The explorer page, clicked through in a headless Chromium on a real service."""
 
 import csv
+import re
 import shutil
 import threading
 import time
@@ -144,6 +145,9 @@ def test_lists(service, window):
     assert found == sorted(found) and len(found) == 200
     window.click("[data-list=unsure]")
     window.until(f"document.querySelector('#list li')?.dataset.target === '{rows[0]['target']}'")
+    share = f"{100 * found[0]:.0f}%"
+    assert window.ask("document.querySelector('#list .sure').textContent") == f"{share} explained"
+    assert f"expected to explain {share} of what" in window.ask("document.querySelector('#list .sure').title")
     window.click("[data-list=all]")
     window.ask("$('class').value = '1'; $('class').dispatchEvent(new Event('change'))")
     window.until("[...document.querySelectorAll('#list li')].every(item => item.innerText.includes('class 1'))")
@@ -168,8 +172,9 @@ def test_the_last_that_was_asked_for_is_shown(service, window):
     time.sleep(1)
     assert window.ask("document.querySelectorAll('#list li .wrong').length") < 50
     assert window.ask("document.querySelector('[data-list=unsure]').ariaPressed") == "true"
-    sure = window.ask("[...document.querySelectorAll('#list .sure')].map(item => parseInt(item.textContent))")
-    assert sure == sorted(sure)
+    sure = window.ask("[...document.querySelectorAll('#list .sure')].map(item => item.textContent)")
+    shares = [int(re.fullmatch(r"(?:over )?(\d+)% explained", text)[1]) for text in sure]
+    assert shares == sorted(shares)
 
 
 def test_what_can_be_taken_away(service, window):
