@@ -239,7 +239,8 @@ class LARA:
 
         Args:
             targets: Nodes (or graphs) to learn from: numbers, or a mask of booleans. No label is used.
-            validation: Those on which it is judged; without them, a tenth of the targets is held out.
+            validation: Those on which it is judged; without them, a tenth of the targets is held out. Of a graph in
+                parts they must be named.
             resume: An earlier state's `to_dict()`, to go on from.
             checkpoint: Called with the state now and then, and when training is interrupted.
             callback: Called with step, epoch, loss and agreement whenever g has been judged, some twenty times:
@@ -274,7 +275,7 @@ class LARA:
 
     def _held_out(self, targets: Tensor) -> tuple[Tensor, Tensor]:
         """Those to learn from, and those to be judged on."""
-        if len(targets) == 1:
+        if len(targets) < 2:
             return targets, targets
         shuffled = targets[torch.randperm(len(targets), generator=generator(self.config_.seed)).to(targets.device)]
         held_out = max(1, len(targets) // 10)
