@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import dgl
 import numpy as np
@@ -59,6 +59,9 @@ from dgl_lara.training.state import TrainingState
 from dgl_lara.utils.progress import say, working
 from dgl_lara.utils.randomness import generator, some_targets
 from dgl_lara.utils.ranks import here
+
+if TYPE_CHECKING:
+    from typing import Self  # Python 3.10 has it not
 
 DRAWN_PAIRS = 300  # of shared coalitions, where training keeps none
 ERROR_TARGETS = 400  # validation targets from which g's errors are learned
@@ -231,12 +234,13 @@ class LARA:
         resume: dict | None = None,
         checkpoint: Callable[[TrainingState], None] = lambda state: None,
         callback: Callable[[dict[str, float]], object] = lambda row: None,
-    ) -> LARA:
+    ) -> Self:
         """Train the explainer.
 
         Args:
             targets: Nodes (or graphs) to learn from: numbers, or a mask of booleans. No label is used.
-            validation: Those on which it is judged; without them, a tenth of the targets is held out.
+            validation: Those on which it is judged; without them, a tenth of the targets is held out. Of a graph in
+                parts they must be named.
             resume: An earlier state's `to_dict()`, to go on from.
             checkpoint: Called with the state now and then, and when training is interrupted.
             callback: Called with step, epoch, loss and agreement whenever g has been judged, some twenty times:
@@ -248,15 +252,11 @@ class LARA:
         if isinstance(self.task, LinkTask) and not len(self.task.pairs):
             self._take_pairs(targets, validation)
         chosen = self._as_targets(targets).unique()
-        self.config_ = self.config or within_memory(default(self.task, len(chosen)), self.game)
+        self.config_ = self._settings_for(len(chosen))
         if validation is None:
-            shuffled = chosen[torch.randperm(len(chosen), generator=generator(self.config_.seed)).to(chosen.device)]
-            held_out = max(1, len(chosen) // 10)
-            chosen, judging = (shuffled[held_out:], shuffled[:held_out]) if len(chosen) > 1 else (chosen, chosen)
+            chosen, judging = self._held_out(chosen)
         else:
             judging = self._as_targets(validation).unique()
-        with working("preparing what the explainer sees of each node"):
-            seen = encoder_graph(self.game, self.config_.inputs)
         told = len(resume["history"]) if resume else 0
 
         def judged(state: TrainingState) -> None:
@@ -266,20 +266,40 @@ class LARA:
                 callback(dict(row))
             told = len(state.history)
 
+        here().agree(asdict(self.config_))  # memory may have decided otherwise elsewhere
+        self._learn(chosen, judging, resume, judged)
+        return self
+
+    def _settings_for(self, num_targets: int) -> TrainingConfig:
+        return self.config or within_memory(default(self.task, num_targets), self.game)
+
+    def _held_out(self, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """Those to learn from, and those to be judged on."""
+        if len(targets) < 2:
+            return targets, targets
+        shuffled = targets[torch.randperm(len(targets), generator=generator(self.config_.seed)).to(targets.device)]
+        held_out = max(1, len(targets) // 10)
+        return shuffled[held_out:], shuffled[:held_out]
+
+    def _learn(
+        self, targets: Tensor, judging: Tensor, resume: dict | None, judged: Callable[[TrainingState], None]
+    ) -> None:
+        with working("preparing what the explainer sees of each node"):
+            seen = encoder_graph(self.game, self.config_.inputs)
         ranks = here()
-        ranks.agree(asdict(self.config_))  # memory may have decided otherwise elsewhere
-        self.state_ = train(self.game, self.config_, chosen, judging, resume, judged, seen, ranks)
-        self.explainer_ = self.state_.best_explainer()
-        self.history_ = self.state_.history
-        self._embeddings, self._seen = None, seen
+        self._take(train(self.game, self.config_, targets, judging, resume, judged, seen, ranks))
+        self._seen = seen
         if not ranks.is_first:  # what follows is for those who explain with it, and the first one keeps it
-            return self
+            return
         before = self.game.nodes_asked
         self.samples_ = self._shared_samples()
         self.cost_ = (self.state_.nodes_asked + self.game.nodes_asked - before) / self.game.num_targets
         with working("learning how far the scores can be trusted"):
             self.errors_ = self._learned_errors(judging)
-        return self
+
+    def _take(self, state: TrainingState) -> None:
+        self.state_, self.explainer_, self.history_ = state, state.best_explainer(), state.history
+        self._embeddings = None
 
     def _take_pairs(self, *given: Any) -> None:
         """The pairs to learn from are those that will be asked about, where no others were named."""

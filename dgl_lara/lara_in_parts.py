@@ -39,7 +39,7 @@ from dgl_lara.parts.game_across import GameAcross
 from dgl_lara.parts.game_in_parts import NOT_WHOLE, GameInParts
 from dgl_lara.parts.mapped import View
 from dgl_lara.parts.row_store import RowStore
-from dgl_lara.training.across_parts import part_graph, train_across
+from dgl_lara.training.across_parts import AcrossParts, part_graph
 from dgl_lara.training.config import ALL, MINI_BATCHES, TrainingConfig, default
 from dgl_lara.training.ground import OutOfCore
 from dgl_lara.training.loop import train
@@ -106,32 +106,20 @@ class LaraInParts(LARA):
 
     # --- learning
 
-    def fit(
-        self,
-        targets: Targets,
-        validation: Targets | None = None,
-        resume: dict | None = None,
-        checkpoint: Callable[[TrainingState], None] = lambda state: None,
-        callback: Callable[[dict[str, float]], object] = lambda row: None,
-    ) -> LaraInParts:
-        """As `LARA.fit`; `validation` must be named, and `callback` is called at the end."""
-        chosen, judging = self._as_targets(targets).unique(), validation
-        if judging is None:
-            raise InputError("name the validation targets of a graph in parts: fit(targets, validation).")
-        self.config_ = checked_config(self.config or in_batches(default(self.task, len(chosen))))
+    def _settings_for(self, num_targets: int) -> TrainingConfig:
+        return checked_config(self.config or in_batches(default(self.task, num_targets)))
+
+    def _held_out(self, targets: Tensor) -> tuple[Tensor, Tensor]:
+        raise InputError("name the validation targets of a graph in parts: fit(targets, validation).")
+
+    def _learn(
+        self, targets: Tensor, judging: Tensor, resume: dict | None, judged: Callable[[TrainingState], None]
+    ) -> None:
         ground = OutOfCore(self.game, self.config_)
-        self.state_ = train(
-            cast(Game, self.game), self.config_, chosen, self._as_targets(judging).unique(), resume, checkpoint,
-            ground=ground,
-        )  # fmt: skip
-        self.explainer_, self.history_ = self.state_.best_explainer(), self.state_.history
-        for row in self.history_:
-            callback(dict(row))
-        self._embeddings, self.samples_ = None, None
+        self._take(train(cast(Game, self.game), self.config_, targets, judging, resume, judged, ground=ground))
         self.cost_ = self.state_.nodes_asked / self.game.num_targets
         with working("learning how far the scores can be trusted"):
             self.errors_ = self._errors_of_judge(ground)
-        return self
 
     def _errors_of_judge(self, ground: OutOfCore) -> ErrorModel | None:
         samples, game = self.state_.judging, ground.judges
@@ -185,27 +173,14 @@ class LaraAcross(LaraInParts):
         view = cast(Exchanged, self.view)
         return GameAcross(self.model, view, self._known_hops(), self.value, self.memory)
 
-    def fit(
-        self,
-        targets: Targets,
-        validation: Targets | None = None,
-        resume: dict | None = None,
-        checkpoint: Callable[[TrainingState], None] = lambda state: None,
-        callback: Callable[[dict[str, float]], object] = lambda row: None,
-    ) -> LaraAcross:
-        """As `LaraInParts.fit`, in all processes at once."""
-        if validation is None:
-            raise InputError("name the validation targets of a graph in parts: fit(targets, validation).")
-        chosen, judging = self._as_targets(targets).unique(), self._as_targets(validation).unique()
-        self.config_ = checked_config(self.config or in_batches(default(self.task, len(chosen))))
-        self.state_ = train_across(self.game, self.config_, chosen, judging, resume, checkpoint)
-        self.explainer_, self.history_ = self.state_.best_explainer(), self.state_.history
-        for row in self.history_:
-            callback(dict(row))
+    def _learn(
+        self, targets: Tensor, judging: Tensor, resume: dict | None, judged: Callable[[TrainingState], None]
+    ) -> None:
+        where = (cast(Game, self.game), self.config_, targets, judging, resume, judged)
+        self._take(train(*where, ranks=self.game.ranks, ground=AcrossParts(self.game, self.config_)))
         self.cost_ = self.state_.nodes_asked / self.game.num_targets
         if self.rows:
             self._keep(self.rows)
-        return self
 
     def _keep(self, store: RowStore) -> None:
         """f's answer, p and t of the nodes of this part, among those of the others."""

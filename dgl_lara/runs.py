@@ -14,9 +14,6 @@ rows/             the same of a graph in parts, one mapped file each
 from __future__ import annotations
 
 import json
-import platform
-import subprocess
-import sys
 import time
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
@@ -28,7 +25,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from dgl_lara import __version__, choices, datasets
+from dgl_lara import choices, datasets
 from dgl_lara.attribution.shared_samples import SharedSamples
 from dgl_lara.choices import PLAYERS, PRESETS, VALUES
 from dgl_lara.datasets import Options
@@ -51,6 +48,7 @@ from dgl_lara.targets.our_model import OurModel
 from dgl_lara.training.config import TrainingConfig
 from dgl_lara.training.state import TrainingState
 from dgl_lara.utils.files import load_tensors, locked, save_tensors, written_whole
+from dgl_lara.utils.made_with import environment, versions
 from dgl_lara.utils.progress import say, working
 from dgl_lara.utils.ranks import here
 from dgl_lara.utils.schema import fitting, flag, maybe, number, rows_of, table, tensors, text, whole, word
@@ -212,8 +210,7 @@ class Run:
 
     def _facts(self) -> dict[str, Any]:
         """What processes must have in common to train together."""
-        versions = {name: version for name, version in environment()["versions"].items() if name != "python"}
-        facts = {f"the version of {name}": version for name, version in versions.items()}
+        facts: dict[str, Any] = {f"the version of {name}": version for name, version in versions().items()}
         facts |= {"the content of the data set": self.dataset.fingerprint, "the model": weights_hash(self.model)}
         facts |= {"K": self.config.hops, "value": self.config.value, "players": self.lara.players}
         return facts | {name.replace("_", " "): value for name, value in asdict(self.config.training).items()}
@@ -410,30 +407,6 @@ def newest_run(dataset: str | None = None) -> Path:
             f"there is no run{of} in {RUNS}/; train one with: dgl-lara train --dataset {dataset or 'NAME'}"
         )
     return max(found)[1]
-
-
-def versions() -> dict[str, str]:
-    """Of what numbers depend on."""
-    loaded = [module for module in ("torch", "dgl", "numpy") if module in sys.modules]
-    return {"dgl-lara": __version__, **{module: sys.modules[module].__version__ for module in loaded}}
-
-
-def environment() -> dict:
-    """What this run was made with."""
-    return {
-        "command": " ".join([Path(sys.argv[0]).name, *sys.argv[1:]]),
-        "time": time.strftime("%Y-%m-%d %H:%M:%S"),
-        "versions": {**versions(), "python": platform.python_version()},
-        "git": _git_hash(),
-    }
-
-
-def _git_hash() -> str | None:
-    try:
-        asked = ["git", "-C", str(Path(__file__).parent), "rev-parse", "HEAD"]
-        return subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
-    except (OSError, subprocess.CalledProcessError):
-        return None
 
 
 def _write_json(path: Path, content: dict) -> None:

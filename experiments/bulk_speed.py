@@ -20,6 +20,7 @@ import click
 import numba
 import numpy as np
 import torch
+from common import seconds_of
 
 from dgl_lara.errors import InputError
 from dgl_lara.inference.compiled_scores import walk
@@ -56,12 +57,7 @@ class Measured:
 
 def timed(what, repeats):
     """Median seconds."""
-    spent = []
-    for _ in range(repeats):
-        start = time.perf_counter()
-        what()
-        spent.append(time.perf_counter() - start)
-    return float(np.median(spent))
+    return float(np.median(seconds_of(what, repeats)))
 
 
 @numba.njit(parallel=True, nogil=True)

@@ -1,6 +1,7 @@
 """What the scripts behind `dgl-lara reproduce` share: settings, data and target models, the one comparison, writing."""
 
 import json
+import time
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -177,6 +178,16 @@ COMPARISON = {  # the same where scores of rivals are on no common scale
     fidelity_column("Delta", "kept"): ("ΔF kept", 1),
     "rank correlation": ("rank correlation with phi", 1),
 }
+
+
+def seconds_of(work, repeats=1):
+    """Of each of so many calls."""
+    spent = []
+    for _ in range(repeats):
+        started = time.perf_counter()
+        work()
+        spent.append(time.perf_counter() - started)
+    return spent
 
 
 def figure(values, digits=2):

@@ -21,6 +21,7 @@ from dgl_lara import LARA
 from dgl_lara.targets.models import ModelConfig, TargetModel
 from dgl_lara.training import loop
 from dgl_lara.training.config import default
+from dgl_lara.training.ground import InMemory
 from dgl_lara.training.validation import ByPhi
 from dgl_lara.utils.randomness import seeded
 from dgl_lara.utils.tables import markdown_table
@@ -93,12 +94,12 @@ def main(nodes, edges, steps):
     lara = LARA(model, graph, features, config=replace(usual, steps=steps))
     sys.stderr = listening = Listening(sys.stderr)
     try:
-        with timed(loop, "make_judge", "make_step", "update") as spent, timed(ByPhi, "score") as asked:
+        with timed(InMemory, "judge", "step") as spent, timed(loop, "update") as moved, timed(ByPhi, "score") as asked:
             lara.fit(range(nodes))
         silences, whole = listening.silences, time.monotonic() - listening.moments[0]
     finally:
         sys.stderr = listening.stream
-    made, step = sum(spent["make_judge"]), median(spent["make_step"]) + median(spent["update"])
+    made, step = sum(spent["judge"]), median(spent["step"]) + median(moved["update"])
     first, *later = asked["score"]
     judging = made + first + (loop.CHECKS - 1) * median(later)
     rows = [

@@ -37,8 +37,9 @@ from dgl_lara.parts.game_across import GameAcross
 from dgl_lara.targets import recipe_for
 from dgl_lara.targets.checkpoint import load_target, save_target
 from dgl_lara.targets.fitting import get_target
-from dgl_lara.training.across_parts import part_graph, train_across
+from dgl_lara.training.across_parts import AcrossParts, part_graph
 from dgl_lara.training.config import MINI_BATCHES, default
+from dgl_lara.training.loop import train
 from dgl_lara.training.validation import make_judge
 from dgl_lara.utils.files import written_whole
 from dgl_lara.utils.ranks import join
@@ -108,9 +109,10 @@ def part(folder, task):
     model = load_target(folder / "target.pt", dataset)[0]
     memory.begin()
     hops = json.loads((folder / "one.json").read_text())["K"]
-    across = GameAcross(model, dataset.view, hops, "logit", task["memory"] // ranks.count)
+    across: Any = GameAcross(model, dataset.view, hops, "logit", task["memory"] // ranks.count)
     config = config_for(task, dataset)
-    state = train_across(across, config, dataset.train, dataset.val)
+    ground = AcrossParts(across, config)
+    state = train(across, config, dataset.train, dataset.val, ranks=ranks, ground=ground)
     learned = ranks.sent
     explainer = load_explainer(folder / "one.pt", torch.device("cpu"))[0]  # the other's: the scores must be its own
     with torch.no_grad():

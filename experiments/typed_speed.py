@@ -7,14 +7,13 @@ says is worth nothing, how long it takes is the same. From p and t at hand, and 
 of all repeats, after one that compiles. Wants a machine with nothing beside. Written to results/typed_speed.csv.
 """
 
-import time
 from dataclasses import replace
 from pathlib import Path
 
 import click
 import pandas as pd
 import torch
-from common import RESULTS
+from common import RESULTS, seconds_of
 from neighbours import OTHERS, other_setting
 
 from dgl_lara import LARA
@@ -24,16 +23,6 @@ from dgl_lara.utils.memory import reuse_freed_memory
 from dgl_lara.utils.tables import markdown_table
 
 NAMES = ("dblp-rgcn", "movielens-lightgcn")
-
-
-def best_of(repeats, work):
-    """Seconds."""
-    spent = []
-    for _ in range(repeats):
-        started = time.perf_counter()
-        work()
-        spent.append(time.perf_counter() - started)
-    return min(spent)
 
 
 @click.command()
@@ -50,10 +39,10 @@ def main(names, repeats, top, data_dir, out):
         config = replace(default(game.task, len(dataset.train)), steps=2, shared_pairs=0)
         lara = LARA.of_game(game, config).fit(dataset.train, dataset.val[:8])
         everyone = torch.arange(game.num_targets)
-        embedding = best_of(1, lara.embed)
+        (embedding,) = seconds_of(lara.embed)
         bulk = lara.bulk()
         bulk.top(everyone, top)
-        spent = best_of(repeats, lambda bulk=bulk, everyone=everyone: bulk.top(everyone, top))
+        spent = min(seconds_of(lambda bulk=bulk, everyone=everyone: bulk.top(everyone, top), repeats))
         players = game.players(everyone[:200]).counts.float().mean().item()
         row = {"data": name, "targets": len(everyone), "players": players, "threads": torch.get_num_threads()}
         row |= {"p and t (s)": embedding, f"top {top} of all (s)": spent, "a second": len(everyone) / spent}

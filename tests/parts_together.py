@@ -1,6 +1,7 @@
 """What several processes with a part of a graph each find out, for the tests that compare it with one process."""
 
 from dataclasses import replace
+from typing import Any
 
 import torch
 from games import SmallGCN, gcn_game
@@ -12,8 +13,8 @@ from dgl_lara.game.game import Game
 from dgl_lara.inference.fetched_scores import explain_across
 from dgl_lara.parts.exchanged import Exchanged
 from dgl_lara.parts.game_across import GameAcross
-from dgl_lara.training.across_parts import Lesson, part_graph, train_across
-from dgl_lara.training.loop import new_explainer
+from dgl_lara.training.across_parts import AcrossParts, Lesson, part_graph
+from dgl_lara.training.loop import new_explainer, train
 from dgl_lara.training.objectives import OBJECTIVES
 from dgl_lara.utils.randomness import generator
 
@@ -51,7 +52,7 @@ def work(ranks, folder):
     """What each of the processes does."""
     view = Exchanged(f"{folder}/parts", ranks)
     explainer, *_ = some_explainer()
-    across = GameAcross(SmallGCN(), view, 2, "logit", 10**9)
+    across: Any = GameAcross(SmallGCN(), view, 2, "logit", 10**9)
     seen = part_graph(across, "rich")
     p, t = explainer(seen)
     gradients_of(explainer, (p, t))
@@ -68,7 +69,8 @@ def work(ranks, folder):
     loss.backward()
     ranks.sum_gradients(explainer.parameters())
     content["loss"], content["step gradients"] = loss.item(), [part.grad for part in explainer.parameters()]
-    state = train_across(across, CONFIG, everyone[::2], everyone[1::2])
+    ground = AcrossParts(across, CONFIG)
+    state = train(across, CONFIG, everyone[::2], everyone[1::2], ranks=ranks, ground=ground)
     content["trained"], content["history"] = state.explainer.state_dict(), state.history
     content["sent"] = ranks.sent
     torch.save(content, f"{folder}/part-{ranks.rank}.pt")

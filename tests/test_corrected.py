@@ -19,7 +19,8 @@ from dgl_lara.game.game import Game
 from dgl_lara.inference import compiled_correction
 from dgl_lara.inference.correction import _one_by_one, corrected
 from dgl_lara.training.config import TrainingConfig, paper
-from dgl_lara.training.loop import make_step, new_explainer, train
+from dgl_lara.training.ground import make_step
+from dgl_lara.training.loop import new_explainer, train
 from dgl_lara.training.objectives import OBJECTIVES
 from dgl_lara.training.subgraphs import FullGraph
 from dgl_lara.utils import progress

@@ -227,6 +227,20 @@ def test_what_was_explained_nearby_can_be_refined_and_verified(tmp_path):
     assert verdict.notna().all().all()
 
 
+def test_a_group_is_what_its_members_are_one_by_one():
+    """What is drawn for a target does not depend on whom it is asked about together with."""
+    lara = LARA(SmallGCN(), GRAPH, FEATURES, hops=2, config=QUICK).fit(range(60))
+    buy = {
+        "refine": lambda found: lara.refine(found, 20).explanations.scores,
+        "settle": lambda found: lara.settle(found, 0.99).explanations.scores,
+        "verify": lambda found: torch.tensor(lara.verify(found).filter(like="fidelity").to_numpy()),
+    }
+    for name, bought in buy.items():
+        together = bought(lara.explain([5, 6, 7], corrected=False))
+        alone = torch.cat([bought(lara.explain([target], corrected=False)) for target in (5, 6, 7)])
+        torch.testing.assert_close(together, alone, atol=1e-5, rtol=1e-5, msg=lambda said, name=name: f"{name}: {said}")
+
+
 def test_nothing_can_be_asked_of_one_that_has_not_learned():
     lara = LARA(SmallGCN(), GRAPH, FEATURES, hops=2)
     for ask in (lara.embed, lara.bulk, lambda: lara.top([1]), lambda: lara.explain([1]), lambda: lara.save("x.pt")):

@@ -314,6 +314,14 @@ def test_other_pairs(recommender):
     torch.testing.assert_close(torch.from_numpy(lara.top(others, 3).score[:, 0]), torch.stack(first))
 
 
+def test_what_is_drawn_for_a_pair_depends_on_its_ends_alone(pairing):
+    """Not on its place among those that are asked about."""
+    one, two, listed = (3, 40), (7, 41), some_pairs(50, 50, 80)[7]
+    alone = torch.cat([pairing.refine(pairing.explain([pair]), 8).explanations.scores for pair in (one, two, listed)])
+    together = pairing.refine(pairing.explain([one, two, listed]), 8).explanations.scores
+    torch.testing.assert_close(together, alone, atol=1e-5, rtol=1e-4)
+
+
 def test_triples(recommender):
     pairs = some_pairs(36, 54, 80)[:3]
     scores = recommender.explain(pairs).scores

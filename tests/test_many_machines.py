@@ -168,7 +168,7 @@ def test_its_commands_run_by_ray(machines, place, quick_runs):
 def until_two_are_there():
     """Shell: waits for the second machine of the cluster."""
     code = "import ray, time; ray.init('10.77.0.1:6379')\nwhile len(ray.nodes()) < 2: time.sleep(1)"
-    return f'until python -c "{code}"; do sleep 2; done\n'
+    return f'export RAY_AUTH_MODE=token\nuntil python -c "{code}"; do sleep 2; done\n'
 
 
 def same_as_one_process(machines, place, *tables):

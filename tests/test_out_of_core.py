@@ -110,6 +110,12 @@ def test_explanations_speak_of_the_graphs_own_numbers(citation, targets):
     np.testing.assert_allclose(mine.score, its.score, atol=1e-5)
 
 
+def test_what_is_drawn_for_a_node_is_what_is_drawn_in_memory(citation):
+    its, mine = (lara.verify(lara.explain([20, 7])).filter(like="random fid") for lara in as_trained(*citation))
+    assert its.notna().all().all()
+    pd.testing.assert_frame_equal(mine, its, atol=1e-5)
+
+
 def test_ba_shapes_judge_included(tmp_path):
     dataset = load("ba-shapes")
     inside, outside = both(dataset, small_model(dataset, "gcn", 2), tmp_path, "random")

@@ -1,5 +1,6 @@
 """The service as processes: workers that agree, that may die, that are replaced, and that finish what they began."""
 
+import gc
 import importlib.util
 import json
 import os
@@ -15,7 +16,7 @@ import psutil
 import pytest
 
 from dgl_lara.cli.reproduce import EXPERIMENTS, script
-from dgl_lara.cli.serve import read_token
+from dgl_lara.cli.serve import Wanted, read_token, start
 from dgl_lara.errors import InputError
 from dgl_lara.runs import open_run
 
@@ -201,6 +202,14 @@ def test_a_stop_waits_for_what_is_being_answered(run):
         assert answers and answers[0][0] == 200
         assert len(answers[0][1]["explanations"]) == 8
         assert service.process.wait(30) == 0
+
+
+def test_garbage_is_collected_again_where_loading_fails(tmp_path, monkeypatch):
+    for name in ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "PROMETHEUS_MULTIPROC_DIR"):
+        monkeypatch.setenv(name, "1")
+    with pytest.raises(InputError, match="is not a run"):
+        start((tmp_path,), Wanted(port=0), print)
+    assert gc.isenabled()
 
 
 def test_bad_starts_are_told_in_a_sentence(tmp_path):

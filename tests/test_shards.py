@@ -69,6 +69,15 @@ def test_shards_together_are_what_one_process_gives(ask, ending):
     pd.testing.assert_frame_equal(joined, whole, atol=1e-5, rtol=1e-4)
 
 
+@pytest.mark.parametrize("bought", [("--refine", 8, "--verify"), ("--refine", "auto", "--at-least", 0.97)])
+def test_shards_draw_what_one_process_draws(ask, bought):
+    ask(*bought, "--out", "whole.parquet")
+    all_shards(ask, "shards", 3, *bought)
+    whole, shards = pd.read_parquet("whole.parquet"), pd.read_parquet("shards")
+    assert whole["moved" if "--verify" in bought else "pairs"].max() > 0
+    pd.testing.assert_frame_equal(shards, whole, atol=1e-5, rtol=1e-4)
+
+
 def test_amortised_scores_are_the_same_to_the_last_bit(ask):
     ask("--amortised", "--out", "whole.parquet")
     all_shards(ask, "shards", 4, "--amortised")

@@ -338,7 +338,7 @@ def test_every_step_draws_other_masks_and_every_epoch_other_batches(monkeypatch)
         lessons.append(evaluate_coalitions(*arguments))
         return lessons[-1]
 
-    monkeypatch.setattr("dgl_lara.training.loop.evaluate_coalitions", recorded)
+    monkeypatch.setattr("dgl_lara.training.ground.evaluate_coalitions", recorded)
     train(game, replace(SMALL, steps=2), torch.arange(40), torch.arange(40))
     assert not torch.equal(lessons[0].keep, lessons[1].keep)
     epochs = [list(target_batches(torch.arange(20, 60), 16, seed, epoch)) for seed, epoch in ((0, 0), (0, 1), (1, 0))]
@@ -387,7 +387,7 @@ def test_the_best_averaged_weights_on_the_validation_targets_are_kept(monkeypatc
             judged.append((explainer, copy.deepcopy(explainer.state_dict())))
             return next(agreements)
 
-    monkeypatch.setattr("dgl_lara.training.loop.make_judge", Judge)
+    monkeypatch.setattr("dgl_lara.training.ground.make_judge", Judge)
     kept = {}
 
     def stop_at_3(state: TrainingState) -> None:

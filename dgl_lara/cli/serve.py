@@ -66,6 +66,13 @@ def serve(
 def start(folders: tuple[Path, ...], wanted: Wanted, announce: Callable[[list[str], str], None]) -> None:
     """Until it is told to stop. `announce` gets the names of the models and the address, once they can be asked."""
     gc.disable()  # until workers come: what is loaded stays, and looking for what could go takes a sixth of the time
+    try:
+        _run(folders, wanted, announce)
+    finally:
+        gc.enable()
+
+
+def _run(folders: tuple[Path, ...], wanted: Wanted, announce: Callable[[list[str], str], None]) -> None:
     for name in ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS"):  # a worker is one thread; before torch and numba load
         os.environ[name] = "1"
     counting = tempfile.TemporaryDirectory(prefix="dgl-lara-metrics-")  # where workers count, for all of them together

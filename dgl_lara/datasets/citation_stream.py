@@ -24,9 +24,9 @@ from dgl_lara.datasets.citation import (
     check_nodes,
     ends_of_splits,
 )
-from dgl_lara.datasets.partitioning import versions
 from dgl_lara.errors import InputError
 from dgl_lara.parts.writing import About, Content, check_free, write_parts
+from dgl_lara.utils.made_with import versions
 from dgl_lara.utils.progress import Progress, working
 
 STREAMED_FROM = 1_000_000  # nodes; smaller graphs are made whole, and cut up

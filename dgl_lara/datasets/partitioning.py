@@ -10,13 +10,12 @@ from pathlib import Path
 
 import dgl
 import numpy as np
-import torch
 
-from dgl_lara import __version__
 from dgl_lara.datasets.dataset import Dataset
 from dgl_lara.errors import InputError
 from dgl_lara.parts.folder import SPLITS
 from dgl_lara.parts.writing import About, Content, check_free, write_parts
+from dgl_lara.utils.made_with import versions
 from dgl_lara.utils.progress import Progress, working
 
 ROWS = 100_000  # of features that are copied at a time
@@ -42,10 +41,6 @@ def partition(
         {name: dataset.split(name).numpy() for name in SPLITS}, method, versions(),
     )  # fmt: skip
     write_parts(out, about, _contents(dataset, owner, parts, method), kind)
-
-
-def versions() -> dict[str, str]:
-    return {"dgl-lara": __version__, "torch": torch.__version__, "dgl": dgl.__version__, "numpy": np.__version__}
 
 
 def _owners(graph: dgl.DGLGraph, parts: int, method: str, seed: int) -> np.ndarray:

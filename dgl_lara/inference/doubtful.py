@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from dgl_lara.attribution.monte_carlo import sample
+from dgl_lara.attribution.monte_carlo import Samples, differences
 from dgl_lara.attribution.posterior import correct
 from dgl_lara.errors import InputError
 from dgl_lara.explanation import Explanations
 from dgl_lara.game.game import Game
-from dgl_lara.utils.randomness import generator
+from dgl_lara.inference.own_draws import own_draws
 
 ROUNDS = (64, 128, 256)  # pairs of coalitions that are spent on a target, one after the other
 AT_LEAST = 0.9
@@ -40,12 +40,12 @@ def settle_doubtful(
             "nothing is known of how wrong these scores are, so the doubtful ones cannot be told; refine all of them "
             "with a number of pairs, or train again, which learns it."
         )
-    spent, drawn = torch.zeros(len(explanations), dtype=torch.long), generator(seed + 31)
+    spent = torch.zeros(len(explanations), dtype=torch.long)
     for pairs in ROUNDS:
         doubtful = _doubtful(explanations, at_least)
         if not bool(doubtful.any()):
             break
-        explanations = _corrected(game, explanations, doubtful, pairs, stretch, drawn)
+        explanations = _corrected(game, explanations, doubtful, pairs, stretch, seed)
         spent[doubtful.cpu()] += pairs
     return Settled(explanations, spent, _doubtful(explanations, at_least).cpu())
 
@@ -57,14 +57,15 @@ def _doubtful(explanations: Explanations, at_least: float) -> Tensor:
 
 
 def _corrected(
-    game: Game, explanations: Explanations, chosen: Tensor, pairs: int, stretch: float, drawn: torch.Generator
+    game: Game, explanations: Explanations, chosen: Tensor, pairs: int, stretch: float, seed: int
 ) -> Explanations:
     players, known = explanations.players, explanations.variance
     assert known is not None
     scores, variance, own = explanations.scores.clone(), known.clone(), explanations.is_target
-    samples = sample(game, players.only(chosen), pairs, drawn, explanations.asked[chosen])
-    places = chosen[players.row].nonzero().flatten()
-    for each, sigma, d in samples.each():
+    some, places = players.only(chosen), chosen[players.row].nonzero().flatten()
+    keep = own_draws(game, some, pairs, seed, pairs) < 0.5  # a round has pairs of its own
+    heard = differences(game, some, keep, explanations.asked[chosen])
+    for each, sigma, d in Samples(some, keep, heard, own[places]).each():
         place = places[each]
         better = correct(sigma, d, scores[place], variance[place], own[place])
         scores[place], variance[place] = better.scores, better.variance * stretch

@@ -12,12 +12,12 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from dgl_lara.attribution.monte_carlo import BYTES_A_DRAW, differences, random_coalitions, signed
+from dgl_lara.attribution.monte_carlo import BYTES_A_DRAW, differences, signed
 from dgl_lara.errors import InputError
 from dgl_lara.explainer.inputs import CLIP, explainer_inputs
 from dgl_lara.explanation import Explanations
 from dgl_lara.game.game import Game
-from dgl_lara.utils.randomness import generator
+from dgl_lara.inference.own_draws import own_draws
 
 RATIOS = torch.logspace(-8, 4, 73)
 WIDTH, ALIKE = 0.5, 0.8  # how near players must look to err alike, and how much of an error they share then
@@ -38,7 +38,7 @@ def refine(game: Game, explanations: Explanations, pairs: int, seed: int = 0) ->
     players, old = explanations.players, explanations.scores
     needed = BYTES_A_DRAW * pairs * len(old) + 32 * pairs * (pairs + int(players.counts.max()))
     game.budget.check(needed, f"refining {len(explanations)} {game.task}s with {pairs:,} pairs")
-    keep = random_coalitions(pairs, len(players.player), generator(seed), old.device)
+    keep = own_draws(game, players, pairs, seed) < 0.5
     d = differences(game, players, keep, explanations.asked)
     looks = _looks(game)
     new, moved = old.clone(), torch.zeros(len(explanations), device=old.device)

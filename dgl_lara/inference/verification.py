@@ -10,8 +10,8 @@ from torch import Tensor
 
 from dgl_lara.explanation.scored import Scored
 from dgl_lara.game.game import Game
+from dgl_lara.inference.own_draws import own_draws
 from dgl_lara.metrics.fidelity import SPARSITIES, fidelity_per_target
-from dgl_lara.utils.randomness import generator
 
 DRAWS = 3  # random explanations that each one is compared with
 
@@ -23,10 +23,8 @@ def verify(game: Game, explanations: Scored, draws: int = DRAWS, seed: int = 0) 
     A node without neighbours has no fidelity (NaN): there is nothing to choose from, and nothing to be flagged.
     """
     plus, minus = _fidelity(game, explanations)
-    drawn = generator(seed)
     chance = torch.zeros(2, len(explanations), device=plus.device)
-    for _ in range(draws):
-        scores = torch.rand(len(explanations.scores), generator=drawn).to(plus.device)
+    for scores in own_draws(game, explanations.players, draws, seed, 1):
         chance += torch.stack(_fidelity(game, replace(explanations, scores=scores))) / draws
     return pd.DataFrame(
         {

@@ -20,8 +20,9 @@ from dgl_lara.inference.export import explain_to_file
 from dgl_lara.inference.top_players import BulkExplainer
 from dgl_lara.inference.trusted_rows import Bought, trusted_rows
 from dgl_lara.model.weights import weights_hash
-from dgl_lara.runs import Run, open_run, versions
+from dgl_lara.runs import Run, open_run
 from dgl_lara.shards.shard_folder import Shard, ShardFolder
+from dgl_lara.utils.made_with import versions
 from dgl_lara.utils.memory import reuse_freed_memory
 
 

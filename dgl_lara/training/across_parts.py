@@ -7,41 +7,28 @@ targets that a step needs are fetched. Every process has the loss of the whole b
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import cast
+from functools import cached_property
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
+from dgl_lara.attribution.shared_samples import SampleKeeper
 from dgl_lara.explainer.encoder import EncoderGraph
 from dgl_lara.explainer.inputs import explainer_inputs
 from dgl_lara.explainer.network import Explainer
 from dgl_lara.explainer.part_graph import PartGraph
-from dgl_lara.game.game import Game
 from dgl_lara.game.node_task import khop_batch
 from dgl_lara.parts.exchanged import Routes
 from dgl_lara.parts.game_across import GameAcross
 from dgl_lara.parts.game_in_parts import Near
 from dgl_lara.training.coalitions import CoalitionBatch, evaluate_coalitions
 from dgl_lara.training.config import TrainingConfig
-from dgl_lara.training.loop import (
-    Plan,
-    check_finite,
-    kept_if_others_are_lost,
-    learning_rate,
-    new_explainer,
-    update,
-)
 from dgl_lara.training.objective import Step
-from dgl_lara.training.objectives import OBJECTIVES
 from dgl_lara.training.shared_step import SharedStep
-from dgl_lara.training.state import TrainingState
-from dgl_lara.training.subgraphs import Embedded, target_batches
+from dgl_lara.training.subgraphs import Embedded
 from dgl_lara.training.validation import TARGETS
-from dgl_lara.utils.interrupts import held_back_interrupts
-from dgl_lara.utils.progress import Progress
 from dgl_lara.utils.randomness import generator, some_targets
 from dgl_lara.utils.ranks import Ranks
 
@@ -121,75 +108,51 @@ class Lesson:
         return JointStep(game, explainer, everybody, own.embedded, ranks, own, self.mine, 1, classes)
 
 
+@dataclass(eq=False)
+class AcrossParts:
+    """The ground of all processes at once."""
+
+    judges_together: ClassVar[bool] = True
+    game: GameAcross
+    config: TrainingConfig
+
+    @cached_property
+    def seen(self) -> PartGraph:
+        return part_graph(self.game, self.config.inputs)
+
+    def inputs_of(self, targets: Tensor) -> tuple[Tensor, Tensor]:
+        rows = Routes(self.game.view, some_targets(targets, ENOUGH, self.config.seed))(self.seen.inputs)
+        return rows, torch.arange(len(rows))
+
+    def judge(self, validation: Tensor) -> JudgeAcross:
+        chosen = some_targets(validation, TARGETS, self.config.seed + 77)
+        return JudgeAcross(self, Lesson.on(self.game, chosen, COALITIONS, self._drawn(77)))
+
+    def step(
+        self, explainer: Explainer, targets: Tensor, number: int, keeper: SampleKeeper | None, ranks: Ranks
+    ) -> Step:
+        lesson = Lesson.on(self.game, targets, self.config.masks, self._drawn(number + 1000))
+        return lesson.step(self.game, explainer, self.seen)
+
+    def _drawn(self, number: int) -> torch.Generator:
+        """Each process draws coalitions of its own targets."""
+        ranks = self.game.ranks
+        return generator((self.config.seed * 1_000_003 + 500_000_000 + number) * ranks.count + ranks.rank)
+
+
+@dataclass(frozen=True, eq=False)
 class JudgeAcross:
     """The share of d(S)'s variation under unseen coalitions of validation targets that the scores explain."""
 
-    name = "share of f's variation under unseen coalitions that the scores explain"
+    name: ClassVar[str] = "share of f's variation under unseen coalitions that the scores explain"
+    samples: ClassVar[None] = None  # too few to say anything of phi
+    ground: AcrossParts
+    lesson: Lesson
 
-    def __init__(self, game: GameAcross, validation: Tensor, seed: int) -> None:
-        self.game, chosen = game, some_targets(validation, TARGETS, seed + 77)
-        self.lesson = Lesson.on(game, chosen, COALITIONS, drawn(seed, 77, game.ranks))
-
-    def score(self, explainer: Explainer, seen: PartGraph) -> float:
+    def score(self, explainer: Explainer) -> float:
         with torch.no_grad():
-            step = self.lesson.step(self.game, explainer, seen)
+            step = self.lesson.step(self.ground.game, explainer, self.ground.seen)
             predicted, wanted = step.predicted_differences(), step.of_explained_class(step.differences())
         if explainer.class_weight is not None:
             predicted = step.of_explained_class(predicted)
         return 1 - float((wanted - predicted).square().sum() / wanted.square().sum().clamp(min=1e-12))
-
-
-def drawn(seed: int, number: int, ranks: Ranks) -> torch.Generator:
-    """Each process draws coalitions of its own targets."""
-    return generator((seed * 1_000_003 + 500_000_000 + number) * ranks.count + ranks.rank)
-
-
-def train_across(
-    game: GameAcross,
-    config: TrainingConfig,
-    targets: Tensor,
-    validation: Tensor,
-    resume: dict | None = None,
-    checkpoint: Callable[[TrainingState], None] = lambda state: None,
-) -> TrainingState:
-    """As `loop.train`, in all processes at once; the first one's `checkpoint` is called."""
-    ranks = game.ranks
-    targets = some_targets(targets, config.targets or len(targets), config.seed)
-    seen = part_graph(game, config.inputs)
-    rows = Routes(game.view, some_targets(targets, ENOUGH, config.seed))(seen.inputs)
-    explainer = new_explainer(cast(Game, game), config, rows, torch.arange(len(rows)))
-    optimiser = torch.optim.Adam(explainer.parameters(), lr=config.lr)
-    state = TrainingState(0, explainer, copy.deepcopy(explainer).requires_grad_(False), optimiser)
-    if resume:
-        state.load_dict(resume)
-    judge = JudgeAcross(game, validation, config.seed)
-    state.judged_by = judge.name
-    objective, plan = OBJECTIVES[config.objective], Plan.of(config, len(targets))
-    asked_before = state.nodes_asked
-    bar = Progress(range(state.step, plan.total), "training explainer", done=state.step, unit="step")
-    batches: list[Tensor] = []
-    with held_back_interrupts() as asked, kept_if_others_are_lost(state, checkpoint, ranks):
-        for number in bar:
-            epoch, place = divmod(number, plan.steps_an_epoch)
-            if not batches or place == 0:
-                batches = list(target_batches(targets, plan.size, config.seed, epoch))
-            lesson = Lesson.on(game, batches[place], config.masks, drawn(config.seed, number + 1000, ranks))
-            step = lesson.step(game, state.explainer, seen)
-            loss = update(state, objective, step, config, learning_rate(config, number, plan.total), ranks)
-            stop, given = ranks.total(len(asked), lesson.near.game.nodes_asked)
-            asked_before += given
-            state.nodes_asked = asked_before
-            if plan.is_check(state.step):
-                agreement = judge.score(state.average, seen)
-                check_finite(agreement, state, config)
-                if agreement > state.best or not state.best_weights:
-                    state.best, state.best_weights = agreement, copy.deepcopy(state.average.state_dict())
-                state.history.append({"step": state.step, "epoch": epoch + 1, "loss": loss, "agreement": agreement})
-                if ranks.is_first:
-                    checkpoint(state)
-            bar.note(loss=loss, **({"agreement": state.history[-1]["agreement"]} if state.history else {}))
-            if stop:
-                if ranks.is_first:
-                    checkpoint(state)
-                raise KeyboardInterrupt
-    return state

@@ -6,39 +6,86 @@ that is a game of its own on their surroundings, as far as g sees (Eq. 12), in n
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import torch
 from torch import Tensor
 
+from dgl_lara.attribution.monte_carlo import Samples
+from dgl_lara.attribution.shared_samples import SampleKeeper
 from dgl_lara.explainer.encoder import EncoderGraph
 from dgl_lara.explainer.inputs import encoder_graph, explainer_inputs
+from dgl_lara.explainer.network import Explainer
 from dgl_lara.game.game import Game
+from dgl_lara.game.value import to_values
 from dgl_lara.parts.game_in_parts import GameInParts, Near
+from dgl_lara.training.coalitions import evaluate_coalitions
 from dgl_lara.training.config import TrainingConfig, step_bytes
+from dgl_lara.training.objective import Step
+from dgl_lara.training.shared_step import share_step
 from dgl_lara.training.subgraphs import NeighborSubgraphs, Subgraphs
-from dgl_lara.training.validation import judged_targets
+from dgl_lara.training.validation import judged_targets, make_judge
 from dgl_lara.utils.progress import say
+from dgl_lara.utils.randomness import generator
+from dgl_lara.utils.ranks import ALONE, Ranks
 
 JUDGE_SHARE = 4  # the judge, who stays, has one part in so many of the memory
 ROWS = 100_000
 
 
+class Judge(Protocol):
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def samples(self) -> Samples | None: ...
+
+    def score(self, explainer: Explainer) -> float: ...
+
+
 class Ground(Protocol):
+    judges_together: ClassVar[bool]  # several processes, all of which have a part of the answer
+
     def inputs_of(self, targets: Tensor) -> tuple[Tensor, Tensor]:
         """What g sees of nodes, and which rows of it are the targets'."""
 
+    def judge(self, validation: Tensor) -> Judge: ...
+
+    def step(
+        self, explainer: Explainer, targets: Tensor, number: int, keeper: SampleKeeper | None, ranks: Ranks
+    ) -> Step:
+        """Lines 7-10 for a batch of targets."""
+
+
+class OnSubgraphs(ABC):
+    """Where a process has all that a batch needs."""
+
+    judges_together: ClassVar[bool] = False
+    config: TrainingConfig
+
+    @abstractmethod
     def judged(self, validation: Tensor) -> tuple[Game, EncoderGraph, Tensor]:
         """What the judge needs: a game, the graph as g sees it, and the validation targets there."""
 
+    @abstractmethod
     def around(self, targets: Tensor) -> tuple[Subgraphs, Tensor]:
         """What a step needs, and the targets there."""
 
+    def judge(self, validation: Tensor) -> Judge:
+        return make_judge(*self.judged(validation), self.config.seed)
 
-@dataclass(frozen=True, eq=False)
-class InMemory:
+    def step(
+        self, explainer: Explainer, targets: Tensor, number: int, keeper: SampleKeeper | None, ranks: Ranks
+    ) -> Step:
+        return make_step(explainer, *self.around(targets), self.config, number, keeper, ranks)
+
+
+@dataclass(eq=False)
+class InMemory(OnSubgraphs):
     subgraphs: Subgraphs
+    config: TrainingConfig
 
     def inputs_of(self, targets: Tensor) -> tuple[Tensor, Tensor]:
         game = self.subgraphs.game
@@ -52,7 +99,7 @@ class InMemory:
 
 
 @dataclass(eq=False)
-class OutOfCore:
+class OutOfCore(OnSubgraphs):
     """A batch whose surroundings do not fit is halved until they do."""
 
     game: GameInParts
@@ -96,3 +143,26 @@ class OutOfCore:
 
     def _seen(self, near: Near) -> EncoderGraph:
         return encoder_graph(near.game, self.config.inputs)
+
+
+def make_step(
+    explainer: Explainer,
+    subgraphs: Subgraphs,
+    targets: Tensor,
+    config: TrainingConfig,
+    number: int,
+    keeper: SampleKeeper | None = None,
+    ranks: Ranks = ALONE,
+) -> Step:
+    """Lines 7-10: what f says of coalitions of the batch, and what g says of the batch."""
+    game, drawn = subgraphs.game, generator(config.seed * 1_000_003 + 500_000_000 + number)
+    if keeper is None:
+        coalitions = evaluate_coalitions(game, subgraphs.batch(targets), config.masks, drawn, ranks)
+    else:  # over the whole graph f speaks of everybody; what it says of those who do not learn now is kept too
+        everyone = torch.arange(game.num_targets, device=targets.device)
+        heard = evaluate_coalitions(game, subgraphs.batch(everyone), config.masks, drawn, ranks)
+        keeper.offer(heard.keep, to_values(heard.inside, game.value), to_values(heard.outside, game.value))
+        coalitions = heard.of(targets, targets)
+    if ranks.count > 1:
+        return share_step(explainer, subgraphs, coalitions, ranks)
+    return Step(game, explainer, coalitions, subgraphs.embed(explainer, coalitions.targets))

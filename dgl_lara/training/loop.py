@@ -30,19 +30,15 @@ from dgl_lara.explainer.forms import FORMS
 from dgl_lara.explainer.inputs import encoder_graph, fit_normalisation
 from dgl_lara.explainer.network import Explainer, ExplainerConfig
 from dgl_lara.game.game import Game
-from dgl_lara.game.value import to_values
-from dgl_lara.training.coalitions import evaluate_coalitions
 from dgl_lara.training.config import ALL, TrainingConfig
 from dgl_lara.training.ground import Ground, InMemory
 from dgl_lara.training.objective import Objective, Step
 from dgl_lara.training.objectives import OBJECTIVES
-from dgl_lara.training.shared_step import share_step
 from dgl_lara.training.state import TrainingState
-from dgl_lara.training.subgraphs import FullGraph, NeighborSubgraphs, Subgraphs, target_batches
-from dgl_lara.training.validation import make_judge
+from dgl_lara.training.subgraphs import FullGraph, NeighborSubgraphs, target_batches
 from dgl_lara.utils.interrupts import held_back_interrupts
 from dgl_lara.utils.progress import Progress, phase, working
-from dgl_lara.utils.randomness import generator, seeded, some_targets
+from dgl_lara.utils.randomness import seeded, some_targets
 from dgl_lara.utils.ranks import ALONE, Lost, Ranks
 
 CHECKS = 20  # times that g is judged
@@ -125,7 +121,7 @@ def train(
     whole = config.batch_size == ALL and game.task.local and game.kind.shares
     if ground is None:
         seen = encoder_graph(game, config.inputs) if seen is None else seen
-        ground = InMemory((FullGraph if whole else NeighborSubgraphs)(game, seen))
+        ground = InMemory((FullGraph if whole else NeighborSubgraphs)(game, seen), config)
     explainer = new_explainer(game, config, *ground.inputs_of(targets))
     with working("setting up the optimiser"):  # the first one of a process loads much of torch
         optimiser = torch.optim.Adam(explainer.parameters(), lr=config.lr)
@@ -138,9 +134,9 @@ def train(
         state.load_dict(resume if ranks.is_first else {**resume, "shared": None})
     asked_before, asked_elsewhere = state.nodes_asked, game.nodes_asked
     judge = None
-    if ranks.is_first:
+    if ranks.is_first or ground.judges_together:
         with phase("preparing the judge"):
-            judge = make_judge(*ground.judged(validation), config.seed)
+            judge = ground.judge(validation)
         state.judged_by, state.judging = judge.name, judge.samples
     plan = Plan.of(config, len(targets))
 
@@ -154,7 +150,7 @@ def train(
             epoch, place = divmod(number, plan.steps_an_epoch)
             if not batches or place == 0:
                 batches = list(target_batches(targets, plan.size, config.seed, epoch))
-            step = make_step(state.explainer, *ground.around(batches[place]), config, number, state.keeper, ranks)
+            step = ground.step(state.explainer, batches[place], number, state.keeper, ranks)
             loss = update(state, objective, step, config, learning_rate(config, number, plan.total), ranks)
             stop, given = ranks.total(len(asked), game.nodes_asked - asked_elsewhere)
             state.nodes_asked = asked_before + given
@@ -165,14 +161,15 @@ def train(
                     state.best = agreement
                     state.best_weights = copy.deepcopy(state.average.state_dict())
                 state.history.append({"step": state.step, "epoch": epoch + 1, "loss": loss, "agreement": agreement})
-                checkpoint(state)
+                if ranks.is_first:
+                    checkpoint(state)
             judged = {"agreement": state.history[-1]["agreement"]} if state.history else {}
             bar.note(loss=loss, **judged)
             if stop:
                 if ranks.is_first:
                     checkpoint(state)
                 raise KeyboardInterrupt
-    if ranks.count > 1:
+    if ranks.count > 1 and not ground.judges_together:
         shape = state.average.state_dict()  # whose numbers do not matter: only the first one's are taken
         state.best_weights = {name: ranks.of_first(state.best_weights.get(name, part)) for name, part in shape.items()}
         state.history = json.loads(ranks.text_of_first(json.dumps(state.history)))
@@ -191,29 +188,6 @@ def kept_if_others_are_lost(
         if ranks.is_first and state.table is None:
             checkpoint(state)
         raise
-
-
-def make_step(
-    explainer: Explainer,
-    subgraphs: Subgraphs,
-    targets: Tensor,
-    config: TrainingConfig,
-    number: int,
-    keeper: SampleKeeper | None = None,
-    ranks: Ranks = ALONE,
-) -> Step:
-    """Lines 7-10: what f says of coalitions of the batch, and what g says of the batch."""
-    game, drawn = subgraphs.game, generator(config.seed * 1_000_003 + 500_000_000 + number)
-    if keeper is None:
-        coalitions = evaluate_coalitions(game, subgraphs.batch(targets), config.masks, drawn, ranks)
-    else:  # over the whole graph f speaks of everybody; what it says of those who do not learn now is kept too
-        everyone = torch.arange(game.num_targets, device=targets.device)
-        heard = evaluate_coalitions(game, subgraphs.batch(everyone), config.masks, drawn, ranks)
-        keeper.offer(heard.keep, to_values(heard.inside, game.value), to_values(heard.outside, game.value))
-        coalitions = heard.of(targets, targets)
-    if ranks.count > 1:
-        return share_step(explainer, subgraphs, coalitions, ranks)
-    return Step(game, explainer, coalitions, subgraphs.embed(explainer, coalitions.targets))
 
 
 def update(
