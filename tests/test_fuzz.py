@@ -74,8 +74,8 @@ def served_table():
     model = ServedModel("r", open_run(Path("r"), torch.device("cpu")))
     model.catch_up()
     part, everyone = model.follow().first, np.arange(60)
-    best, sent = part.best(everyone), map(json.loads, map(bytes, part.table.texts(everyone)))
-    scores = [[round(player["score"], 3) for player in one["players"]] for one in sent]
+    best, sent = part.best(everyone), part.table.texts(everyone) or []
+    scores = [[round(player["score"], 3) for player in json.loads(bytes(one))["players"]] for one in sent]
     return best.player.tolist(), best.score.round(3).tolist(), scores
 
 

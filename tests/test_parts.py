@@ -168,8 +168,13 @@ def test_files_are_read_once_on_every_machine(tmp_path, monkeypatch):
     """Not at all where they were written, once where they were copied to."""
     partition(DATASET, 2, tmp_path / "parts")
     shutil.copytree(tmp_path / "parts", tmp_path / "copy")
-    read: list = []
-    monkeypatch.setattr(checked, "checksum", lambda path: read.append(path) or checksum(path))
+    read = []
+
+    def noted(path):
+        read.append(path)
+        return checksum(path)
+
+    monkeypatch.setattr(checked, "checksum", noted)
     Mapped(tmp_path / "parts")
     assert read == []
     Mapped(tmp_path / "copy", only=1)

@@ -372,11 +372,11 @@ def test_a_reload_lets_the_old_runs_go(quick_runs, tmp_path):
     """New workers are forked from the process that loaded them; the collector does not look at what it has frozen."""
     generation = Generation.__new__(Generation)
     generation.models = [ServedModel("ba", open_run(quick_runs["ba-shapes"]), tmp_path)]
-    old = [weakref.ref(generation.models[0]), weakref.ref(generation.models[0].lara)]
+    model, lara = weakref.ref(generation.models[0]), weakref.ref(generation.models[0].lara)
     gc.collect()
     gc.freeze()
     try:
         generation.forget()
-        assert [one() for one in old] == [None, None]
+        assert model() is None and lara() is None
     finally:
         gc.unfreeze()
