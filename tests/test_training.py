@@ -18,6 +18,7 @@ from dgl_lara.errors import InputError, LaraError
 from dgl_lara.explainer.form import Pairs
 from dgl_lara.explainer.inputs import encoder_graph, explainer_inputs
 from dgl_lara.game.game import Game
+from dgl_lara.game.node_task import TypedNodeTask
 from dgl_lara.training.attribution_table import AttributionTable
 from dgl_lara.training.coalitions import evaluate_coalitions
 from dgl_lara.training.config import TrainingConfig, default, paper
@@ -408,6 +409,11 @@ def test_large_graphs_get_the_random_walk_and_longer_steps():
     small, large = default("node", 1000), default("node", 90_000)
     assert (small.gate, small.hidden, small.lr) == ("walk", 64, 5e-3)
     assert (large.gate, large.hidden, large.lr, large.masks) == ("random-walk", 128, 1e-2, 2)
+
+
+def test_many_targets_need_fewer_steps_but_for_graphs_of_several_types():
+    assert [default("node", count).steps for count in (1000, 3000)] == [800, 500]
+    assert [default(TypedNodeTask(4057), count).steps for count in (1000, 3000)] == [1000, 1000]
 
 
 def test_paper_preset_has_the_papers_encoder_and_one_pair_a_step():

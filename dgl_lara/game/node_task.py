@@ -112,8 +112,8 @@ class NodeTask(Task):
 class TypedNodeTask(NodeTask):
     """Targets are the nodes of one type among several."""
 
-    # most models of several types take means or attend, which random walks follow; one rate, measured with them
-    settings = NodeTask.settings | {"gate": "random-walk", "lr": 1e-2}
+    # most models of several types take means or attend, which random walks follow; rate and steps were measured so
+    settings = NodeTask.settings | {"gate": "random-walk", "lr": 1e-2, "steps": 1000}
 
 
 def khop_batch(graph: dgl.DGLGraph, targets: Tensor, hops: int) -> Batch:

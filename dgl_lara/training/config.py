@@ -121,7 +121,8 @@ def default(task: str | Task, num_targets: int, seed: int = 0) -> TrainingConfig
         return config
     if num_targets > MANY_TARGETS:
         return replace(config, steps=300, gate="random-walk", hidden=128, lr=1e-2)
-    return replace(config, steps=500) if num_targets > SOME_TARGETS else config
+    enough = num_targets > SOME_TARGETS and "steps" not in task.settings
+    return replace(config, steps=500) if enough else config
 
 
 def paper(task: str | Task, seed: int = 0) -> TrainingConfig:
