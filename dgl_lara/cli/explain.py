@@ -246,7 +246,7 @@ def _asked_for(run: Run, given: dict[str, tuple[int, ...]]) -> tuple[int, ...]:
 
 
 def _classes(run: Run, named: list[int | str]) -> list[int]:
-    names, count = run.dataset.names["classes"], run.trained().explainer_.config.num_classes
+    names, count = run.dataset.names.get("classes"), run.trained().explainer_.config.num_classes
     options = zip(("--class", "--rather-than"), named, strict=False)
     return [class_number(option, one, names, count) for option, one in options]
 
