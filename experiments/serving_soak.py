@@ -20,7 +20,7 @@ import click
 import numpy as np
 import psutil
 from service import serving
-from serving import RESULTS, Line, asked, memory
+from serving import RESULTS, Line, asked
 
 from dgl_lara.runs import open_run
 from dgl_lara.serve.messages import GraphUpdate
@@ -139,10 +139,16 @@ class Soak:
 
 
 def memory_or_none(service):
+    """(bytes of their own, bytes of mapped files: tables that fill up, and graphs), what is shared counted once."""
     try:
-        return memory(service)
-    except psutil.Error:  # somebody died while we looked
+        everybody = [service.process.pid, *(child.pid for child in service.children)]
+        found = [Path(f"/proc/{pid}/smaps_rollup").read_text() for pid in everybody]
+    except (OSError, psutil.Error):  # somebody died while we looked
         return None
+    return tuple(
+        sum(1024 * int(line.split()[1]) for text in found for line in text.splitlines() if line.startswith(f"{kind}:"))
+        for kind in ("Pss_Anon", "Pss_File")
+    )
 
 
 class Reference:
@@ -218,17 +224,15 @@ def main(run, workers, minutes, out):
             everyone = np.arange(WATCHED)
             found = service.explain(copy.name, *({"node": int(node)} for node in reference.watched))
             kept = entries == one.sequence and reference.agrees(everyone, found, one.state)
-    seen = [value for value in one.memory if value is not None]
-    half = len(seen) // 2
-    early, late = (np.median(part) / 2**20 for part in (seen[:half] or seen, seen[half:]))
+    seen = np.array([values for values in one.memory if values is not None]) / 2**20
     rows = [[name, f"{value:,}"] for name, value in one.counts.items()]
     rows += [
         ["wrong answers", f"{len(one.wrong)}"],
         ["acknowledged updates after everything was killed", f"{entries} of {one.sequence}"],
     ]
-    rows += [
-        ["memory of all processes, median of the first and of the second half", f"{early:,.0f} MB, {late:,.0f} MB"]
-    ]
+    for kind, values in zip(("their own", "mapped files"), seen.T, strict=True):
+        thirds = ", ".join(f"{np.median(part):,.0f}" for part in np.array_split(values, 3))
+        rows.append([f"memory of all processes, {kind}: median of each third, MB", thirds])
     said = f"# The service, {minutes:g} minutes of everything at once\n\n"
     said += f"`python experiments/serving_soak.py --minutes {minutes:g}`, {workers} workers, {run.resolve().name}.\n\n"
     out.write_text(said + markdown_table(["what", "how many"], rows) + "\n")
