@@ -154,9 +154,8 @@ def outcome(kind: str) -> object:
         parts = [json.loads(path.read_text()) for path in sorted(Path("b/parts").glob("*/*.json"))]
         return [{name: value for name, value in part.items() if "(s)" not in name} for part in parts]
     if kind == "parquet":
-        return pd.read_parquet("e.parquet").to_dict("list")
-    frame = pd.read_csv("e.csv") if kind == "csv" else pd.read_json("e.jsonl", lines=True)
-    return frame.to_dict("list")
+        return pd.read_parquet("e.parquet").to_csv()  # as text, in which what is not known is equal to itself
+    return Path(f"e.{kind}").read_text()
 
 
 def words_for(kind: str) -> list[str]:
