@@ -311,6 +311,14 @@ def test_complex_numbers_on_edges():
         LARA(EdgeNet(2), graph, numbers(14), hops=2, config=SMALL).fit([1, 2, 3])
 
 
+@pytest.mark.parametrize("unknown", [float("nan"), float("inf")])
+def test_numbers_on_edges_that_are_none(unknown):
+    graph = parallel()
+    graph.edata["noted"] = torch.full((graph.num_edges(),), unknown)
+    with pytest.raises(InputError, match="'noted' must be finite"):
+        LARA(EdgeNet(2), graph, numbers(14), hops=2, config=SMALL).fit([1, 2, 3])
+
+
 # --- known attributions
 
 

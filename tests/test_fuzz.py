@@ -8,6 +8,7 @@ import json
 import random
 import shutil
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -81,7 +82,8 @@ def served_table():
 
 def in_parts():
     view, everyone = Mapped(Path("parts")), torch.arange(60)
-    return view.meta, view.in_edges(everyone), view.features(everyone), [view.split(name) for name in SPLITS]
+    splits = [view.split(name) for name in SPLITS]
+    return replace(view.meta, versions={}), view.in_edges(everyone), view.features(everyone), splits
 
 
 READ_HERE = {

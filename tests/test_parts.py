@@ -204,6 +204,13 @@ def test_a_description_that_could_be_right_is_noticed_too(tmp_path, field, value
         Mapped(tmp_path / "parts")
 
 
+def test_a_description_that_says_more_than_it_should_is_no_traceback(tmp_path):
+    partition(DATASET, 2, tmp_path / "parts")
+    path = tmp_path / "parts" / "meta.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "surplus": 1}))
+    assert Mapped(tmp_path / "parts").num_nodes == NODES
+
+
 def test_more_parts_than_nodes(tmp_path):
     with pytest.raises(InputError, match="parts must be a number from 1 to 60"):
         partition(DATASET, 61, tmp_path / "parts")

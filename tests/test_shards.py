@@ -20,7 +20,7 @@ from dgl_lara.errors import LaraError
 from dgl_lara.inference import export
 from dgl_lara.runs import open_run
 from dgl_lara.shards.ray_engine import knock
-from dgl_lara.shards.shard_folder import Shard
+from dgl_lara.shards.shard_folder import Shard, _read, _write
 from dgl_lara.utils.files import in_turn
 
 READ: dict[str, Callable] = {
@@ -160,12 +160,21 @@ def test_shards_of_another_question_or_version_are_refused(ask, quick_runs):
     other = dgl_lara("explain", "--run", quick_runs["molecules"], "--all", "--shard", "1/2", "--out", "shards", code=2)
     assert f"{refused} run is ba-shapes, here molecules" in other
     question = Path("shards/_question.json")
-    question.write_text(
-        question.read_text().replace(f'"version of torch": "{torch.__version__}"', '"version of torch": "1"')
-    )
+    content = _read(question, {})
+    assert content["version of torch"] == torch.__version__
+    _write(question, {**content, "version of torch": "1"})
     assert f"{refused} version of torch is 1, here" in ask("--shard", "1/2", "--out", "shards", code=2)
     question.write_text("{")
     assert "cannot be understood" in ask("--shard", "1/2", "--out", "shards", code=1)
+
+
+def test_a_record_that_was_changed_is_noticed(ask):
+    """Its numbers are told by `dgl-lara shards`, which does not open the files."""
+    all_shards(ask, "shards", 2)
+    record = Path("shards/_shard-00001-of-00002.json")
+    content = json.loads(record.read_text())
+    record.write_text(json.dumps({**content, "rows": content["rows"] + 1}))
+    assert "_shard-00001-of-00002.json is not as it was written" in dgl_lara("shards", "shards", code=1)
 
 
 @pytest.mark.parametrize("bad", ["4/4", "1", "a/b", "-1/4", "0/0", "1/100000", "1/4/2", ""])

@@ -75,5 +75,7 @@ def as_columns(name: str, rows: Tensor) -> Tensor:
         raise InputError(f"the edge data '{name}' must hold real numbers (got {rows.dtype}).")
     flat = rows.unsqueeze(1).flatten(1)
     if rows.is_floating_point() or rows.dtype == torch.bool:
+        if not bool(flat.float().isfinite().all()):
+            raise InputError(f"the edge data '{name}' must be finite (some are NaN or infinity); fill or remove them.")
         return flat.float()
     return torch.nn.functional.one_hot(flat.long() % KINDS, KINDS).flatten(1).float()

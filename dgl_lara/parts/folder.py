@@ -79,7 +79,7 @@ def read_meta(folder: Path) -> Meta:
         content = fitting(json.loads(path.read_text()), FIELDS, path)
     except (OSError, ValueError, RecursionError) as error:
         raise LaraError(f"{path} cannot be understood ({error}).") from error
-    meta = Meta(**{name: value for name, value in content.items() if name != "format"})
+    meta = Meta(**{name: content[name] for name in FIELDS if name != "format"})
     if meta.firsts[-1] != meta.nodes or sum(part["edges"] for part in meta.parts) != meta.edges:
         raise LaraError(f"{path} cannot be understood (its parts do not add up to the graph).")
     if fingerprint(content) != meta.fingerprint:

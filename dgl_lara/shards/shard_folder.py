@@ -24,7 +24,7 @@ from torch import Tensor
 from dgl_lara.choices import EXPORTS
 from dgl_lara.errors import InputError, LaraError
 from dgl_lara.inference.export import WRITERS
-from dgl_lara.utils.files import written_whole
+from dgl_lara.utils.files import short_hash, written_whole
 from dgl_lara.utils.progress import Progress, say
 from dgl_lara.utils.schema import fitting, rows_of, text, whole
 
@@ -176,11 +176,14 @@ def checksum(path: Path) -> str:
 
 def _read(path: Path, fields: Mapping[str, Any]) -> dict[str, Any]:
     try:
-        return fitting(json.loads(path.read_text()), fields, path)
+        content = fitting(json.loads(path.read_text()), {**fields, "seal": text}, path)
     except (ValueError, RecursionError) as error:
         raise LaraError(f"{path} cannot be understood ({error}).") from error
+    if content.pop("seal") != short_hash(content):
+        raise LaraError(f"{path} is not as it was written.")
+    return content
 
 
 def _write(path: Path, content: Mapping[str, Any]) -> None:
     with written_whole(path) as temporary:
-        temporary.write_text(json.dumps(content, indent=1) + "\n")
+        temporary.write_text(json.dumps({**content, "seal": short_hash(dict(content))}, indent=1) + "\n")
