@@ -532,7 +532,8 @@ class LARA:
             more: memory, batches_on, store, target_type, pairs, relation, leave_out, as for `LARA`; without pairs,
                 those that it was saved with.
         """
-        explainer, stored = load_explainer(Path(path), graph.device)
+        device = getattr(graph, "device", torch.device("cpu"))  # what is no graph is told below
+        explainer, stored = load_explainer(Path(path), device)
         config, players = explainer.config, stored.get("players")
         more |= {"players": "nodes" if players is None else from_dict(players)}
         if more.get("pairs") is None:

@@ -392,7 +392,7 @@ def _trusted(folder: Path, config: RunConfig, trust: bool | str) -> OwnModel | N
 
 
 def newest_run(dataset: str | None = None) -> Path:
-    """The run that was started last, of this data set if one is named."""
+    """The run that was started last, of this data set if one is named; one that has an explainer, if there is any."""
     found = []
     for path in RUNS.glob("*/config.json"):
         try:
@@ -400,13 +400,13 @@ def newest_run(dataset: str | None = None) -> Path:
         except (OSError, ValueError, AttributeError, RecursionError):
             continue  # damaged: not a run that can be meant
         if dataset is None or of == dataset:
-            found.append((path.stat().st_mtime_ns, path.parent))
+            found.append((any(path.parent.rglob("explainer.pt")), path.stat().st_mtime_ns, path.parent))
     if not found:
         of = f" of {dataset}" if dataset else ""
         raise InputError(
             f"there is no run{of} in {RUNS}/; train one with: dgl-lara train --dataset {dataset or 'NAME'}"
         )
-    return max(found)[1]
+    return max(found)[2]
 
 
 def _write_json(path: Path, content: dict) -> None:

@@ -307,6 +307,8 @@ def test_sentences_follow_from_the_check(given, expected):
 
 def test_the_telling_says_whom_it_names():
     assert tell(facts([2, 1.9, 0.5, -3])).named == [0, 1, 3]  # in spite of the last
+    assert tell(facts([2, 1.8, -1.9])).named == [0, 1, 2]  # who weighs more than one who is named
+    assert tell(facts([2, 1.8, -1.7])).named == [0, 1]
     assert tell(facts([1] * 9, without=after(top=4.2, everyone=4.2))).named == ()
     assert tell(facts([1, 0.9, 0.8], without=after(top=9))).named == [0, 1]
 

@@ -2,6 +2,8 @@
 
 import importlib.util
 import io
+import os
+import pty
 import re
 import shutil
 import sys
@@ -362,3 +364,16 @@ def test_compiling_is_said_of_compiling_alone(monkeypatch, tmp_path):
 def test_every_place_that_is_named_exists():
     for place in watching.PLACES:
         assert importlib.util.find_spec(place) is not None
+
+
+def test_a_terminal_that_does_not_say_how_large_it_is(monkeypatch):
+    """As those of containers and of `script`: it has no columns and no lines, and the bar is there all the same."""
+    mine, its = pty.openpty()
+    monkeypatch.delenv("COLUMNS", raising=False)
+    with os.fdopen(its, "w") as terminal, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "stderr", terminal)
+        patch.setattr(progress, "PATIENCE", 0)
+        for _ in Progress(range(3), "doing"):
+            time.sleep(0.15)
+    assert "doing:" in os.read(mine, 4096).decode()
+    os.close(mine)

@@ -273,3 +273,12 @@ def test_links_between_types_of_pyg_models():
     rows = as_typed()(data.x_dict, data.edge_index_dict)
     expected = (rows["author"][pairs[:, 0]] * rows["paper"][pairs[:, 1]]).sum(1)
     torch.testing.assert_close(lara.game.answer[:, 0], expected.detach())
+
+
+def test_arguments_in_another_order_and_data_where_a_graph_is_due(tmp_path):
+    data, model = some_data(), theirs.GraphSAGE(4, 8, 2, 3)
+    with pytest.raises(InputError, match="takes a model and PyG data, in this order .got a GraphSAGE as data"):
+        from_pyg(data, model)
+    LARA(*from_pyg(model, data), config=QUICK).fit(range(30)).save(tmp_path / "lara.pt")
+    with pytest.raises(InputError, match="must be a DGL graph .got Data.; of PyTorch Geometric: LARA"):
+        LARA.load(tmp_path / "lara.pt", model, data, data.x)

@@ -13,6 +13,7 @@ from click.testing import CliRunner
 from dgl_lara.cli import main
 from dgl_lara.cli.settings_file import written
 from dgl_lara.reports.run_overview import OURS
+from dgl_lara.runs import newest_run
 
 QUICK = ["--targets", "6", "--pairs", "0"]
 AGREEMENT = ["eval", "--run", "one", "--metric", "agreement", *QUICK, "--reference-pairs", "100"]
@@ -226,3 +227,17 @@ def test_json_to_standard_output(here):
     content = json.loads(result.stdout)
     assert {"random", "lara"} <= {row["method"] for row in content["fidelity"]}
     assert "fidelity+ (high)" in result.stderr and "written: " in result.stderr
+
+
+def test_a_run_that_was_never_trained_is_not_the_newest(tmp_path, monkeypatch):
+    """Where there is one that was: whoever asks for explanations means that one."""
+    monkeypatch.chdir(tmp_path)
+    for name, trained in (("done", True), ("begun", False)):
+        folder = Path("runs", name)
+        folder.mkdir(parents=True)
+        (folder / "config.json").write_text('{"dataset": "ba-shapes"}')
+        if trained:
+            (folder / "explainer.pt").touch()
+    assert newest_run() == Path("runs/done")
+    Path("runs/done/explainer.pt").unlink()
+    assert newest_run() == Path("runs/begun")

@@ -129,7 +129,7 @@ def _supported(facts: Facts, supporters: list[int], opponents: list[int]) -> Tel
         return _hardly(facts, best, after, "top {}")
     if after > facts.output:
         return _not_borne_out(facts, f"put {_named(facts, named)} first", named, removal)
-    against, foes = _in_spite_of(facts, supporters, opponents)
+    against, foes = _in_spite_of(facts, named, opponents)
     return Telling(f"{_because(facts, supporters, named)}{against}; {removal}.", [*named, *foes])
 
 
@@ -203,11 +203,11 @@ def _because(facts: Facts, supporters: list[int], named: list[int]) -> str:
     return f"{_head(facts)} {'mostly' if carried >= total / 2 else 'most of all'} because of {text}"
 
 
-def _in_spite_of(facts: Facts, supporters: list[int], opponents: list[int]) -> tuple[str, list[int]]:
-    """Whoever speaks against it more than anyone speaks for it, and the places of those who are named."""
-    strongest = facts.score[supporters[0]]
-    foes = opponents[:1] if opponents and -facts.score[opponents[0]] > strongest else []
-    against = [*(["itself"] if -facts.own > strongest else []), *([_listed(facts, foes)] if foes else [])]
+def _in_spite_of(facts: Facts, named: list[int], opponents: list[int]) -> tuple[str, list[int]]:
+    """Who speaks against it more than one who is named speaks for it, and the places of those who are named so."""
+    enough = facts.score[named[-1]]
+    foes = opponents[:1] if opponents and -facts.score[opponents[0]] > enough else []
+    against = [*(["itself"] if -facts.own > enough else []), *([_listed(facts, foes)] if foes else [])]
     return f", in spite of {_and(against)}" if against else "", foes
 
 

@@ -100,9 +100,12 @@ def from_pyg(model: Callable, data: Any, task: str = "node") -> tuple[Model, dgl
         >>> LARA(*from_pyg(model, hetero_data), target_type="author").fit(authors)
     """
     from torch_geometric.data import Batch, HeteroData
+    from torch_geometric.data.data import BaseData
 
     if isinstance(data, Sequence):
         data = Batch.from_data_list(list(data))
+    if not isinstance(data, BaseData):
+        raise InputError(f"from_pyg takes a model and PyG data, in this order (got a {type(data).__name__} as data).")
     f = pyg(model, task)
     if isinstance(data, HeteroData):
         return f, *_typed_graph(data, f.takes)

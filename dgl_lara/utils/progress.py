@@ -170,11 +170,11 @@ class Progress(Generic[T]):
         self.total, self.whole = self.total * times, bars.get(self.label)
         if times > 1 and self.whole is None:
             bars[self.label] = self
-        self.on_terminal, columns = sys.stderr.isatty(), shutil.get_terminal_size().columns
+        self.on_terminal, (columns, lines) = sys.stderr.isatty(), shutil.get_terminal_size()
         self.bar = tqdm(
             total=self.total, initial=done, desc=shortened(self.label, max(columns - FIGURES, 12)), unit=unit,
             leave=False, delay=PATIENCE, disable=not self.on_terminal or _loudness == QUIET or self.whole is not None,
-            ncols=columns - 1, bar_format=NARROW if columns < WIDE else None,
+            ncols=columns - 1, nrows=lines, bar_format=NARROW if columns < WIDE else None,
         )  # fmt: skip
         self.is_open, self.stays_open = False, times > 1
         self.started = self.last = time.monotonic()
