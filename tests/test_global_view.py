@@ -261,6 +261,9 @@ def test_the_command(quick_runs, tmp_path):
     assert "class 1 (logit)" in result.output and "nodes by hop" in result.output and "typical:" in result.output
     table = pd.read_csv(tmp_path / "a.csv")
     assert "itself" in set(table["item"])
-    for wrong, said in ((["--class", "77"], "--class must be in 0..3 (got 77)"), (["--out", "a.txt"], "must end in .csv")):
+    for wrong, said in (
+        (["--class", "77"], "--class must be in 0..3 (got 77)"),
+        (["--out", "a.txt"], "must end in .csv"),
+    ):
         failed = CliRunner().invoke(main, ["summary", "--run", str(quick_runs["ba-shapes"]), *wrong])
         assert failed.exit_code == 2 and said in failed.output
