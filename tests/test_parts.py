@@ -19,10 +19,10 @@ from dgl_lara.errors import InputError, LaraError
 from dgl_lara.game.hops import spread_out
 from dgl_lara.game.node_task import khop_batch
 from dgl_lara.parts import checked
-from dgl_lara.parts.checked import checksum
 from dgl_lara.parts.cutting import cut
 from dgl_lara.parts.folder import part_folder
 from dgl_lara.parts.mapped import Mapped
+from dgl_lara.utils.files import checksum
 
 METHODS = ("metis", "random", "order")
 NODES = 60

@@ -7,25 +7,15 @@ so again need not read them; a copy has another place.
 from __future__ import annotations
 
 import json
-import zlib
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
 from dgl_lara.errors import LaraError
-from dgl_lara.utils.files import written_whole
+from dgl_lara.utils.files import checksum, written_whole
 from dgl_lara.utils.progress import working
 
-CHUNK = 2**24
 STAMP = ".checked"
-
-
-def checksum(path: Path) -> str:
-    found = 0
-    with path.open("rb") as file:
-        while chunk := file.read(CHUNK):
-            found = zlib.crc32(chunk, found)
-    return f"{found:08x}"
 
 
 def check(folder: Path, sums: Mapping[str, object]) -> None:

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from dgl_lara.errors import InputError
-from dgl_lara.parts.checked import checksum, mark
+from dgl_lara.parts.checked import mark
 from dgl_lara.parts.folder import FORMAT, META, SPLITS, fingerprint, is_in_parts, part_folder
-from dgl_lara.utils.files import locked, written_whole
+from dgl_lara.utils.files import checksum, locked, written_whole
 from dgl_lara.utils.kernels import kernel
 
 

@@ -9,7 +9,6 @@ KIND-source, KIND-target, KIND-table       p and t, and the best players, by kin
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -30,6 +29,7 @@ from dgl_lara.serve.called import Called
 from dgl_lara.serve.graph_changes import Changed, downstream, upstream
 from dgl_lara.serve.part import Part, StillTrue, base_part, on_graph, prepare
 from dgl_lara.serve.table import Table
+from dgl_lara.utils.files import checksum
 
 A_BATCH = 50_000  # nodes whose p and t, or f's answers, are made at a time
 
@@ -97,9 +97,9 @@ def _mapped(folder: Path, name: str) -> np.ndarray:
     return np.load(folder / f"{name}.npy", mmap_mode="c", allow_pickle=False)
 
 
-def checksums(folder: Path) -> dict[str, int]:
+def checksums(folder: Path) -> dict[str, str]:
     """Of its arrays, by name; tables look after themselves."""
-    return {path.stem: zlib.crc32(path.read_bytes()) for path in sorted(folder.glob("*.npy"))}
+    return {path.stem: checksum(path) for path in sorted(folder.glob("*.npy"))}
 
 
 def write_snapshot(before: Snapshot, after: Changed, folder: Path) -> int:
