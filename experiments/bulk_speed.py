@@ -17,7 +17,6 @@ from itertools import cycle
 from pathlib import Path
 
 import click
-import numba
 import numpy as np
 import torch
 from common import seconds_of
@@ -29,7 +28,7 @@ from dgl_lara.inference.nearby import explain_nearby
 from dgl_lara.inference.scores import explain
 from dgl_lara.inference.top_players import TopPlayers
 from dgl_lara.runs import open_run
-from dgl_lara.utils.kernels import threads
+from dgl_lara.utils.kernels import kernel, spread
 from dgl_lara.utils.tables import markdown_table
 
 RESULTS = Path(__file__).parent / "results"
@@ -60,34 +59,32 @@ def timed(what, repeats):
     return float(np.median(seconds_of(what, repeats)))
 
 
-@numba.njit(parallel=True, nogil=True)
-def walk_only(indptr, sources, scale, p, t, targets, gate, hops, workers):
+@kernel()
+def walk_only(worker, workers, indptr, sources, scale, p, t, targets, gate, hops):
     """The kernel's walk without its last dot products and without choosing the best."""
-    for worker in numba.prange(workers):
-        nodes = len(indptr) - 1
-        total, weight, now = np.zeros(nodes, np.float32), np.zeros(nodes, np.float32), np.empty(nodes, np.float32)
-        distance = np.full(nodes, -1, np.int8)
-        here, there, seen = np.empty(nodes, np.int32), np.empty(nodes + 1, np.int32), np.empty(nodes, np.int32)
-        for row in range(worker, len(targets), workers):
-            count, reached = walk(
-                indptr, sources, scale, p, t[:, row], targets[row], gate, hops,
-                total, weight, distance, here, there, seen, now,
-            )  # fmt: skip
-            for place in range(count):
-                distance[seen[place]] = -1
-            for place in range(reached):
-                weight[there[place]] = 0
+    nodes = len(indptr) - 1
+    total, weight, now = np.zeros(nodes, np.float32), np.zeros(nodes, np.float32), np.empty(nodes, np.float32)
+    distance = np.full(nodes, -1, np.int8)
+    here, there, seen = np.empty(nodes, np.int32), np.empty(nodes + 1, np.int32), np.empty(nodes, np.int32)
+    for row in range(worker, len(targets), workers):
+        count, reached = walk(
+            indptr, sources, scale, p, t[:, row], targets[row], gate, hops,
+            total, weight, distance, here, there, seen, now,
+        )  # fmt: skip
+        for place in range(count):
+            distance[seen[place]] = -1
+        for place in range(reached):
+            weight[there[place]] = 0
 
 
 def walk_all(bulk, targets):
     """`walk_only` on the arrays that `bulk.top` gives its own kernel."""
     walks, game = bulk.walks, bulk.game
     t = bulk.explainer.for_class(bulk.embeddings.target[targets], game.explained_class[targets])
-    with threads(len(targets)) as workers:
-        walk_only(
-            walks.indptr, walks.sources, walks.scale, walks.source, walks.by_term(t), targets.numpy(), walks.gate,
-            walks.hops, workers,
-        )  # fmt: skip
+    spread(
+        walk_only, len(targets), walks.indptr, walks.sources, walks.scale, walks.source, walks.by_term(t),
+        targets.numpy(), walks.gate, walks.hops,
+    )  # fmt: skip
 
 
 def copy_bandwidth(megabytes):

@@ -26,7 +26,7 @@ from dgl_lara.utils.tables import markdown_table
 RESULTS = Path(__file__).parent / "results"
 SHARDS = 4
 CLOSE = 1e-5
-SETTINGS = {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}  # a process is one core, whichever way it is started
+SETTINGS = {"OMP_NUM_THREADS": "1"}  # a process is one core, whichever way it is started
 
 
 def dgl_lara(*words):

@@ -1,11 +1,14 @@
 """The compiled kernel and the pair path give the same numbers."""
 
+import os
+import subprocess
+import sys
+
 import dgl
 import numpy as np
 import pytest
 import torch
 from games import SmallGCN, random_graph
-from processes import Forked
 
 from dgl_lara.explainer.inputs import explainer_inputs
 from dgl_lara.explainer.network import Explainer, ExplainerConfig
@@ -97,11 +100,30 @@ def test_many_targets_equal_one_at_a_time_exactly():
         np.testing.assert_array_equal(alone.player[0], together.player[target])
 
 
+SCORES = """
+import torch
+from games import SmallGCN, random_graph
+from dgl_lara import LARA
+from dgl_lara.training.config import TrainingConfig
+
+torch.set_num_threads(2)
+features = torch.randn(80, 3, generator=torch.Generator().manual_seed(1))
+lara = LARA(SmallGCN(), random_graph(80, 110, 0), features, hops=2, config=TrainingConfig(steps=3, shared_pairs=90))
+lara.fit(range(80))
+torch.save([lara.explain(range(80)).scores, torch.from_numpy(lara.top(range(80), 5).score)], "FILE")
+"""
+
+
 @pytest.mark.long
-def test_the_number_of_threads_is_left_alone():
-    """In a process of its own: numba's first parallel call sets OpenMP's threads."""
-    code = (
-        "import torch; from test_bulk import bulk; torch.set_num_threads(1); one = bulk('walk', False); "
-        "one.top(torch.arange(5), 3); print(torch.get_num_threads())"
-    )
-    assert Forked(code).said()[:2] == (0, "1\n")
+def test_kernels_that_were_just_compiled_say_what_loaded_ones_say(tmp_path):
+    found = []
+    for name in ("compiled", "loaded"):
+        environment = {
+            **os.environ,
+            "NUMBA_CACHE_DIR": str(tmp_path / "kernels"),
+            "PYTHONPATH": os.pathsep.join(sys.path),
+        }
+        code = SCORES.replace("FILE", str(tmp_path / name))
+        subprocess.run([sys.executable, "-c", code], env=environment, check=True, capture_output=True)
+        found.append(torch.load(tmp_path / name, weights_only=True))
+    assert all(torch.equal(one, other) for one, other in zip(*found, strict=True))

@@ -205,7 +205,7 @@ def test_a_stop_waits_for_what_is_being_answered(run):
 
 
 def test_garbage_is_collected_again_where_loading_fails(tmp_path, monkeypatch):
-    for name in ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "PROMETHEUS_MULTIPROC_DIR"):
+    for name in ("OMP_NUM_THREADS", "PROMETHEUS_MULTIPROC_DIR"):
         monkeypatch.setenv(name, "1")
     with pytest.raises(InputError, match="is not a run"):
         start((tmp_path,), Wanted(port=0), print)

@@ -73,8 +73,7 @@ def start(folders: tuple[Path, ...], wanted: Wanted, announce: Callable[[list[st
 
 
 def _run(folders: tuple[Path, ...], wanted: Wanted, announce: Callable[[list[str], str], None]) -> None:
-    for name in ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS"):  # a worker is one thread; before torch and numba load
-        os.environ[name] = "1"
+    os.environ["OMP_NUM_THREADS"] = "1"  # a worker is one thread; before torch loads
     counting = tempfile.TemporaryDirectory(prefix="dgl-lara-metrics-")  # where workers count, for all of them together
     os.environ["PROMETHEUS_MULTIPROC_DIR"] = counting.name  # before prometheus_client loads
     try:

@@ -6,12 +6,11 @@ Breadth first from one target at a time, several targets at once; nothing is sor
 from __future__ import annotations
 
 import dgl
-import numba
 import numpy as np
 import torch
 from torch import Tensor
 
-from dgl_lara.utils.kernels import kernel, threads
+from dgl_lara.utils.kernels import inner, kernel, spread
 
 
 def list_players(graph: dgl.DGLGraph, targets: Tensor, hops: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -19,41 +18,38 @@ def list_players(graph: dgl.DGLGraph, targets: Tensor, hops: int) -> tuple[Tenso
     indptr, sources, _ = graph.adj_tensors("csc")
     indptr, sources, rows = indptr.numpy(), sources.numpy(), targets.numpy()
     counts = np.empty(len(rows), np.int64)
-    with threads(len(rows)) as workers:
-        count(indptr, sources, rows, hops, workers, counts)
-        ends = np.concatenate([np.zeros(1, np.int64), counts.cumsum()])
-        player, hop = np.empty(ends[-1], np.int64), np.empty(ends[-1], np.int64)
-        _list(indptr, sources, rows, hops, workers, ends, player, hop)
+    spread(count, len(rows), indptr, sources, rows, hops, counts)
+    ends = np.concatenate([np.zeros(1, np.int64), counts.cumsum()])
+    player, hop = np.empty(ends[-1], np.int64), np.empty(ends[-1], np.int64)
+    spread(_list, len(rows), indptr, sources, rows, hops, ends, player, hop)
     return torch.from_numpy(counts), torch.from_numpy(player), torch.from_numpy(hop)
 
 
-@kernel(parallel=True)
-def count(indptr, sources, targets, hops, workers, counts):  # type: ignore[no-untyped-def]
-    """How many players each target has. Each worker takes every `workers`-th target."""
-    for worker in numba.prange(workers):
-        nodes = len(indptr) - 1
-        seen_by, queue = np.full(nodes, -1, np.int64), np.empty(nodes, np.int64)
-        for row in range(worker, len(targets), workers):
-            counts[row] = _reach(indptr, sources, targets[row], row, hops, seen_by, queue, None)
-
-
-@kernel(parallel=True)
-def _list(indptr, sources, targets, hops, workers, ends, player, hop):  # type: ignore[no-untyped-def]
-    """Players in rising order and their distance, from place ends[row] on."""
-    for worker in numba.prange(workers):
-        nodes = len(indptr) - 1
-        seen_by, queue = np.full(nodes, -1, np.int64), np.empty(nodes, np.int64)
-        distance = np.empty(nodes, np.int64)
-        for row in range(worker, len(targets), workers):
-            found = _reach(indptr, sources, targets[row], row, hops, seen_by, queue, distance)
-            queue[:found].sort()
-            place = ends[row]
-            for node in queue[:found]:
-                player[place], hop[place] = node, distance[node]
-                place += 1
+@kernel()
+def count(worker, workers, indptr, sources, targets, hops, counts):  # type: ignore[no-untyped-def]
+    """How many players each target has."""
+    nodes = len(indptr) - 1
+    seen_by, queue = np.full(nodes, -1, np.int64), np.empty(nodes, np.int64)
+    for row in range(worker, len(targets), workers):
+        counts[row] = _reach(indptr, sources, targets[row], row, hops, seen_by, queue, None)
 
 
 @kernel()
+def _list(worker, workers, indptr, sources, targets, hops, ends, player, hop):  # type: ignore[no-untyped-def]
+    """Players in rising order and their distance, from place ends[row] on."""
+    nodes = len(indptr) - 1
+    seen_by, queue = np.full(nodes, -1, np.int64), np.empty(nodes, np.int64)
+    distance = np.empty(nodes, np.int64)
+    for row in range(worker, len(targets), workers):
+        found = _reach(indptr, sources, targets[row], row, hops, seen_by, queue, distance)
+        queue[:found].sort()
+        place = ends[row]
+        for node in queue[:found]:
+            player[place], hop[place] = node, distance[node]
+            place += 1
+
+
+@inner()
 def _reach(indptr, sources, target, row, hops, seen_by, queue, distance):  # type: ignore[no-untyped-def]
     """Puts the target and all that reach it into the queue, and their distances where they are wanted."""
     queue[0], seen_by[target] = target, row

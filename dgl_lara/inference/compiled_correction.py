@@ -5,14 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-import numba
 import numpy as np
 from torch import Tensor
 
 from dgl_lara.attribution.posterior import LEAST_NOISE, LEAST_SCALE, ROUNDS
 from dgl_lara.attribution.shared_samples import SharedSamples
 from dgl_lara.game.players import Players
-from dgl_lara.utils.kernels import kernel, threads
+from dgl_lara.utils.kernels import inner, kernel, spread
 from dgl_lara.utils.progress import Progress
 
 STEPS, CLOSE = 40, 1e-3  # of conjugate gradients, at most; the share of the residual at which they stop
@@ -36,32 +35,30 @@ def correct_all(
         used = np.argsort(known, axis=1, kind="stable").astype(np.int32)
         many = (~known).sum(1)
         most = int(players.counts[rows].max())
-        with threads(len(d)) as workers:
-            _correct(
-                inside, d, used, many, ends, players.player.numpy(), itself, prior.numpy(), wanted[rows], most, workers,
-                better.numpy(), variance.numpy(),
-            )  # fmt: skip
+        spread(
+            _correct, len(d), inside, d, used, many, ends, players.player.numpy(), itself, prior.numpy(), wanted[rows],
+            most, better.numpy(), variance.numpy(),
+        )  # fmt: skip
     return better, variance
 
 
-@kernel(parallel=True, fastmath=True)
-def _correct(inside, d, used, many, ends, player, own, prior, wanted, most, workers, scores, variance):  # type: ignore[no-untyped-def]
-    """Each worker takes every `workers`-th target and has scratch rows of its own."""
-    pairs = d.shape[1]
-    for worker in numba.prange(workers):
-        signs = np.empty((most, pairs), np.int8)
-        vectors = np.empty((6, most), np.float32)
-        left, moved = np.empty(pairs, np.float32), np.empty(pairs, np.float32)
-        for row in range(worker, len(d), workers):
-            if wanted[row]:
-                mine = slice(ends[row], ends[row + 1])
-                _correct_one(
-                    inside, d[row], used[row, : many[row]], player[mine], own[mine], prior[mine], signs, vectors,
-                    left, moved, scores[mine], variance[mine],
-                )  # fmt: skip
-
-
 @kernel(fastmath=True)
+def _correct(worker, workers, inside, d, used, many, ends, player, own, prior, wanted, most, scores, variance):  # type: ignore[no-untyped-def]
+    """Every worker has scratch rows of its own."""
+    pairs = d.shape[1]
+    signs = np.empty((most, pairs), np.int8)
+    vectors = np.empty((6, most), np.float32)
+    left, moved = np.empty(pairs, np.float32), np.empty(pairs, np.float32)
+    for row in range(worker, len(d), workers):
+        if wanted[row]:
+            mine = slice(ends[row], ends[row + 1])
+            _correct_one(
+                inside, d[row], used[row, : many[row]], player[mine], own[mine], prior[mine], signs, vectors,
+                left, moved, scores[mine], variance[mine],
+            )  # fmt: skip
+
+
+@inner(fastmath=True)
 def _correct_one(inside, d, used, player, own, prior, signs, vectors, left, moved, scores, variance):  # type: ignore[no-untyped-def]
     count, pairs = len(player), len(used)
     itself = -1
@@ -169,7 +166,7 @@ def _correct_one(inside, d, used, player, own, prior, signs, vectors, left, move
             variance[j] = root[j] * root[j] * k / (k + pairs * root[j] * root[j])
 
 
-@kernel()
+@inner()
 def _unpack(bits, signs, used):  # type: ignore[no-untyped-def]
     """One bit a pair, the first in the highest bit of a byte -> +1 inside S, -1 outside."""
     for m in range(len(used)):
@@ -177,13 +174,13 @@ def _unpack(bits, signs, used):  # type: ignore[no-untyped-def]
         signs[m] = 2 * ((bits[pair >> 3] >> (7 - (pair & 7))) & 1) - 1
 
 
-@kernel(fastmath=True)
+@inner(fastmath=True)
 def _add(total, signs, factor, pairs):  # type: ignore[no-untyped-def]
     for m in range(pairs):
         total[m] += factor * signs[m]
 
 
-@kernel(fastmath=True)
+@inner(fastmath=True)
 def _dot(signs, values, pairs):  # type: ignore[no-untyped-def]
     total = np.float32(0)
     for m in range(pairs):
@@ -191,7 +188,7 @@ def _dot(signs, values, pairs):  # type: ignore[no-untyped-def]
     return total
 
 
-@kernel(fastmath=True)
+@inner(fastmath=True)
 def _centre(values, pairs):  # type: ignore[no-untyped-def]
     """Takes the mean out, and returns it."""
     mean = np.float32(0)

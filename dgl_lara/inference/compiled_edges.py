@@ -7,7 +7,6 @@ together.
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 import torch
 from torch import Tensor
@@ -21,7 +20,7 @@ from dgl_lara.game.players import Players, in_edges, numbers_of_in_edges
 from dgl_lara.game.walks import walk_scale
 from dgl_lara.inference.compiled_scores import dot, insert
 from dgl_lara.model.whole import EDGE
-from dgl_lara.utils.kernels import kernel, threads
+from dgl_lara.utils.kernels import inner, kernel, spread
 
 
 class EdgeWalks:
@@ -55,10 +54,10 @@ class EdgeWalks:
         split = rows.detach().view(len(rows), self.config.terms, self.config.dim)
         return split.transpose(0, 1).contiguous().numpy()
 
-    def _walk(self, targets: Tensor, t: Tensor, workers: int, *result: np.ndarray) -> None:
-        _walk_all(
-            self.indptr, self.sources, self.slots, self.scale, self.vectors, self._by_term(t), targets.numpy(),
-            self.gate, self.config.reach, max(self.kind.count, 1), workers, *result,
+    def _walk(self, targets: Tensor, t: Tensor, *result: np.ndarray) -> None:
+        spread(
+            _walk_all, len(targets), self.indptr, self.sources, self.slots, self.scale, self.vectors, self._by_term(t),
+            targets.numpy(), self.gate, self.config.reach, max(self.kind.count, 1), *result,
         )  # fmt: skip
 
     def scores(self, targets: Tensor, t: Tensor) -> tuple[Players, Tensor]:
@@ -66,12 +65,11 @@ class EdgeWalks:
         nothing = np.empty((0, 0), np.int64), np.empty((0, 0), np.float32), np.empty((0, 0), np.int8)
         counts, few = np.zeros(len(targets), np.int64), np.empty(0, np.int64)
         empty = np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.float32)
-        with threads(len(targets)) as workers:
-            self._walk(targets, t, workers, *nothing, counts, few, *empty)
-            ends = np.concatenate([np.zeros(1, np.int64), counts.cumsum()])
-            player, hop = np.empty(ends[-1], np.int64), np.empty(ends[-1], np.int64)
-            score = np.empty(ends[-1], np.float32)
-            self._walk(targets, t, workers, *nothing, counts, ends, player, hop, score)
+        self._walk(targets, t, *nothing, counts, few, *empty)
+        ends = np.concatenate([np.zeros(1, np.int64), counts.cumsum()])
+        player, hop = np.empty(ends[-1], np.int64), np.empty(ends[-1], np.int64)
+        score = np.empty(ends[-1], np.float32)
+        self._walk(targets, t, *nothing, counts, ends, player, hop, score)
         lists = [torch.from_numpy(values) for values in (counts, player, hop)]
         return Players(targets, lists[0], lists[1], lists[2], self.kind.count, self.kind.name), torch.from_numpy(score)
 
@@ -80,59 +78,57 @@ class EdgeWalks:
         shape = (len(targets), top)
         player, score, hop = np.full(shape, -1, np.int64), np.zeros(shape, np.float32), np.zeros(shape, np.int8)
         empty = np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.float32)
-        with threads(len(targets)) as workers:
-            self._walk(targets, t, workers, player, score, hop, np.zeros(len(targets), np.int64), *empty)
+        self._walk(targets, t, player, score, hop, np.zeros(len(targets), np.int64), *empty)
         return player, score, hop
 
 
-@kernel(parallel=True)
+@kernel()
 def _walk_all(  # type: ignore[no-untyped-def]
-    indptr, sources, slots, scale, q, t, targets, gate, reach, players, workers,
+    worker, workers, indptr, sources, slots, scale, q, t, targets, gate, reach, players,
     best, best_score, best_hop, counts, ends, player, hop, score,
 ):  # fmt: skip
-    """Each worker takes every `workers`-th target. The best of each go to `best`, if it has room; all of them to
-    `player`, from place ends[row] on, if `ends` is given; how many there are to `counts`."""
-    for worker in numba.prange(workers):
-        nodes, terms = len(indptr) - 1, len(q)
-        weight = np.zeros((terms, nodes), np.float32)
-        distance, near = np.full(nodes, -1, np.int8), np.empty(nodes, np.int32)
-        total, far, seen = np.zeros(players, np.float32), np.zeros(players, np.int8), np.empty(players, np.int32)
-        for row in range(worker, len(targets), workers):
-            count = _near(indptr, sources, scale, targets[row], gate, reach, weight, distance, near)
-            found = 0
-            for place in range(count):
-                node = near[place]
-                for edge in range(indptr[node], indptr[node + 1]):
-                    mine = slots[edge]
-                    if mine < 0:
-                        continue
-                    if far[mine] == 0:
-                        far[mine], total[mine], seen[found] = distance[node] + 1, 0, mine
-                        found += 1
-                    for term in range(terms):
-                        if weight[term, node] != 0:
-                            total[mine] += weight[term, node] * dot(q[term, edge], t[term, row])
-            for place in range(count):
-                node = near[place]
-                distance[node] = -1
+    """The best players of each target go to `best`, if it has room; all of them to `player`, from place ends[row] on,
+    if `ends` is given; how many there are to `counts`."""
+    nodes, terms = len(indptr) - 1, len(q)
+    weight = np.zeros((terms, nodes), np.float32)
+    distance, near = np.full(nodes, -1, np.int8), np.empty(nodes, np.int32)
+    total, far, seen = np.zeros(players, np.float32), np.zeros(players, np.int8), np.empty(players, np.int32)
+    for row in range(worker, len(targets), workers):
+        count = _near(indptr, sources, scale, targets[row], gate, reach, weight, distance, near)
+        found = 0
+        for place in range(count):
+            node = near[place]
+            for edge in range(indptr[node], indptr[node + 1]):
+                mine = slots[edge]
+                if mine < 0:
+                    continue
+                if far[mine] == 0:
+                    far[mine], total[mine], seen[found] = distance[node] + 1, 0, mine
+                    found += 1
                 for term in range(terms):
-                    weight[term, node] = 0
-            counts[row] = found
-            if len(ends):
-                place = ends[row]
-                seen[:found].sort()
-                for mine in seen[:found]:
-                    player[place], hop[place], score[place] = mine, far[mine], total[mine]
-                    place += 1
-            kept = 0
-            for place in range(found):
-                mine = seen[place]
-                if len(best):
-                    kept = insert(total[mine], mine, far[mine], kept, best[row], best_score[row], best_hop[row])
-                far[mine] = 0
+                    if weight[term, node] != 0:
+                        total[mine] += weight[term, node] * dot(q[term, edge], t[term, row])
+        for place in range(count):
+            node = near[place]
+            distance[node] = -1
+            for term in range(terms):
+                weight[term, node] = 0
+        counts[row] = found
+        if len(ends):
+            place = ends[row]
+            seen[:found].sort()
+            for mine in seen[:found]:
+                player[place], hop[place], score[place] = mine, far[mine], total[mine]
+                place += 1
+        kept = 0
+        for place in range(found):
+            mine = seen[place]
+            if len(best):
+                kept = insert(total[mine], mine, far[mine], kept, best[row], best_score[row], best_hop[row])
+            far[mine] = 0
 
 
-@kernel()
+@inner()
 def _near(indptr, sources, scale, target, gate, reach, weight, distance, near):  # type: ignore[no-untyped-def]
     """Lists the nodes at most `reach` hops away, nearest first, and leaves the gate's weights of each in `weight`."""
     near[0], distance[target], weight[0, target], count = target, 0, 1, 1

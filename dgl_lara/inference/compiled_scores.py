@@ -6,7 +6,6 @@ them; here all are kept. The same numbers come from `forms/nodes.py` on any devi
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 import torch
 from torch import Tensor
@@ -17,7 +16,7 @@ from dgl_lara.game.game import Game
 from dgl_lara.game.listing import count
 from dgl_lara.game.players import Players
 from dgl_lara.game.walks import scale_of
-from dgl_lara.utils.kernels import kernel, threads
+from dgl_lara.utils.kernels import inner, kernel, spread
 
 TINY = np.finfo(np.float32).tiny
 
@@ -42,53 +41,51 @@ class Walks:
     def scores(self, targets: Tensor, t: Tensor) -> tuple[Players, Tensor]:
         """The players of the targets and their scores. t: one row a target, already turned to its class."""
         counts = np.empty(len(targets), np.int64)
-        with threads(len(targets)) as workers:
-            count(self.indptr, self.sources, targets.numpy(), self.hops, workers, counts)
-            ends = np.concatenate([np.zeros(1, np.int64), counts.cumsum()])
-            player, hop = np.empty(ends[-1], np.int64), np.empty(ends[-1], np.int64)
-            score = np.empty(ends[-1], np.float32)
-            _score(
-                self.indptr, self.sources, self.scale, self.source, self.by_term(t), targets.numpy(), self.gate,
-                self.hops, workers, ends, player, hop, score,
-            )  # fmt: skip
+        spread(count, len(targets), self.indptr, self.sources, targets.numpy(), self.hops, counts)
+        ends = np.concatenate([np.zeros(1, np.int64), counts.cumsum()])
+        player, hop = np.empty(ends[-1], np.int64), np.empty(ends[-1], np.int64)
+        score = np.empty(ends[-1], np.float32)
+        spread(
+            _score, len(targets), self.indptr, self.sources, self.scale, self.source, self.by_term(t), targets.numpy(),
+            self.gate, self.hops, ends, player, hop, score,
+        )  # fmt: skip
         found = [torch.from_numpy(values) for values in (counts, player, hop)]
         return Players(targets, found[0], found[1], found[2], self.num_nodes), torch.from_numpy(score)
 
 
-@kernel(parallel=True)
-def _score(indptr, sources, scale, p, t, targets, gate, hops, workers, ends, player, hop, score):  # type: ignore[no-untyped-def]
-    """Players in rising order, their distance and score, from place ends[row] on."""
-    for worker in numba.prange(workers):
-        total, weight, distance, here, there, seen, now = scratch(len(indptr) - 1)
-        term = 0 if gate == ONE_TERM else hops
-        for row in range(worker, len(targets), workers):
-            mine = t[:, row]
-            count, reached = walk(
-                indptr, sources, scale, p, mine, targets[row], gate, hops,
-                total, weight, distance, here, there, seen, now,
-            )  # fmt: skip
-            for place in range(count):
-                node = seen[place]
-                if gate == BY_WALK and hops > 0:
-                    total[node] += weight[node] * scale[node] * dot(p[term, node], mine[term])
-                weight[node] = 0
-            for place in range(reached):
-                node = there[place]
-                if weight[node] == 0:
-                    continue  # a near player
-                carried = weight[node] * scale[node] if gate == BY_WALK else np.float32(1)
-                total[node] = carried * dot(p[term, node], mine[term])
-                weight[node], distance[node], seen[count] = 0, hops, node
-                count += 1
-            place = ends[row]
-            seen[:count].sort()
-            for node in seen[:count]:
-                player[place], hop[place], score[place] = node, distance[node], total[node]
-                distance[node] = -1
-                place += 1
-
-
 @kernel()
+def _score(worker, workers, indptr, sources, scale, p, t, targets, gate, hops, ends, player, hop, score):  # type: ignore[no-untyped-def]
+    """Players in rising order, their distance and score, from place ends[row] on."""
+    total, weight, distance, here, there, seen, now = scratch(len(indptr) - 1)
+    term = 0 if gate == ONE_TERM else hops
+    for row in range(worker, len(targets), workers):
+        mine = t[:, row]
+        count, reached = walk(
+            indptr, sources, scale, p, mine, targets[row], gate, hops,
+            total, weight, distance, here, there, seen, now,
+        )  # fmt: skip
+        for place in range(count):
+            node = seen[place]
+            if gate == BY_WALK and hops > 0:
+                total[node] += weight[node] * scale[node] * dot(p[term, node], mine[term])
+            weight[node] = 0
+        for place in range(reached):
+            node = there[place]
+            if weight[node] == 0:
+                continue  # a near player
+            carried = weight[node] * scale[node] if gate == BY_WALK else np.float32(1)
+            total[node] = carried * dot(p[term, node], mine[term])
+            weight[node], distance[node], seen[count] = 0, hops, node
+            count += 1
+        place = ends[row]
+        seen[:count].sort()
+        for node in seen[:count]:
+            player[place], hop[place], score[place] = node, distance[node], total[node]
+            distance[node] = -1
+            place += 1
+
+
+@inner()
 def scratch(nodes):  # type: ignore[no-untyped-def]
     """What one worker's walks write on: total, weight, distance, here, there, seen, now (see `walk`)."""
     total, weight, now = np.zeros(nodes, np.float32), np.zeros(nodes, np.float32), np.empty(nodes, np.float32)
@@ -96,7 +93,7 @@ def scratch(nodes):  # type: ignore[no-untyped-def]
     return total, weight, np.full(nodes, -1, np.int8), here, there, seen, now
 
 
-@kernel()
+@inner()
 def walk(  # type: ignore[no-untyped-def]
     indptr, sources, scale, p, t, target, gate, hops, total, weight, distance, here, there, seen, now
 ):
@@ -139,7 +136,7 @@ def walk(  # type: ignore[no-untyped-def]
     return count, reached
 
 
-@kernel(fastmath=True)
+@inner(fastmath=True)
 def dot(a, b):  # type: ignore[no-untyped-def]
     total = np.float32(0)
     for place in range(len(a)):
@@ -147,7 +144,7 @@ def dot(a, b):  # type: ignore[no-untyped-def]
     return total
 
 
-@kernel()
+@inner()
 def insert(value, node, distance, kept, player, score, hop):  # type: ignore[no-untyped-def]
     """Into a short sorted list; of equal scores the lower node comes first. Returns the length of the list."""
     top = len(player)

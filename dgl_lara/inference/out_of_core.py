@@ -8,7 +8,6 @@ from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 
-import numba
 import numpy as np
 import torch
 import torch.nn.functional as F
@@ -27,7 +26,7 @@ from dgl_lara.model.weights import weights_hash
 from dgl_lara.parts.game_in_parts import GameInParts
 from dgl_lara.parts.mapped import Mapped, View
 from dgl_lara.parts.row_store import Make, RowStore
-from dgl_lara.utils.kernels import kernel, threads
+from dgl_lara.utils.kernels import kernel, spread
 from dgl_lara.utils.progress import Progress
 
 ROWS = 1_000_000
@@ -85,8 +84,7 @@ class Layers:
         def state(nodes: Tensor) -> Tensor:
             total = rows[nodes]  # the node itself, as with a self-loop
             indptr, sources = view.in_edges(nodes)
-            with threads(len(nodes)):
-                _add_rows(indptr.numpy(), sources.numpy(), rows.numpy(), total.numpy())
+            spread(_add_rows, len(nodes), indptr.numpy(), sources.numpy(), rows.numpy(), total.numpy())
             message = F.relu(torch.addmm(parameters["bias"], total, parameters["weight"]) * self._scale(nodes))
             return before[nodes] + message if encoder.residual else message
 
@@ -107,10 +105,10 @@ class Layers:
         return self._heads(nodes)[1]
 
 
-@kernel(parallel=True)
-def _add_rows(indptr, sources, rows, total):  # type: ignore[no-untyped-def]
+@kernel()
+def _add_rows(worker, workers, indptr, sources, rows, total):  # type: ignore[no-untyped-def]
     """To each row of `total` those of its sources."""
-    for row in numba.prange(len(indptr) - 1):
+    for row in range(worker, len(indptr) - 1, workers):
         for edge in range(indptr[row], indptr[row + 1]):
             for column in range(rows.shape[1]):
                 total[row, column] += rows[sources[edge], column]

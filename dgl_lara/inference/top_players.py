@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-import numba
 import numpy as np
 import torch
 from torch import Tensor
@@ -25,7 +24,7 @@ from dgl_lara.game.game import Game
 from dgl_lara.inference.compiled_scores import Walks, dot, insert, scratch, walk
 from dgl_lara.inference.scores import Embeddings, can_compile, explain
 from dgl_lara.parts.game_in_parts import GameInParts
-from dgl_lara.utils.kernels import kernel, threads
+from dgl_lara.utils.kernels import inner, kernel, spread
 
 TABLE_ROWS = 50_000  # targets whose scores of all columns are held at a time
 BYTES_A_KEPT = 13  # of one player: its number, score and distance
@@ -135,31 +134,29 @@ def best_players(
     """(players, scores, distances) by the compiled walk; `length`: of p in the last term."""
     shape = (len(targets), top)
     player, score, hop = np.full(shape, -1, np.int64), np.zeros(shape, np.float32), np.zeros(shape, np.int8)
-    with threads(len(targets)) as workers:
-        _walk_all(
-            walks.indptr, walks.sources, walks.scale, walks.source, length, walks.by_term(t), targets.numpy(),
-            walks.gate, walks.hops, workers, player, score, hop,
-        )  # fmt: skip
+    spread(
+        _walk_all, len(targets), walks.indptr, walks.sources, walks.scale, walks.source, length, walks.by_term(t),
+        targets.numpy(), walks.gate, walks.hops, player, score, hop,
+    )  # fmt: skip
     return player, score, hop
 
 
-@kernel(parallel=True)
-def _walk_all(indptr, sources, scale, p, length, t, targets, gate, hops, workers, player, score, hop):  # type: ignore[no-untyped-def]
-    """Each worker takes every `workers`-th target and has scratch rows of its own."""
-    for worker in numba.prange(workers):
-        total, weight, distance, here, there, seen, now = scratch(len(indptr) - 1)
-        for row in range(worker, len(targets), workers):
-            count, reached = walk(
-                indptr, sources, scale, p, t[:, row], targets[row], gate, hops,
-                total, weight, distance, here, there, seen, now,
-            )  # fmt: skip
-            _keep_best(
-                p, length, scale, t[:, row], gate, hops,
-                total, weight, distance, there, reached, seen, count, player[row], score[row], hop[row],
-            )  # fmt: skip
-
-
 @kernel()
+def _walk_all(worker, workers, indptr, sources, scale, p, length, t, targets, gate, hops, player, score, hop):  # type: ignore[no-untyped-def]
+    """The best players of each target; every worker has scratch rows of its own."""
+    total, weight, distance, here, there, seen, now = scratch(len(indptr) - 1)
+    for row in range(worker, len(targets), workers):
+        count, reached = walk(
+            indptr, sources, scale, p, t[:, row], targets[row], gate, hops,
+            total, weight, distance, here, there, seen, now,
+        )  # fmt: skip
+        _keep_best(
+            p, length, scale, t[:, row], gate, hops,
+            total, weight, distance, there, reached, seen, count, player[row], score[row], hop[row],
+        )  # fmt: skip
+
+
+@inner()
 def _keep_best(  # type: ignore[no-untyped-def]
     p, length, scale, t, gate, hops, total, weight, distance, there, reached, seen, count, player, score, hop
 ):

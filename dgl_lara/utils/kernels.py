@@ -1,22 +1,23 @@
-"""Compiled functions: kept on disk where there is a place for them, and never two parallel ones at a time."""
+"""Compiled functions: kept on disk where there is a place for them, spread over threads, the same in every process."""
 
 from __future__ import annotations
 
-import os
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numba
 import torch
 from numba.core.caching import NullCache
 
-_alone = threading.RLock()  # numba's default threading layer ends the process when two threads launch kernels at once
-
 
 def kernel(**options: Any) -> Callable[[Callable], Any]:
-    """`numba.njit` without the interpreter's lock, its result kept on disk."""
+    """`numba.njit` without the interpreter's lock, its result kept on disk.
+
+    What a kernel calls is an `inner` function, and no kernel is parallel by itself: what numba compiles apart and links
+    again is optimised twice, and a process that has just compiled it runs the first version where later ones load the
+    second, with sums in another order.
+    """
 
     def compiled(function: Callable) -> Any:
         made = numba.njit(nogil=True, **options)(function)
@@ -52,22 +53,19 @@ class _Forgiving:
             self._cache = NullCache()
 
 
-@contextmanager
-def threads(num_targets: int) -> Iterator[int]:
-    """How many workers to use, as many as torch does; parallel kernels run inside, one at a time."""
-    with _alone:
-        ours = torch.get_num_threads()
-        numba.set_num_threads(min(ours, numba.config.NUMBA_NUM_THREADS))
-        try:
-            yield min(numba.get_num_threads(), num_targets)
-        finally:
-            torch.set_num_threads(ours)  # numba's first call sets OpenMP to all cores, for everybody
+def inner(**options: Any) -> Callable[[Callable], Any]:
+    """A function that becomes part of every kernel that calls it."""
+    return numba.njit(nogil=True, forceinline=True, **options)
 
 
-def _after_fork() -> None:
-    """A child begins without the lock that some thread of its parent may have held."""
-    global _alone
-    _alone = threading.RLock()
-
-
-os.register_at_fork(after_in_child=_after_fork)
+def spread(function: Any, num_targets: int, *arguments: Any) -> None:
+    """function(worker, workers, *arguments) in as many threads as torch takes; each has every `workers`-th target."""
+    workers = max(1, min(torch.get_num_threads(), num_targets))
+    if workers == 1:
+        function(0, 1, *arguments)
+        return
+    with ThreadPoolExecutor(workers - 1) as others:
+        waiting = [others.submit(function, worker, workers, *arguments) for worker in range(1, workers)]
+        function(0, workers, *arguments)
+    for one in waiting:
+        one.result()
