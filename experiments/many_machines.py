@@ -75,7 +75,7 @@ def the_dataset(task):
 
 
 def config_for(task, dataset):
-    base = default("node", len(dataset.train), seed=0)
+    base = default("node", len(dataset.train), seed=task["seed"])
     epochs = max(1, round(task["steps"] * task["batch"] / min(len(dataset.train), MINI_BATCHES["targets"])))
     small = {**MINI_BATCHES, "batch_size": task["batch"]}
     if task["steps"] * task["batch"] < len(dataset.train):
@@ -186,12 +186,13 @@ def row_of(folder, count, task, nodes, agreement):
 @click.option("--parts", type=int, multiple=True, default=(2, 4), show_default=True)
 @click.option("--steps", default=300, show_default=True)
 @click.option("--batch", default=256, show_default=True, help="Targets a step, of all processes together.")
+@click.option("--seed", default=0, show_default=True, help="Of the training.")
 @click.option("--explained", default=200, show_default=True, help="Test targets that are explained.")
 @click.option("--memory", default=2**31, show_default=True, help="Bytes that all processes together keep to.")
 @click.option("--judged/--not-judged", default=True, help="Whether agreement is measured.")
 @click.option("--out", type=click.Path(path_type=Path), default=RESULTS)
 @click.option("--work", type=click.Path(path_type=Path), hidden=True)
-def main(name, data_dir, undirected, target, parts, steps, batch, explained, memory, judged, out, work):
+def main(name, data_dir, undirected, target, parts, steps, batch, seed, explained, memory, judged, out, work):
     if work:
         task = json.loads((work / "task.json").read_text())
         part(work, task) if "WORLD_SIZE" in os.environ else one(work, task)
@@ -199,7 +200,7 @@ def main(name, data_dir, undirected, target, parts, steps, batch, explained, mem
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made)
         task = {"dataset": name, "undirected": undirected, "data_dir": str(data_dir) if data_dir else None}
-        task |= {"steps": steps, "memory": memory, "batch": batch}
+        task |= {"steps": steps, "memory": memory, "batch": batch, "seed": seed}
         dataset = the_dataset(task)
         few = dataset.test[torch.randperm(len(dataset.test), generator=torch.Generator().manual_seed(0))[:explained]]
         task["asked"] = few.tolist()
@@ -223,10 +224,15 @@ def main(name, data_dir, undirected, target, parts, steps, batch, explained, mem
         rows = [row_of(folder, count, task, dataset.graph.num_nodes(), score[count]) for count in (1, *parts)]
     table = pd.DataFrame(rows)
     table.insert(0, "data set", f"{dataset.name} ({dataset.source}{', undirected' * undirected})")
+    table.insert(1, "seed", seed)
     out.mkdir(parents=True, exist_ok=True)
-    with written_whole(out / f"many-machines-{dataset.name}.csv") as temporary:
-        table.to_csv(temporary, index=False)
     click.echo(markdown_table(table.columns.tolist(), table.to_numpy().tolist()))
+    kept = out / f"many-machines-{dataset.name}.csv"
+    if kept.exists():  # beside other seeds
+        before = pd.read_csv(kept)
+        table = pd.concat([before[before["seed"] != seed], table])
+    with written_whole(kept) as temporary:
+        table.to_csv(temporary, index=False)
 
 
 if __name__ == "__main__":
