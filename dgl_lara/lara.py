@@ -22,6 +22,7 @@ import torch
 from torch import Tensor
 
 from dgl_lara.attribution.shared_samples import SampleKeeper, SharedSamples, draw_more
+from dgl_lara.drawing.words import doubt
 from dgl_lara.errors import InputError, LaraError
 from dgl_lara.explainer.encoder import EncoderGraph
 from dgl_lara.explainer.inputs import encoder_graph
@@ -175,12 +176,17 @@ class LARA:
         if self.is_trained:
             config = self.explainer_.config
             state = f"K = {config.hops}, {config.num_classes} classes, gate {config.gate}"
-        best = max((row["agreement"] for row in vars(self).get("history_", [])), default=None)
+        best = self.agreement
         learned = "" if best is None else f", agreement {best:.3f} after {self.history_[-1]['step']} steps"
         inner = unwrapped(self.model)
         model = getattr(inner, "__name__", type(inner).__name__)
         who = "" if self.players == Nodes() else f" by their {self.players.name}"
         return f"LARA(explains {self.task}s of {where}{who}; model {model}, value {self.value}; {state}{learned})"
+
+    @property
+    def agreement(self) -> float | None:
+        """The best on validation targets; None where nobody has trained it here."""
+        return max((row["agreement"] for row in vars(self).get("history_", [])), default=None)
 
     @property
     def is_trained(self) -> bool:
@@ -296,6 +302,8 @@ class LARA:
         self.cost_ = (self.state_.nodes_asked + self.game.nodes_asked - before) / self.game.num_targets
         with working("learning how far the scores can be trusted"):
             self.errors_ = self._learned_errors(judging)
+        if warning := doubt(self.agreement):
+            say(warning)
 
     def _take(self, state: TrainingState) -> None:
         self.state_, self.explainer_, self.history_ = state, state.best_explainer(), state.history

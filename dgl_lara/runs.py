@@ -273,9 +273,7 @@ class Run:
         if not self.lara.is_trained:
             path = self.folder / "explainer.pt"
             if not path.exists():
-                raise LaraError(
-                    f"{self.folder} has no trained explainer yet; continue it with: train --resume {self.folder}"
-                )
+                raise not_trained_yet(self.folder, self.config.model is not None)
             explainer, stored = load_explainer(path, self.lara.features.device)
             self._check_fit(explainer.config, stored)
             about = described(self.config.training, self.config.value)
@@ -283,6 +281,11 @@ class Run:
             self.lara.with_explainer(explainer, {**about, **more})
             self.lara.samples_ = self._samples()
         return self.lara
+
+
+def not_trained_yet(folder: Path, runs_code: bool) -> LaraError:
+    trust = " --trust" if runs_code else ""
+    return LaraError(f"{folder} has no trained explainer yet; go on with: dgl-lara train --resume {folder}{trust}")
 
 
 def make_run(folder: Path, config: RunConfig, dataset: Dataset, lara: LARA) -> Run:
@@ -336,10 +339,12 @@ def open_run(
     offload: bool = False,
     trust: bool | str = False,
     players: str | None = None,
+    to_explain: bool = False,
 ) -> Run:
     """`offload`: the data stays in main memory, only batches go to the device. `trust`: whether the code of a model of
     the user's own may be run, as the folder names it (True) or as it is named here ("my_module:build_model").
-    `players`: which of the explainers that the folder holds; without it, the first."""
+    `players`: which of the explainers that the folder holds; without it, the first. `to_explain`: a run without an
+    explainer is refused before anything is loaded."""
     folder, device = Path(folder), torch.device(device)
     path = folder / "config.json"
     if not path.is_file():
@@ -348,6 +353,8 @@ def open_run(
         config = RunConfig.from_dict(json.loads(path.read_text()), path)
     except (ValueError, TypeError, RecursionError) as error:
         raise LaraError(f"{path} cannot be understood ({error}).") from error
+    if to_explain and not any(folder.rglob("explainer.pt")):
+        raise not_trained_yet(folder, config.model is not None)
     own = _trusted(folder, config, trust)
     where = torch.device("cpu") if offload else device
     with working(f"reading {config.dataset}"):

@@ -85,6 +85,7 @@ def test_the_table_fits_a_terminal_and_does_not_star_chance():
     starred = {name: {column for column, cell in zip(header, row, strict=True) if cell[0] == "*"} for name, *_ in rows
                for row in rows if row[0] == name}  # fmt: skip
     assert "targets/s" in starred["lara"] and starred["random"] == set() and "AUC" in starred["orphicx"]
+    assert "AUC |score|" in starred["lara"] and "AUC |score|" in starred["orphicx"]  # as good as the other
     text = on_terminal(summary(records), 60)
     assert max(map(len, text.splitlines())) <= 60 and text.count("orphicx") > 1
     assert all(column.removesuffix(", average") in text for column in header)
@@ -92,6 +93,14 @@ def test_the_table_fits_a_terminal_and_does_not_star_chance():
     assert len({len(line) for line in first}) == 1 and len(first) == 5  # figures end where their column does
     assert text_blocks(header, rows, 500) == text_table(header, rows)
     assert "AUC ranks players by their signed scores" in comparison_markdown(summary(records), "x")
+
+
+def test_what_cannot_be_measured_is_said_before_it_begins(own_folders, quick_runs, tmp_path):
+    asked = ["--methods", "random,lara", "--metric", "fidelity,auc", "--seeds", 1, "--targets", 1]
+    found = compare(quick_runs["ba-shapes"], *asked, "--out", tmp_path / "b")
+    assert found.exit_code == 0, found.output
+    assert "comparing 2 methods, 1 seed of each, 1 targets; LARA is trained anew for each seed" in found.stderr
+    assert "no auc: none of these targets has a ground truth" in found.stderr and "AUC" not in found.stdout
 
 
 def contest_on(folder, targets):

@@ -40,7 +40,19 @@ def here(quick_runs, tmp_path, monkeypatch):
 
 def test_the_list(here):
     lines = run("runs").stdout.splitlines()
-    assert lines[0].split() == ["run", "started", "data", "set", "model", "steps", "agreement", "delta", "kept", "MB"]
+    assert lines[0].split() == [
+        "run",
+        "started",
+        "data",
+        "set",
+        "model",
+        "steps",
+        "agreement",
+        "delta",
+        "kept",
+        "targets",
+        "MB",
+    ]
     assert [line.split()[0] for line in lines[2:4]] == ["two", "one"]  # the newest first
     best = pd.read_csv("runs/one/metrics.csv").agreement.max()
     assert "ba-shapes" in lines[3] and " 60 " in lines[3] and f"{best:.3f}" in lines[3]
@@ -48,6 +60,60 @@ def test_the_list(here):
     Path("runs/two/explainer.pt").unlink()
     again = run("runs")
     assert again.exit_code == 0 and "one" in again.stdout and "not trained yet" in again.stdout
+
+
+def test_an_explainer_that_has_learned_little_is_told_of(here):
+    assert "learned little" not in run("explain", "--run", "one", "--node", 5).stderr
+    history = pd.read_csv("runs/one/metrics.csv")
+    history.assign(agreement=0.18).to_csv("runs/one/metrics.csv", index=False)
+    for words in (
+        ["--node", 5],
+        ["--split", "test", "--out", "e.csv"],
+        ["--split", "test", "--shard", "0/2", "--out", "s"],
+    ):
+        found = run("explain", "--run", "one", *words)
+        assert (
+            found.exit_code == 0
+            and "learned little: its agreement with the model on validation targets is 0.18" in found.stderr
+        )
+
+
+def test_an_untrained_run_is_refused_before_its_code_is_run(here):
+    Path("runs/one/explainer.pt").unlink()
+    config = json.loads(Path("runs/one/config.json").read_text())
+    config["model"] = {"module": "helper", "function": "build", "file": "helper.py"}
+    Path("runs/one/config.json").write_text(json.dumps(config))
+    for words in (["explain", "--node", 5], ["eval"], ["report"], ["summary"]):
+        found = run(words[0], "--run", "one", *words[1:])
+        assert found.exit_code == 1 and "dgl-lara train --resume runs/one --trust" in found.stderr, found.stderr
+
+
+def test_figures_over_other_targets_do_not_stand_side_by_side(here):
+    rows = [{"method": "lara", "sparsity": "average", "definition": "kept", "fidelity+": 1, "fidelity-": 0, "delta": 1}]
+    for name, file, targets, delta in (("one", "eval-fidelity", 100, 4.25), ("one", "eval-fidelity-2", 6, 9.5),
+                                       ("two", "eval-fidelity", 6, 7.75)):  # fmt: skip
+        content = {"what": "-", "question": {"targets": targets}, "fidelity": [{**rows[0], "delta": delta}]}
+        Path(f"runs/{name}/{file}.json").write_text(json.dumps(content))
+    two, one = run("runs").stdout.splitlines()[2:4]
+    assert one.split()[-3:-1] == ["4.250", "100"] and two.split()[-3:-1] == ["7.750", "6"]
+    told = [line.split() for line in run("runs", "compare", "one", "two").stdout.splitlines() if "delta" in line]
+    assert told == [
+        ["delta,", "kept", "(100", "targets)", "4.250", "-"],
+        ["delta,", "kept", "(6", "targets)", "-", "7.750"],
+    ]
+
+
+def test_steps_are_not_shown_where_epochs_decide(here):
+    shown = run("runs", "show", "one").stdout
+    assert "training: epochs" in shown and "training: steps" not in shown and "checksum of the data" in shown
+
+
+def test_what_a_short_table_leaves_out_is_counted(here):
+    lines = run("explain", "--run", "one", "--node", 5, "--top", 4).stdout.splitlines()
+    (gap,) = [place for place, line in enumerate(lines) if "more)" in line]
+    every = run("explain", "--run", "one", "--node", 5, "--top", "all").stdout.splitlines()
+    players = len(every) - next(place for place, line in enumerate(every) if line.startswith("---")) - 2
+    assert lines[gap].split() == [f"({players - 7:,}", "more)"] and len(lines[gap + 1 :]) == 3 + 1  # and a note
 
 
 def test_a_run_goes_by_its_name_in_the_list(here):

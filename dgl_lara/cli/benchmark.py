@@ -79,6 +79,7 @@ def benchmark(
     from dgl_lara.lara import LARA
     from dgl_lara.reports.benchmark_table import on_terminal, summary, write_comparison
     from dgl_lara.runs import RUNS, open_run
+    from dgl_lara.utils.progress import say
 
     if (name is None) == (folder is None):
         raise click.UsageError("give either --dataset or --run.")
@@ -90,6 +91,14 @@ def benchmark(
         model, _ = target_for(dataset, target_file, 0)
         game = LARA(model, dataset.graph, dataset.features, dataset.task, value=value).game
     contest = comparison.contest(dataset, game, targets, quick)
+    many = f"{len(methods)} method{'s' * (len(methods) != 1)}, {seeds} seed{'s' * (seeds != 1)} of each"
+    anew = "; LARA is trained anew for each seed" if folder and set(methods) & set(LARA_FORMS) else ""
+    sooner = "" if quick else "; --quick, --methods, --seeds or --targets make it shorter"
+    say(f"comparing {many}, {len(contest.targets)} targets{anew}{sooner}")
+    lacking = {metric: METRICS[metric].missing(contest.case) for metric in metrics}
+    for metric, reason in lacking.items():
+        if reason:
+            say(f"no {metric}: {reason}")
     out = out or RUNS / f"benchmark-{dataset.name}"
     records = comparison.compare(contest, methods, metrics, seeds, comparison.parts_folder(contest, metrics, out))
     table = summary(records)

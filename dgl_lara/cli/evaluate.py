@@ -67,7 +67,7 @@ def evaluate_command(
     if folder and name:
         raise click.UsageError("give --run or --dataset, not both.")
     where = folder or newest_run(name and stored_name(name))
-    run = open_run(where, choose_device(device), trust=trust, players=players)
+    run = open_run(where, choose_device(device), trust=trust, players=players, to_explain=True)
     dataset, lara = run.dataset, run.trained()
     chosen = some_targets(dataset.split(split), targets, seed)
     subject = Subject(lara, Case(lara.game, chosen, dataset.motif, reference_pairs, seed), pairs)

@@ -169,6 +169,7 @@ def explain_command(
 
 def _to_file(question: Question, out: Path) -> str:
     asked = question.open()
+    _warn(asked.run)
     rows = asked.to_file(asked.targets, out)
     _tell_spent(asked)
     return f"{len(asked.targets):,} explanations, {rows:,} rows in {out}"
@@ -188,6 +189,7 @@ def _in_shards(
         count = len(manifest["shards"])
         return f"{manifest['targets']:,} explanations, {manifest['rows']:,} rows in {count} shards in {out}"
     asked, one = question.open(), Shard(*shard)
+    _warn(asked.run)
     record = asked.to_shard(one, folder)
     _tell_spent(asked)
     missing = len(folder.missing(one.of))
@@ -208,6 +210,7 @@ def _explain_few(
 
     run = question.open_run(pairs)
     asked, classes = _asked_for(run, given), _classes(run, named_classes)
+    _warn(run)
     is_page = picture is not None and picture.suffix == ".html"
     others = run.parts[1:] if is_page and question.players is None and not question.graph else []  # to switch to
     for place, target in enumerate(asked):
@@ -222,6 +225,16 @@ def _explain_few(
             explanation.save(path, beside)
         if files:
             echo("\nwritten: " + ", ".join(map(str, files)))
+
+
+def _warn(run: Run) -> None:
+    """Whoever explains with an explainer that has learned little hears of it, each time."""
+    from dgl_lara.drawing.words import doubt
+    from dgl_lara.reports.run_overview import Overview
+    from dgl_lara.utils.progress import say
+
+    if warning := doubt(Overview(run.folder).agreement):
+        say(warning)
 
 
 def _check_endings(picture: Path | None, out: Path | None) -> None:
@@ -311,6 +324,7 @@ def _table(explanation: Explanation, most: int) -> str:
     everyone = explanation.numbered_frame()
     best = everyone.head(most)
     against = everyone[(everyone.score < 0) & (everyone["rank"] > most)].tail(3)  # the strongest that speak against
+    between = len(everyone) - len(best) - len(against)
     best = pd.concat([best, against])
     figures = best[columns].itertuples(index=False)
     rows = [[names[player], *row] for player, row in zip(best.player, figures, strict=True)]
@@ -319,6 +333,8 @@ def _table(explanation: Explanation, most: int) -> str:
         said = dict(zip(explanation.players.tolist(), map(explanation.batch.names.of_class, classes), strict=True))
         rows = [[*row, said[player]] for player, row in zip(best.player, rows, strict=True)]
         columns = [*columns, "class"]
+    if len(against) and between:
+        rows.insert(-len(against), [f"({between:,} more)", *[""] * len(columns)])
     return text_table(["node" if explanation.batch.includes_target else explanation.kind, *columns], rows, width())
 
 

@@ -44,7 +44,7 @@ def report(
     from dgl_lara.utils.progress import say
 
     reuse_freed_memory()
-    run = open_run(folder or newest_run(), choose_device(device), trust=trust)
+    run = open_run(folder or newest_run(), choose_device(device), trust=trust, to_explain=True)
     say(f"run {run.folder}" + ("" if folder else " (the newest; --run names another)"))
     page = render(measure(run, split, targets, pairs, reference_pairs, seed))
     out = out or run.folder / "report.html"

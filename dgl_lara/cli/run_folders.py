@@ -48,7 +48,7 @@ def show(run: str) -> None:
     for name, content in found.evaluations.items():
         echo(f"\n{name}: {content.get('what', '-')}")
     if found.figures:
-        echo(text_table(["lara", "newest"], [[name, value] for name, value in found.figures.items()]))
+        echo(text_table(["lara", "figure"], [[name, value] for name, value in found.figures.items()]))
 
 
 @runs.command()

@@ -10,7 +10,7 @@ import click
 from dgl_lara.choices import SUMMARIES
 from dgl_lara.cli.options import (
     FILE,
-    FOLDER,
+    RUN,
     ClassName,
     Count,
     choose_device,
@@ -29,7 +29,7 @@ ROWS = 12  # of a table
 
 
 @click.command("summary")
-@click.option("--run", "folder", type=FOLDER, help="Run to sum up. Default: the newest.")
+@click.option("--run", "folder", type=RUN, help="Run to sum up. Default: the newest.")
 @click.option("--class", "asked_class", type=ClassName(),
               help="Only targets that the model gives this class, a number or its name.")  # fmt: skip
 @click.option("--split", type=click.Choice(["train", "val", "test"]), help="Only targets of this split.")
@@ -61,7 +61,7 @@ def summary(
     from dgl_lara.utils.memory import reuse_freed_memory
     from dgl_lara.utils.progress import say
 
-    run = open_run(folder or newest_run(), choose_device(device), trust=trust, players=players)
+    run = open_run(folder or newest_run(), choose_device(device), trust=trust, players=players, to_explain=True)
     say(f"run {run.folder}" + ("" if folder else " (the newest; --run names another)"))
     reuse_freed_memory(run.dataset.graph.num_nodes())
     parts = run.parts if players is None else [run]

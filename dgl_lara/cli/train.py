@@ -127,6 +127,7 @@ def train(
     if processes > 1 and not is_a_child():
         sys.exit(run_together(processes))
     from dgl_lara.runs import RunConfig, check_free, create_run, open_run
+    from dgl_lara.utils.progress import say
     from dgl_lara.utils.ranks import Lost
 
     ranks = joined_ranks(device)
@@ -155,6 +156,8 @@ def train(
         if own_name is not None:
             explained = own_model(own_name, weights_file, dataset)
         else:
+            if target_file is None and is_file_name(str(name)):
+                say("no --model is given: a model of dgl-lara's own is trained on this graph and explained")
             with ranks.first_before_others():
                 explained = Explained(*target_for(dataset, target_file, seed))
             echo(_whose_model(explained, target_file, is_file_name(str(name))))
@@ -200,7 +203,10 @@ def _tell_of(lara: LARA) -> None:
     """What came of the training."""
     state = lara.state_
     echo(f"validation agreement ({state.judged_by}): {state.best:.3f} after {state.step} step{'s' * (state.step != 1)}")
-    kept = f"{lara.samples_.pairs:,} pairs of coalitions kept, to correct scores" if lara.samples_ else "no pairs kept"
+    kept = "no pairs kept"
+    if lara.samples_:
+        use = "to correct scores" if lara.errors_ else "too few to correct scores or to know their errors"
+        kept = f"{lara.samples_.pairs:,} pairs of coalitions kept, {use}"
     echo(f"{kept}; f was given {lara.cost_:,.0f} nodes for each of the {lara.game.num_targets:,} {lara.task}s")
 
 

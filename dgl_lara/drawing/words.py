@@ -283,6 +283,16 @@ def how_sure(corrected: bool, confidence: float | None, kind: str, local: bool) 
     return f"These scores are {source}, and expected to explain {share}."
 
 
+def doubt(agreement: float | None) -> str:
+    """What is to be said of an explainer that has learned little, by its best agreement; nothing of a good one."""
+    if agreement is None or agreement >= LITTLE:
+        return ""
+    return (
+        f"this explainer has learned little: its agreement with the model on validation targets is {agreement:.2f} "
+        "(1 is perfect, 0 is worthless); train longer (--epochs), or refine what you rely on"
+    )
+
+
 def how_far(novelty: float) -> str:
     """From what the explainer has learned from, on a graph that it has not."""
     word = "as it knows it" if novelty < FAMILIAR else "unlike what it knows"

@@ -26,7 +26,8 @@ class Explanations(Scored):
     """
 
     def __repr__(self) -> str:
-        return f"Explanations of {len(self)} {self.task}s by {self.method}: {len(self.scores)} scores (see to_frame())"
+        whom = f"{len(self)} {self.task}{'s' * (len(self) != 1)}"
+        return f"Explanations of {whom} by {self.method}: {len(self.scores)} scores (see to_frame())"
 
     def __getitem__(self, place: int) -> Explanation:
         """The explanation of the target at this place (not: of the node with this number)."""

@@ -26,7 +26,11 @@ class GroundTruthAUC(Metric):
     def missing(self, case: Case) -> str | None:
         if case.game.kind.name == "features":
             return "no ground truth says which features matter."
-        return "this data set has no ground truth." if case.motif is None else None
+        if case.motif is None:
+            return "this data set has no ground truth."
+        if not bool((case.motif[case.game.task.nodes_of(case.game.graph, case.targets)] >= 0).any()):
+            return "none of these targets has a ground truth; ask about more of them (--targets)."
+        return None
 
     def table(self, case: Case, explanations: Explanations) -> pd.DataFrame:
         assert case.motif is not None

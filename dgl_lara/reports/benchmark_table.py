@@ -56,7 +56,7 @@ def shown(table: pd.DataFrame, mark: Callable[[str], str]) -> tuple[list[str], l
                 continue
             text = _number(row[column]) + (f" ± {_number(row[f'{column} std'])}" if row["seeds"] > 1 else "")
             sign = COLUMNS[column]
-            best = sign and rivals[column].notna().any() and place == (sign * rivals[column]).idxmax()
+            best = sign and place in rivals.index and _number(row[column]) == _best_of(sign, rivals[column])
             cells.append(mark(text) if best else text)
         rows.append(cells)
     return ["method", *columns], rows
@@ -74,6 +74,11 @@ def on_terminal(table: pd.DataFrame, width: int) -> str:
     notes += [f"{short}: {long}" for long, short in SHORT.items() if long in table]
     notes += [AUC_NOTE] if "AUC" in table else []
     return "\n".join([text, *(line for note in notes for line in textwrap.wrap(note, width))])
+
+
+def _best_of(sign: int, figures: pd.Series) -> str:
+    """As it is shown: whoever shows the same is as good."""
+    return _number(sign * (sign * figures).max())
 
 
 def _number(value: float) -> str:

@@ -94,16 +94,23 @@ class Overview:
 
     @property
     def figures(self) -> dict[str, float]:
-        """LARA's own of the newest evaluation of each kind."""
-        found: dict[str, float] = {}
-        for content in self.evaluations.values():
+        """LARA's own, of the evaluation over the most targets of each kind (the newest of these), under names that say
+        how many these are: what was measured on other targets is not put side by side."""
+        return {f"{name} ({many} targets)" if many else name: value for name, (value, many) in self.judged.items()}
+
+    @property
+    def judged(self) -> dict[str, tuple[float, int]]:
+        """Name -> figure, and over how many targets (0: the file does not say)."""
+        found: dict[str, tuple[float, int]] = {}
+        for content in sorted(self.evaluations.values(), key=_targets_of):
+            many = _targets_of(content)
             for row in _rows_of(content, "fidelity"):
                 if row.get("method") == "lara" and row.get("sparsity") == "average":
                     measures = [name for name in ("fidelity+", "fidelity-", "delta") if name in row]
-                    found |= {f"{name}, {row.get('definition')}": row[name] for name in measures}
+                    found |= {f"{name}, {row.get('definition')}": (row[name], many) for name in measures}
             for row in _rows_of(content, "agreement"):
                 if row.get("method") == "lara":
-                    found |= {name: row[name] for name in ("R2 corrected", "neighbours only") if name in row}
+                    found |= {name: (row[name], many) for name in ("R2 corrected", "neighbours only") if name in row}
         return found
 
     @property
@@ -130,6 +137,11 @@ def _as_table(found: object) -> dict[str, Any]:
 def _rows_of(content: dict[str, Any], metric: str) -> list[dict[str, Any]]:
     rows = content.get(metric)
     return [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
+
+
+def _targets_of(content: dict[str, Any]) -> int:
+    many = _as_table(content.get("question")).get("targets")
+    return many if isinstance(many, int) else 0
 
 
 def _is_float(text: str | None) -> bool:
@@ -162,26 +174,29 @@ def find(name: str, damaged_too: bool = False) -> Overview:
 
 
 def listing(runs: Sequence[Overview]) -> Rows:
-    header = ["run", "started", "data set", "model", "steps", "agreement", "delta kept", "MB"]
+    header = ["run", "started", "data set", "model", "steps", "agreement", "delta kept", "targets", "MB"]
     rows: list[list[object]] = []
     for run in runs:
-        delta = run.figures.get("delta, kept", run.figures.get("delta, paper"))
+        delta, many = run.judged.get("delta, kept", run.judged.get("delta, paper", (None, 0)))
         state = "damaged" if run.damage else run.agreement if run.is_trained else "not trained yet"
         size = f"{run.size / 2**20:.1f}"
-        rows.append([run.folder.name, run.started, run.dataset, run.model, run.steps, state, delta, size])
+        rows.append([run.folder.name, run.started, run.dataset, run.model, run.steps, state, delta, many or None, size])
     return header, rows
 
 
 def settings(run: Overview) -> dict[str, object]:
     """Everything that was chosen, by name."""
-    apart = ("options", "training", "model", "dataset", "players")
+    apart = ("options", "training", "model", "dataset", "players", "data")
+    by_epochs = run.training.get("epochs") is not None  # then nobody looks at the steps
+    training = {name: value for name, value in run.training.items() if not (by_epochs and name == "steps")}
     return {
         "data set": run.config.get("dataset"),
         **{f"data: {name}": value for name, value in _as_table(run.config.get("options")).items()},
         "model": run.model,
         "players": _who_plays(run.config.get("players")),
         **{name: value for name, value in run.config.items() if name not in apart},
-        **{f"training: {name}": value for name, value in run.training.items()},
+        **{f"training: {name}": value for name, value in training.items()},
+        "checksum of the data": run.config.get("data"),
         **{f"version of {name}": version for name, version in _as_table(run.environment.get("versions")).items()},
     }
 

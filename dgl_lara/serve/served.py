@@ -237,7 +237,7 @@ def open_models(
     torch.set_num_threads(1)
     found = []
     for name, folder in zip(names, folders, strict=True):
-        run = open_run(folder, "cpu", memory, trust=trust)
+        run = open_run(folder, "cpu", memory, trust=trust, to_explain=True)
         if run.has_other_data:
             say(f"note: {folder} is served on a data set that has changed since it was trained.")
         found.append(ServedModel(name, run, state))

@@ -60,7 +60,7 @@ class Question:
 
     def open_run(self, pairs: Sequence[tuple[int, int]] = ()) -> Run:
         """The run, with what is asked about in the place of its own graph, or of its own links."""
-        run = open_run(self.run, self.device, self.memory, self.offload, self.trust, self.players)
+        run = open_run(self.run, self.device, self.memory, self.offload, self.trust, self.players, True)
         reuse_freed_memory(run.dataset.num_nodes)
         links = torch.tensor(pairs) if pairs else read_pairs(self.pairs) if self.pairs else None
         return run if self.graph is None and links is None else _elsewhere(run, self.graph, links)
