@@ -42,6 +42,7 @@ from dgl_lara.training.config import MINI_BATCHES, default
 from dgl_lara.training.loop import train
 from dgl_lara.training.validation import make_judge
 from dgl_lara.utils.files import written_whole
+from dgl_lara.utils.memory import hand_back_freed_memory
 from dgl_lara.utils.ranks import join
 from dgl_lara.utils.tables import markdown_table
 
@@ -58,6 +59,7 @@ class Peak:
 
     def begin(self):
         ctypes.CDLL("libc.so.6").malloc_trim(0)
+        hand_back_freed_memory()  # as parts do; one process holds a tenth more without it
         threading.Thread(target=self._look, daemon=True).start()
 
     def _look(self):

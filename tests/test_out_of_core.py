@@ -1,5 +1,8 @@
 """Training and explaining on a graph that is never whole give the numbers of the graph in memory."""
 
+import gc
+
+import dgl
 import numpy as np
 import pandas as pd
 import pytest
@@ -144,6 +147,21 @@ def test_a_pass_that_was_stopped_goes_on_where_it_was(tmp_path):
     assert [nodes[0].item() for nodes in made] == [30, 40]
     assert torch.equal(found, torch.arange(50.0).unsqueeze(1).repeat(1, 2))
     assert store.is_whole("x", "one", 50) and not store.is_whole("x", "another", 50)
+
+
+def test_what_was_cut_out_is_held_for_as_long_as_it_is_used(citation):
+    def graphs():
+        gc.collect()
+        return [one for one in gc.get_objects() if type(one) is dgl.DGLGraph and one.num_nodes()]
+
+    _, outside = citation
+    before = len(graphs())
+    game = GameInParts(outside.model, outside.view, 2, "logit", outside.rows)
+    assert len(graphs()) == before
+    game.near(torch.arange(8), 2)
+    assert len(graphs()) > before  # of the game that counts what f was asked
+    game.cut(torch.arange(8), 2)
+    assert len(graphs()) == before
 
 
 def test_batches_that_do_not_fit_are_halved(citation, capsys):

@@ -15,7 +15,8 @@ from dgl_lara.model.blackbox import Model
 from dgl_lara.model.evaluating import evaluating
 from dgl_lara.model.layered import Layered
 from dgl_lara.parts.exchanged import Exchanged, Routes
-from dgl_lara.parts.game_in_parts import GameInParts, Near
+from dgl_lara.parts.game_in_parts import GameInParts
+from dgl_lara.utils.memory import hand_back_freed_memory
 from dgl_lara.utils.progress import Progress
 
 
@@ -25,6 +26,7 @@ class GameAcross(GameInParts):
     view: Exchanged
 
     def __init__(self, f: Model, view: Exchanged, hops: int, value: str, memory: int | None = None) -> None:
+        hand_back_freed_memory()
         super().__init__(f, view, hops, value, None, memory)
         self.ranks = view.ranks
 
@@ -70,6 +72,6 @@ class GameAcross(GameInParts):
         total = self.ranks.summed((full - self.null).double().square().sum())
         return max(float(total / (self.num_targets * self.num_classes)) ** 0.5, 1e-6)
 
-    def around(self, targets: Tensor) -> Near:
+    def around(self, targets: Tensor) -> Batch:
         """K + 1 hops: all that f needs, and the degrees of all players."""
-        return self.near(targets, self.hops + 1)
+        return self.cut(targets, self.hops + 1)

@@ -18,6 +18,7 @@ from torch import Tensor
 from dgl_lara.errors import InputError
 from dgl_lara.game.batch import Batch
 from dgl_lara.game.budget import Budget
+from dgl_lara.game.field import Field
 from dgl_lara.game.game import CHECKED, CutFrom, Game, check_targets
 from dgl_lara.game.hops import spread_out
 from dgl_lara.game.removal import null_prediction
@@ -67,12 +68,9 @@ class GameInParts:
         with working("asking the model about a few nodes"):
             probe = self._probe()
         # what holds of these nodes holds of all
-        self.value, self.num_classes, self.context, self.kind = (
-            probe.value,
-            probe.num_classes,
-            probe.context,
-            probe.kind,
-        )
+        self.value, self.num_classes, self.context = probe.value, probe.num_classes, probe.context
+        nowhere = dgl.graph(([], []), num_nodes=0)  # its surroundings can be half the graph: nothing keeps them
+        self.kind = probe.choice.on(Field(self.task, nowhere, probe.features.new_empty(0, view.columns), hops))
         self._single, self.null_logits, self.null = probe.single, probe.null_logits, probe.null
 
     def _probe(self) -> Game:
@@ -190,6 +188,7 @@ class GameInParts:
         return self.near(nodes, 0, inner=not self.view.has_loops).game
 
     def cut(self, targets: Tensor, hops: int, inner: bool = False) -> Batch:
+        self._asked, self._last = self.nodes_asked, None  # what was cut before need not be held beside it
         return cut(self.view, targets, hops, inner)
 
     def near_cut(self, here: Batch, f_is_asked: bool = True) -> Near:

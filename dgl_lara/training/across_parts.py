@@ -7,12 +7,13 @@ targets that a step needs are fetched. Every process has the loss of the whole b
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar
 
 import torch
 from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 
 from dgl_lara.attribution.shared_samples import SampleKeeper
 from dgl_lara.explainer.encoder import EncoderGraph
@@ -61,7 +62,16 @@ class CutStep(Step):
         return self.explainer.gate.carries
 
     def predicted_differences(self) -> Tensor:
-        return super().predicted_differences()[:, : self.many]
+        """One mask after the other, each walked a second time for its gradient: what all of them carry along the edges
+        of a cut that may be half the graph would be most of what a process holds."""
+        masks = torch.arange(len(self.coalitions.keep)).split(1)
+        of_each = [checkpoint(self._under, one, self.embedded.p, self.embedded.t, use_reentrant=False) for one in masks]
+        return torch.cat(of_each)[:, : self.many]
+
+    def _under(self, mask: Tensor, p: Tensor, t: Tensor) -> Tensor:
+        rows = slice(int(mask), int(mask) + 1)
+        alone = replace(self, coalitions=self.coalitions.under(rows), embedded=replace(self.embedded, p=p, t=t))
+        return Step.predicted_differences(alone)
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,9 +99,9 @@ class Lesson:
         mine = game.ranks.share(len(targets))
         # a process without a share goes through the motions with the first target: the others wait for its rows
         few = targets[mine] if mine.stop > mine.start else targets[:1]
-        near = game.around(few)
-        batch = near.game.kind.batch(near.targets, game.context)
-        return Lesson(near, evaluate_coalitions(near.game, batch, masks, drawn), mine, len(targets))
+        here = game.around(few)
+        coalitions = ask_about(game.near_cut(here), masks, drawn)
+        return Lesson(game.near_cut(here, f_is_asked=False), coalitions, mine, len(targets))
 
     def step(self, across: GameAcross, explainer: Explainer, seen: PartGraph) -> JointStep:
         here, game, ranks = self.coalitions, self.near.game, across.ranks
@@ -106,6 +116,11 @@ class Lesson:
         everybody = CoalitionBatch(numbers, numbers, keep, joined(here.inside), joined(here.outside))
         classes = joined(game.explained_class[here.targets], 0)
         return JointStep(game, explainer, everybody, own.embedded, ranks, own, self.mine, 1, classes)
+
+
+def ask_about(near: Near, masks: int, drawn: torch.Generator) -> CoalitionBatch:
+    """Features are held for as long as f is asked."""
+    return evaluate_coalitions(near.game, near.game.kind.batch(near.targets, near.game.context), masks, drawn)
 
 
 @dataclass(eq=False)

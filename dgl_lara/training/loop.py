@@ -152,6 +152,7 @@ def train(
                 batches = list(target_batches(targets, plan.size, config.seed, epoch))
             step = ground.step(state.explainer, batches[place], number, state.keeper, ranks)
             loss = update(state, objective, step, config, learning_rate(config, number, plan.total), ranks)
+            del step  # what it holds of the graph is not needed beside that of the next
             stop, given = ranks.total(len(asked), game.nodes_asked - asked_elsewhere)
             state.nodes_asked = asked_before + given
             if judge and plan.is_check(state.step):
