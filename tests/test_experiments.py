@@ -369,3 +369,10 @@ def test_out_of_core(tmp_path):
     assert frame.command.tolist() == ["partition", "train", "explain"]
     assert (frame.seconds > 0).all() and (frame["own memory, GB"] > 0).all()
     assert (tmp_path / "work" / "2000" / "explanations.parquet").is_file()
+
+
+@pytest.mark.slow
+def test_shared_masks(tmp_path):
+    run("shared_masks", "tree-cycles", "--targets", 3, "--pairs", 200, "--out", tmp_path / "shared_masks.csv")
+    frame = pd.read_csv(tmp_path / "shared_masks.csv")
+    assert frame["shared against own"].abs().max() < 0.5 and (frame["correlation"] > 0.8).all()

@@ -413,7 +413,8 @@ def test_command_explains_one_node(quick_runs, opened, tmp_path):
     frame = one.top(len(one))
     against = frame[frame.score < 0].tail(3)  # the strongest that speak against the class are shown too
     against = against[against["rank"] > 3]
-    shown = [*one.top(3).player, *against.player]
+    shown, between = [*one.top(3).player, *against.player], len(one) - 3 - len(against)
+    assert lines.pop(4 + 3).split() == [f"({between}", "more)"]
     assert len(against) and [line.split()[0] for line in lines[4 : 4 + len(shown)]] == list(map(str, shown))
     classes = dict(zip(one.players.tolist(), map(str, one.player_classes()), strict=True))
     assert [line.split()[-1] for line in lines[4 : 4 + len(shown)]] == [classes[player] for player in shown]

@@ -74,7 +74,7 @@ def test_an_explainer_that_has_learned_little_is_told_of(here):
         found = run("explain", "--run", "one", *words)
         assert (
             found.exit_code == 0
-            and "learned little: its agreement with the model on validation targets is 0.18" in found.stderr
+            and "learned little: its agreement on validation targets is 0.18" in found.stderr
         )
 
 
@@ -114,6 +114,28 @@ def test_what_a_short_table_leaves_out_is_counted(here):
     every = run("explain", "--run", "one", "--node", 5, "--top", "all").stdout.splitlines()
     players = len(every) - next(place for place, line in enumerate(every) if line.startswith("---")) - 2
     assert lines[gap].split() == [f"({players - 7:,}", "more)"] and len(lines[gap + 1 :]) == 3 + 1  # and a note
+
+
+def test_a_run_that_is_not_there_is_refused_before_anything_is_loaded(here, monkeypatch):
+    monkeypatch.setattr("dgl_lara.runs.open_run", lambda *a, **b: pytest.fail("it was opened"))
+    for words in (["explain", "--node", 5], ["eval"], ["report"], ["train"]):
+        option = "--resume" if words == ["train"] else "--run"
+        found = run(words[0], option, "three", *words[1:])
+        assert found.exit_code == 2 and "there is no run 'three', here or in runs/" in found.stderr
+
+
+def test_a_graph_file_is_asked_for_by_what_is_missing(here):
+    found = run("explain", "--run", "one", "--graph", "nope.npz")
+    assert found.exit_code == 2 and "there is no file nope.npz" in found.stderr
+    Path("g.npz").write_bytes(b"")
+    found = run("explain", "--run", "one", "--graph", "g.npz")
+    assert found.exit_code == 2 and "say what to explain on g.npz: --node" in found.stderr
+
+
+def test_refined_scores_say_that_nobody_knows_how_good_they_are(here):
+    found = run("explain", "--run", "one", "--node", 5, "--refine", 4, "--verify")
+    assert "what share of the truth they tell is not known" in found.stdout
+    assert "(high is good)" in found.stdout and "(low is good)" in found.stdout
 
 
 def test_a_run_goes_by_its_name_in_the_list(here):

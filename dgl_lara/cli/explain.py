@@ -123,6 +123,12 @@ def explain_command(
     if len(files_given) > 1 or (files_given and (some_graphs or split)):
         raise click.UsageError("--graph takes one file, or numbers of graphs; a file has no splits.")
     many = [everything, split is not None, nodes_file is not None, pairs_file is not None]
+    if files_given and not files_given[0].exists():
+        raise click.UsageError(
+            f"--graph: there is no file {files_given[0]}; a graph of the run is named by its number."
+        )
+    if files_given and not any([some_nodes, some_pairs, *many]):
+        raise click.UsageError(f"say what to explain on {files_given[0]}: --node, --pair, --all, --nodes or --pairs.")
     if sum([bool(some_nodes), bool(some_graphs), bool(some_pairs), *many]) != 1:
         raise click.UsageError(
             "say what to explain: --node, --graph, --pair, --all, --split, --nodes or --pairs, one of them."
@@ -305,7 +311,8 @@ def _explain_one(run: Run, target: int, classes: list[int], wanted: Wanted, top:
     if wanted.verify:
         verdict = run.trained().verify(found).iloc[0]
         echo(
-            f"\nfidelity+ {verdict['fidelity+']:.2f}, fidelity- {verdict['fidelity-']:.2f}; as many random players: "
+            f"\nfidelity+ {verdict['fidelity+']:.2f} (high is good), fidelity- {verdict['fidelity-']:.2f} (low is "
+            "good); as many random players: "
             f"{verdict['random fidelity+']:.2f}, {verdict['random fidelity-']:.2f}"
             + ("; WORSE THAN RANDOM" if verdict["worse_than_random"] else "")
         )

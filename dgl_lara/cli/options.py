@@ -123,7 +123,11 @@ class RunFolder(Named):
         folder = Path(super().convert(value, param, ctx))
         listed = Path(RUNS) / folder
         try:
-            return listed if not folder.exists() and (listed / "config.json").is_file() else folder
+            if folder.exists():
+                return folder
+            if (listed / "config.json").is_file():
+                return listed
+            self.fail(f"there is no run '{folder}', here or in {RUNS}/; `dgl-lara runs` lists them.", param, ctx)
         except OSError as error:  # longer than any name can be
             self.fail(f"must name a folder ({error.strerror}).", param, ctx)
 

@@ -62,7 +62,7 @@ def training_options(command: Callable) -> Callable:
         click.option("--hidden", type=Count(1, 16_384), help="Width of the encoder."),
         click.option("--layers", type=Count(0, 64), help="GraphConv layers; 0 is an MLP. Default: K."),
         click.option("--masks", type=Count(1, 1_000_000), help="Coalition pairs drawn a step."),
-        click.option("--epochs", type=natural, help="Passes over the training targets."),
+        click.option("--epochs", type=natural, help="Passes over the training targets, of the explainer."),
         click.option("--shared-pairs", type=CountOrWord("auto", "0"), metavar="N|auto|0",
                      help="Pairs of coalitions of every target that are kept to correct its scores; 0: none."),
         click.option("--lr", type=Rate(), help="Learning rate of Adam."),
@@ -156,8 +156,9 @@ def train(
         if own_name is not None:
             explained = own_model(own_name, weights_file, dataset)
         else:
-            if target_file is None and is_file_name(str(name)):
-                say("no --model is given: a model of dgl-lara's own is trained on this graph and explained")
+            if target_file is None:
+                whose = "no --model is given: one" if is_file_name(str(name)) else "the model to explain is one"
+                say(f"{whose} of dgl-lara's own, trained first unless it was before; --epochs are the explainer's")
             with ranks.first_before_others():
                 explained = Explained(*target_for(dataset, target_file, seed))
             echo(_whose_model(explained, target_file, is_file_name(str(name))))
@@ -176,23 +177,24 @@ def train(
         )
         run = create_run(out, about, dataset, lara, explained.details)
         echo(f"K = {lara.game.hops} ({how})")
-    echo(f"{run.dataset.name} ({run.dataset.source}); run folder {run.folder}")
-    several = len(run.config.players) > 1
-    for part in run.parts:
-        if several:
-            echo(f"\n{part.lara.players.name}")
-        try:
-            trained = part.train()
-        except KeyboardInterrupt:
-            if ranks.is_first:
-                echo(f"Interrupted; nothing is lost. Go on with: dgl-lara train --resume {run.folder}", err=True)
-            sys.exit(130)
-        except Lost as lost:
-            raise LaraError(f"{lost} Go on with: dgl-lara train --resume {run.folder}") from lost
-        if ranks.is_first:
-            _tell_of(trained)
-    ranks.leave()
     trusting = " --trust" if run.config.model else ""  # code of the user's own is run only where that is said
+    again = f"Go on with: dgl-lara train --resume {run.folder}{trusting}"
+    try:
+        echo(f"{run.dataset.name} ({run.dataset.source}); run folder {run.folder}")
+        several = len(run.config.players) > 1
+        for part in run.parts:
+            if several:
+                echo(f"\n{part.lara.players.name}")
+            trained = part.train()
+            if ranks.is_first:
+                _tell_of(trained)
+    except KeyboardInterrupt:
+        if ranks.is_first:
+            echo(f"Interrupted; nothing is lost. {again}", err=True)
+        sys.exit(130)
+    except Lost as lost:
+        raise LaraError(f"{lost} {again}") from lost
+    ranks.leave()
     asked = f"eval --run {run.folder} --metric fidelity"
     if run.dataset.key.get("parts"):
         asked = f"explain --run {run.folder} --all --out explanations.parquet"

@@ -276,7 +276,7 @@ def how_sure(corrected: bool, confidence: float | None, kind: str, local: bool) 
     """How the scores came about, and how much of the truth they are expected to tell."""
     source = "corrected by what the model said of coalitions" if corrected else "the explainer's own, by no model call"
     if confidence is None or math.isnan(confidence):
-        return f"These scores are {source}."
+        return f"These scores are {source}; what share of the truth they tell is not known."
     whose = f"its {kind}s" if local else f"the {kind}s"
     only, advice = ("only ", ": refine them before you rely on them") if confidence < LITTLE else ("", "")
     share = f"{only}{_share(confidence)} of what {whose} contribute{advice}"
@@ -288,8 +288,8 @@ def doubt(agreement: float | None) -> str:
     if agreement is None or agreement >= LITTLE:
         return ""
     return (
-        f"this explainer has learned little: its agreement with the model on validation targets is {agreement:.2f} "
-        "(1 is perfect, 0 is worthless); train longer (--epochs), or refine what you rely on"
+        f"this explainer has learned little: its agreement on validation targets is {agreement:.2f} (1 is perfect, 0 "
+        "is worthless); train longer (--epochs), or refine what you rely on"
     )
 
 

@@ -13,6 +13,9 @@ from dgl_lara.game.players import Players
 from dgl_lara.metrics.common.metric import Case, Metric, Rows
 from dgl_lara.metrics.common.reference import Reference
 
+ROUGH = 1.05  # noise is taken out, so that an R2 may come out somewhat above 1; further above there was only noise
+TOO_ROUGH = "an R2 above 1 is noise: so few reference pairs cannot tell it (--reference-pairs asks for more)"
+
 
 class Agreement(Metric):
     columns = {
@@ -28,7 +31,8 @@ class Agreement(Metric):
         return super().shown(table.drop(columns="reference"))
 
     def note(self, table: pd.DataFrame) -> str:
-        return f"phi: {table['reference'].iloc[0]}"
+        rough = (table[["R2 corrected", "neighbours only"]] > ROUGH).to_numpy().any()
+        return f"phi: {table['reference'].iloc[0]}" + (f"\n{TOO_ROUGH}" if rough else "")
 
     def figures(self, table: pd.DataFrame) -> dict[str, float]:
         row = table.iloc[0]

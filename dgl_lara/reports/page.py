@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import platform
 from dataclasses import asdict
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -20,9 +21,11 @@ from dgl_lara.drawing.global_view import draw_summaries
 from dgl_lara.drawing.pictures import inline
 from dgl_lara.drawing.plots import fidelity_figure, training_figure
 from dgl_lara.explanation import Explanation
+from dgl_lara.metrics.agreement import ROUGH
 from dgl_lara.metrics.fidelity import MEASURES, with_error
 from dgl_lara.reports.deviations import applying
 from dgl_lara.reports.findings import Findings
+from dgl_lara.reports.run_overview import plainly, who_plays
 from dgl_lara.runs import Run, environment
 from dgl_lara.targets.our_model import OurModel
 from dgl_lara.utils.progress import Progress
@@ -30,6 +33,7 @@ from dgl_lara.utils.templates import Table, rendered
 
 DRAWN = 25  # players of an example
 MARKDOWN = str.maketrans("", "", "`*")  # marks of the changelog's table that a page does not show
+TOO_ROUGH = "a figure that so few reference pairs cannot tell (--reference-pairs)"  # in the place of an R2
 MOST = 8  # rows of a way of sorting players
 LOW = 0.8  # agreement below which the page warns
 FEW = 30  # targets below which it does too
@@ -121,12 +125,10 @@ def _summary(found: Findings, average: pd.DataFrame) -> list[str]:
     agreement = found.tables["agreement"].set_index("method").loc["lara"]
     lara, chance = _row(average, "lara"), _row(average, "random")
     assert lara is not None and chance is not None
-    alone = (
-        f", and with {agreement['neighbours only']:.3f} over the neighbours alone" if game.kind.includes_target else ""
-    )
+    alone = f", and with {_r2(agreement['neighbours only'])} over the neighbours alone" * game.kind.includes_target
     return [
         f"The model is right on {found.accuracy['test']:.1%} of the test {game.task}s of {found.run.dataset.name}.",
-        f"The explainer's scores agree with the true attribution with R² = {agreement['R2 corrected']:.3f} on "
+        f"The explainer's scores agree with the true attribution with R² = {_r2(agreement['R2 corrected'])} on "
         f"{len(found.targets)} {found.split} {game.task}s (1 is perfect; the reference's noise is taken out){alone}.",
         f"Δ fidelity{' with the target kept' * game.kind.includes_target} is {with_error(lara, 'delta')}; players "
         f"ranked by chance reach {with_error(chance, 'delta')}.",
@@ -204,6 +206,10 @@ def _general(found: Findings) -> dict[str, object]:
     }
 
 
+def _r2(value: Any) -> str:
+    return TOO_ROUGH if float(value) > ROUGH else f"{value:.3f}"
+
+
 def _caveats(found: Findings) -> list[str]:
     """What a careful reader would ask; those that depend on figures appear where the figures call for them."""
     run, game = found.run, found.run.game
@@ -211,17 +217,20 @@ def _caveats(found: Findings) -> list[str]:
     caveats = [
         "The explanations say what this model does, not what is true of the world: they are not causal statements "
         "about the data, and a model can be wrong for reasons that are explained faithfully.",
-        f"The model is wrong on {1 - found.right:.1%} of the {len(found.targets)} targets measured here; their "
-        "explanations explain the mistake.",
         f"Removing {game.kind.name} makes inputs that the model was not trained on; its answers there, on which "
         "attribution and fidelity rest, may be unusual.",
         f"Scores are estimates. The agreement is a figure over all {len(found.targets)} targets; for a single one the "
         "error can be much larger. Where a single explanation matters, check it by direct sampling.",
     ]
+    if found.right < 1:
+        caveats.append(
+            f"The model is wrong on {1 - found.right:.1%} of the {len(found.targets)} targets measured here; their "
+            "explanations explain the mistake."
+        )
     if game.kind.includes_target:
         caveats.append(
             "R² is dominated by the target's own, large attribution; over the neighbours alone it is "
-            f"{lara['neighbours only']:.3f}."
+            f"{_r2(lara['neighbours only'])}."
         )
     if lara["R2 corrected"] < LOW:
         caveats.append(
@@ -245,11 +254,12 @@ def _caveats(found: Findings) -> list[str]:
 def _settings(run: Run) -> list[list[object]]:
     stored = run.made_with()
     config = run.config.to_dict()
-    training, options = config.pop("training"), config.pop("options")
+    training, options, players = config.pop("training"), config.pop("options"), config.pop("players", None)
+    config["players"] = who_plays(players)
     rows = [("command", stored["command"]), ("started", stored["time"]), ("code (git)", stored["git"])]
     rows += [(f"version of {name}", version) for name, version in stored["versions"].items()]
     rows += [*config.items(), *((f"data: {name}", value) for name, value in options.items())]
     if isinstance(run.model, OurModel):
         rows += [(f"model: {name}", value) for name, value in asdict(run.model.config).items()]
     rows += [(f"training: {name}", value) for name, value in training.items()]
-    return [[name, "-" if value is None else str(value)] for name, value in rows]
+    return [[name, plainly(value)] for name, value in rows]

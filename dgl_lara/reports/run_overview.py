@@ -189,11 +189,13 @@ def settings(run: Overview) -> dict[str, object]:
     apart = ("options", "training", "model", "dataset", "players", "data")
     by_epochs = run.training.get("epochs") is not None  # then nobody looks at the steps
     training = {name: value for name, value in run.training.items() if not (by_epochs and name == "steps")}
+    if "batch_size" in training:
+        training["batch_size"] = training["batch_size"] or "all"
     return {
         "data set": run.config.get("dataset"),
         **{f"data: {name}": value for name, value in _as_table(run.config.get("options")).items()},
         "model": run.model,
-        "players": _who_plays(run.config.get("players")),
+        "players": who_plays(run.config.get("players")),
         **{name: value for name, value in run.config.items() if name not in apart},
         **{f"training: {name}": value for name, value in training.items()},
         "checksum of the data": run.config.get("data"),
@@ -201,7 +203,7 @@ def settings(run: Overview) -> dict[str, object]:
     }
 
 
-def _who_plays(held: object) -> str:
+def who_plays(held: object) -> str:
     """'nodes, edges (directed no), features (of field, baseline zero, groups 12)'; runs of 0.1.0 say nothing of it."""
     told = []
     for row in _player_rows(held):

@@ -25,7 +25,7 @@ def reuse_freed_memory(num_nodes: int = 0) -> None:
 
 
 def hand_back_freed_memory() -> None:
-    """The opposite, where memory is what a process has least of: on ogbn-arxiv in parts a third of the peak was holes."""
+    """The opposite, where memory is what a process has least of: a third of the peak was holes on ogbn-arxiv."""
     if sys.platform == "linux":
         _tell_malloc({M_MMAP_MAX: 65536, M_MMAP_THRESHOLD: LARGE})
 
