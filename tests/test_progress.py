@@ -51,6 +51,19 @@ def test_a_line_says_how_far_and_how_long():
     assert Progress(iter(()), "loading", total=0).line(3) == "loading: 0 after 3 s"
 
 
+def test_a_slow_beginning_does_not_count_for_ever(monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    bar = Progress(range(1000), "training")
+    for seconds, done in ((60, 10), (5, 60), (5, 110), (5, 160)):  # the first step waits for the judge
+        now[0] += seconds
+        bar.done = done
+        bar.show()
+    now[0] += 5
+    bar.done = 210
+    assert bar.line(now[0] - 100) == "training: 210/1,000 after 80 s, about 79 s left"
+
+
 @pytest.mark.parametrize(
     ("seconds", "text"), [(0.2, "1 s"), (99, "99 s"), (385, "6 min"), (1800, "30 min"), (5400, "1.5 h")]
 )

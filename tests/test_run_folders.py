@@ -72,10 +72,7 @@ def test_an_explainer_that_has_learned_little_is_told_of(here):
         ["--split", "test", "--shard", "0/2", "--out", "s"],
     ):
         found = run("explain", "--run", "one", *words)
-        assert (
-            found.exit_code == 0
-            and "learned little: its agreement on validation targets is 0.18" in found.stderr
-        )
+        assert found.exit_code == 0 and "learned little: its agreement on validation targets is 0.18" in found.stderr
 
 
 def test_an_untrained_run_is_refused_before_its_code_is_run(here):

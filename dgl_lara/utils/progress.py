@@ -9,6 +9,7 @@ import shutil
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -21,6 +22,7 @@ from dgl_lara.utils.tables import shortened
 T = TypeVar("T")
 PATIENCE = 1.0  # seconds of silence that nobody minds
 SECONDS_BETWEEN_LINES = 15.0
+LINES_OF_PACE = 4  # what is left is told from the pace over so many of them
 QUIET, USUAL, VERBOSE = -1, 0, 1
 
 _loudness = USUAL
@@ -165,7 +167,7 @@ class Progress(Generic[T]):
     ):
         self.items, self.label, self.done, self.weight = items, _titled(label), done, weight
         self.total = total if total is not None else len(items) + done  # type: ignore[arg-type]
-        self.first, self.figures = done, ""
+        self.figures = ""
         times, bars = _goes.get((1, {}))
         self.total, self.whole = self.total * times, bars.get(self.label)
         if times > 1 and self.whole is None:
@@ -178,6 +180,7 @@ class Progress(Generic[T]):
         )  # fmt: skip
         self.is_open, self.stays_open = False, times > 1
         self.started = self.last = time.monotonic()
+        self.marks = deque([(self.started, done)], maxlen=LINES_OF_PACE)
 
     def note(self, **figures: Any) -> None:
         texts = (
@@ -228,11 +231,14 @@ class Progress(Generic[T]):
             heard()
         else:
             say(self.line(self.last - self.started))
+            self.marks.append((self.last, self.done))
 
     def line(self, elapsed: float) -> str:
         """'asking f about coalitions: 1,200/30,000 after 15 s, about 6 min left, loss 0.2'."""
         of = f"/{self.total:,}" if self.total else ""
         text = f"{self.label}: {self.done:,}{of} after {duration(elapsed)}"
-        if self.total > self.done > self.first:
-            text += f", about {duration(elapsed / (self.done - self.first) * (self.total - self.done))} left"
+        since, before = self.marks[0]  # a slow beginning does not count for ever
+        if self.total > self.done > before:
+            pace = (self.started + elapsed - since) / (self.done - before)
+            text += f", about {duration(pace * (self.total - self.done))} left"
         return text + (f", {self.figures}" if self.figures else "")
