@@ -190,3 +190,13 @@ def test_little_memory_means_mini_batches(target, here, monkeypatch):
     assert (training["targets"], training["hidden"], training["lr"]) == (20_000, 64, 0.03)  # what was given stays
     result = run(*words[:-1], "w", "--memory", "1GB")
     assert result.exit_code == 0 and "mini-batches" not in result.output
+
+
+def test_interrupted_before_there_is_anything_to_go_on_with(here, monkeypatch):
+    def stop(*a, **b):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("dgl_lara.targets.fitting.get_target", stop)
+    found = run("train", "--dataset", "ba-shapes", "--out", "r")
+    assert found.exit_code == 130 and "which begins anew next time" in found.stderr and not (here / "r").exists()
+    assert "one of dgl-lara's own, trained first unless it was before" in found.stderr

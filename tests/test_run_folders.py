@@ -118,7 +118,7 @@ def test_a_run_that_is_not_there_is_refused_before_anything_is_loaded(here, monk
     for words in (["explain", "--node", 5], ["eval"], ["report"], ["train"]):
         option = "--resume" if words == ["train"] else "--run"
         found = run(words[0], option, "three", *words[1:])
-        assert found.exit_code == 2 and "there is no run 'three', here or in runs/" in found.stderr
+        assert found.exit_code == 2 and "'three' is not a run folder" in found.stderr
 
 
 def test_a_graph_file_is_asked_for_by_what_is_missing(here):

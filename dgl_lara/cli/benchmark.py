@@ -16,6 +16,7 @@ from dgl_lara.cli.options import (
     FOLDER,
     RUN,
     Count,
+    check_there,
     choose_device,
     dataset_options,
     device_option,
@@ -75,6 +76,7 @@ def benchmark(
     trust: bool | str,
 ) -> None:
     """Compare LARA with its rivals; goes on where it was if it is interrupted."""
+    check_there(folder)
     from dgl_lara.evaluation import comparison
     from dgl_lara.lara import LARA
     from dgl_lara.reports.benchmark_table import on_terminal, summary, write_comparison

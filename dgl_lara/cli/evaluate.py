@@ -13,6 +13,7 @@ from dgl_lara.cli.options import (
     Count,
     DatasetName,
     Named,
+    check_there,
     choose_device,
     device_option,
     players_option,
@@ -66,6 +67,7 @@ def evaluate_command(
 
     if folder and name:
         raise click.UsageError("give --run or --dataset, not both.")
+    check_there(folder)
     where = folder or newest_run(name and stored_name(name))
     run = open_run(where, choose_device(device), trust=trust, players=players, to_explain=True)
     dataset, lara = run.dataset, run.trained()

@@ -21,6 +21,7 @@ from dgl_lara.cli.options import (
     NumberOrFile,
     Rate,
     ShardOf,
+    check_there,
     choose_device,
     class_number,
     device_option,
@@ -118,6 +119,7 @@ def explain_command(
     --pairs); with --graph FILE on a graph that was not there in training; with --shard or --engine in shards that
     many processes and machines explain."""
     started = time.monotonic()
+    check_there(folder)
     some_graphs = tuple(one for one in graphs_or_file if isinstance(one, int))
     files_given = [one for one in graphs_or_file if isinstance(one, Path)]
     if len(files_given) > 1 or (files_given and (some_graphs or split)):

@@ -123,16 +123,18 @@ class RunFolder(Named):
         folder = Path(super().convert(value, param, ctx))
         listed = Path(RUNS) / folder
         try:
-            if folder.exists():
-                return folder
-            if (listed / "config.json").is_file():
-                return listed
-            self.fail(f"there is no run '{folder}', here or in {RUNS}/; `dgl-lara runs` lists them.", param, ctx)
+            return listed if not folder.exists() and (listed / "config.json").is_file() else folder
         except OSError as error:  # longer than any name can be
             self.fail(f"must name a folder ({error.strerror}).", param, ctx)
 
 
 RUN = RunFolder(file_okay=False, path_type=Path)
+
+
+def check_there(run: Path | None) -> None:
+    """Before anything is loaded."""
+    if run is not None and not run.exists():
+        raise click.UsageError(f"'{run}' is not a run folder (it has no config.json); `dgl-lara runs` lists them.")
 
 
 class DatasetName(click.ParamType):

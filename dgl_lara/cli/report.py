@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from dgl_lara.cli.options import FILE, RUN, Count, choose_device, device_option, seed_option, trust_options
+from dgl_lara.cli.options import FILE, RUN, Count, check_there, choose_device, device_option, seed_option, trust_options
 from dgl_lara.cli.printing import echo
 
 
@@ -36,6 +36,7 @@ def report(
     if out and out.suffix != ".html":
         raise click.UsageError(f"--out must end in .html (got '{out.name}').")
 
+    check_there(folder)
     from dgl_lara.reports.findings import measure
     from dgl_lara.reports.page import render
     from dgl_lara.runs import newest_run, open_run

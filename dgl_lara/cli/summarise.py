@@ -13,6 +13,7 @@ from dgl_lara.cli.options import (
     RUN,
     ClassName,
     Count,
+    check_there,
     choose_device,
     class_number,
     device_option,
@@ -55,6 +56,7 @@ def summary(
         if path.suffix not in SUMMARIES:
             raise click.UsageError(f"--out must end in {', '.join(SUMMARIES)} (got '{path.name}').")
 
+    check_there(folder)
     from dgl_lara.explanation import save_summaries
     from dgl_lara.reports.in_general import explained_in_general
     from dgl_lara.runs import newest_run, open_run

@@ -21,6 +21,7 @@ from dgl_lara.cli.options import (
     Memory,
     Named,
     Rate,
+    check_there,
     choose_device,
     dataset_options,
     device_option,
@@ -150,6 +151,7 @@ def train(
             raise click.UsageError(
                 f"--resume takes all settings from the run; leave out --{extra[0].replace('_', '-')}."
             )
+        check_there(resume)
         run = open_run(resume, choose_device(device), memory, trust=trust if own_name is None else own_name)
     else:
         dataset = load_dataset(str(name), options, device)
@@ -159,8 +161,13 @@ def train(
             if target_file is None:
                 whose = "no --model is given: one" if is_file_name(str(name)) else "the model to explain is one"
                 say(f"{whose} of dgl-lara's own, trained first unless it was before; --epochs are the explainer's")
-            with ranks.first_before_others():
-                explained = Explained(*target_for(dataset, target_file, seed))
+            try:
+                with ranks.first_before_others():
+                    explained = Explained(*target_for(dataset, target_file, seed))
+            except KeyboardInterrupt:
+                if ranks.is_first:
+                    echo("Interrupted while the model to explain was trained, which begins anew next time.", err=True)
+                sys.exit(130)
             echo(_whose_model(explained, target_file, is_file_name(str(name))))
         players = chosen_players(who, directed_edges, features_of, baseline, feature_groups)
         lara, how = lara_for(explained.model, dataset, hops, value, memory, players[0])
