@@ -235,7 +235,7 @@ def test_bulk_speed(tmp_path, monkeypatch):
 @pytest.mark.slow
 def test_shards(tmp_path):
     run("shards", "--nodes", 400, "--epochs", 1, "--amortised", "--out", tmp_path / "shards.md")
-    rows = rows_of((tmp_path / "shards.md").read_text())[1:]
+    rows = rows_of((tmp_path / "shards.md").read_text())[2:]
     assert rows[0][0] == "one process" and len(rows) in (2, 4)  # without Ray, or with it
     assert all(float(row[1]) > 0 for row in rows) and {row[2] for row in rows[1:]} == {"True"}
 
