@@ -123,7 +123,7 @@ def test_a_run_that_is_not_there_is_refused_before_anything_is_loaded(here, monk
 
 def test_a_graph_file_is_asked_for_by_what_is_missing(here):
     found = run("explain", "--run", "one", "--graph", "nope.npz")
-    assert found.exit_code == 2 and "there is no file nope.npz" in found.stderr
+    assert found.exit_code == 2 and "nope.npz does not exist" in found.stderr
     Path("g.npz").write_bytes(b"")
     found = run("explain", "--run", "one", "--graph", "g.npz")
     assert found.exit_code == 2 and "say what to explain on g.npz: --node" in found.stderr
