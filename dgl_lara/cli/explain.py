@@ -126,9 +126,7 @@ def explain_command(
         raise click.UsageError("--graph takes one file, or numbers of graphs; a file has no splits.")
     many = [everything, split is not None, nodes_file is not None, pairs_file is not None]
     if files_given and not files_given[0].exists():
-        raise click.UsageError(
-            f"--graph: there is no file {files_given[0]}; a graph of the run is named by its number."
-        )
+        raise click.UsageError(f"--graph: {files_given[0]} does not exist; a graph of the run is named by its number.")
     if files_given and not any([some_nodes, some_pairs, *many]):
         raise click.UsageError(f"say what to explain on {files_given[0]}: --node, --pair, --all, --nodes or --pairs.")
     if sum([bool(some_nodes), bool(some_graphs), bool(some_pairs), *many]) != 1:
