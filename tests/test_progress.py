@@ -9,13 +9,14 @@ import shutil
 import sys
 import threading
 import time
+import weakref
 
 import pytest
 import torch
 from click.testing import CliRunner
 from games import gcn_game
 
-from dgl_lara.cli import main, watching
+from dgl_lara.cli import main, printing, watching
 from dgl_lara.evaluation import forecast as forecasts
 from dgl_lara.evaluation.run_evaluation import Subject, evaluate
 from dgl_lara.lara import LARA
@@ -291,6 +292,10 @@ def test_options_on_the_command_line(quick_runs, tmp_path, monkeypatch):
 # --- a command is never silent
 
 
+class Thing:
+    """Stands in for what is worked on."""
+
+
 def watched(monkeypatch, work):
     monkeypatch.setattr(watching, "SILENCE", 0.2)
     monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", 0.6)
@@ -318,6 +323,25 @@ def test_silent_work_is_named_by_its_place(monkeypatch, capsys):
 
     watched(monkeypatch, talk)
     assert set(capsys.readouterr().err.splitlines()) == {"a word"}
+
+
+def test_who_watches_ends_before_the_command_and_holds_nothing(monkeypatch, capsys):
+    """A tensor that a thread lets go while the interpreter ends aborts the process."""
+    monkeypatch.setattr(printing, "LOADING", 0)
+    monkeypatch.setattr(watching, "SILENCE", 0.1)
+    item = Thing()
+    there = weakref.ref(item)
+    with printing.never_silent():
+        progress.heard()
+        bar = Progress([item], "asking f")
+        for item in bar:  # noqa: B007
+            time.sleep(0.5)
+        del item
+        assert "asking f" in capsys.readouterr().err  # it has been looked at
+        assert there() is None and bar.done == 1
+        names = {thread.name for thread in threading.enumerate()}
+        assert printing.WATCHER in names
+    assert printing.WATCHER not in {thread.name for thread in threading.enumerate()}
 
 
 def test_one_long_item_is_told_of_again_and_again(monkeypatch, capsys):

@@ -15,6 +15,8 @@ from contextlib import contextmanager
 import click
 
 LOADING = 2.0  # seconds after which a word is due
+WATCHER = "watcher"
+PATIENT = 5.0  # for the one who watches to be done, unless it cannot write
 
 
 def echo(text: str = "", err: bool = False) -> None:
@@ -61,11 +63,14 @@ def never_silent() -> Iterator[None]:
 
             watch(over)
 
-    threading.Thread(target=after_a_while, daemon=True).start()
+    watcher = threading.Thread(target=after_a_while, name=WATCHER, daemon=True)
+    watcher.start()
     try:
         yield
     finally:
         over.set()
+        # whoever lets a tensor go while the interpreter ends aborts the process: this one must have ended before
+        watcher.join(PATIENT)
 
 
 def _quiet(context: click.Context, option: click.Parameter, given: bool) -> None:

@@ -37,6 +37,7 @@ def watch(over: threading.Event) -> None:
         if progress.silence() > (often if what in progress.told else SILENCE):
             progress.told.add(what)
             tell() if tell else progress.say(f"{what} ...")
+        del tell  # may be the last to hold what the work was on
 
 
 def place() -> str:

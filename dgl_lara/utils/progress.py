@@ -209,8 +209,9 @@ class Progress(Generic[T]):
         self.bar.close()
 
     def __iter__(self) -> Iterator[T]:
+        items, self.items = self.items, ()  # another thread that tells how far it is must not hold the last of them
         with self:
-            for item in self.items:
+            for item in items:
                 yield item
                 self.advance(self.weight(item))
 
