@@ -3,9 +3,12 @@
 Light on purpose: until this module has run, nobody listens.
 """
 
+import atexit
 import os
 import signal
 import sys
+import threading
+from contextlib import suppress
 from types import FrameType
 
 INTERRUPTED = 130  # what shells expect of a command that was ended by Ctrl-C
@@ -31,24 +34,35 @@ def ask_again(lost: "sys.UnraisableHookArgs") -> None:
         sys.__unraisablehook__(lost)
 
 
+def leave(code: int) -> None:
+    """All is written. What waits for the end of a process has its turn; that Python takes torch, dgl and numba apart
+    would cost a second more, and aborts the process where a thread of theirs still lets go of something."""
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(AttributeError, OSError, ValueError):  # closed, or its reader has had enough
+            stream.flush()
+    os._exit(code)
+
+
 def run() -> None:
     sys.unraisablehook = ask_again
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGALRM):
         signal.signal(number, stop)
-    code: object = 1
+    code = 1
     try:
         from dgl_lara.cli import main
 
         main()
     except SystemExit as end:
-        code = end.code
+        code = end.code if isinstance(end.code, int) else int(end.code is not None)
     except KeyboardInterrupt:
         os.write(2, b"Interrupted.\n" * IS_FIRST)
         code = INTERRUPTED
     finally:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGALRM):
             signal.signal(number, signal.SIG_IGN)  # all is written: too late to be interrupted
-    sys.exit(code)  # type: ignore[arg-type]
+    leave(code)
 
 
 if __name__ == "__main__":

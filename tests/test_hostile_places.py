@@ -162,6 +162,19 @@ def test_an_interrupt_within_a_destructor_is_not_lost():
     assert Forked(code).said() == (130, "", "Interrupted.\n")
 
 
+def test_a_command_that_is_done_ends_at_once_with_its_own_code():
+    """Whoever waits for the end has its turn and what was printed arrives, but nothing is taken apart any more."""
+    code = (
+        "import atexit, sys; from dgl_lara import __main__, cli\n"
+        "class Left:\n    def __del__(self): print('taken apart')\n"
+        "kept = Left()\n"
+        "def work():\n    atexit.register(print, 'waited for it'); print('done'); sys.exit(3)\n"
+        "cli.main = work; __main__.run()"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (3, "done\nwaited for it\n", "")
+
+
 # --- threads ----------------------------------------------------------------------------------------------------------
 
 
