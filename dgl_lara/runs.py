@@ -45,7 +45,7 @@ from dgl_lara.model.own_model import OwnModel, find_model, open_model
 from dgl_lara.model.weights import weights_hash, weights_of
 from dgl_lara.targets.checkpoint import load_target, save_target
 from dgl_lara.targets.our_model import OurModel
-from dgl_lara.training.config import TrainingConfig
+from dgl_lara.training.config import MOST, TrainingConfig
 from dgl_lara.training.state import TrainingState
 from dgl_lara.utils.files import load_tensors, locked, save_tensors, written_whole
 from dgl_lara.utils.made_with import environment, versions
@@ -69,6 +69,7 @@ MADE_WITH = {"command": text, "time": text, "git": maybe(text), "versions": tabl
 CHECKPOINT = {
     "step": whole(), "explainer": tensors, "average": tensors, "optimiser": table, "best": number,
     "best_weights": tensors, "running_mean": maybe(tensors), "nodes_asked": whole(), "shared": maybe(table),
+    "pool": whole(0, MOST["pool"]),
     "history": rows_of({"step": whole(1), "epoch": whole(1), "loss": number, "agreement": number}),
 }  # fmt: skip
 
@@ -181,7 +182,7 @@ class Run:
     def last_checkpoint(self) -> dict | None:
         """None where the run was interrupted before its first step: it begins at the beginning."""
         path = self.folder / "checkpoint.pt"
-        newer = ("nodes_asked", "shared")  # than 0.1.0
+        newer = ("nodes_asked", "shared", "pool")  # than 0.1.0
         return fitting(load_tensors(path), CHECKPOINT, path, newer) if path.exists() else None
 
     def train(self) -> LARA:

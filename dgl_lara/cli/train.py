@@ -63,6 +63,8 @@ def training_options(command: Callable) -> Callable:
         click.option("--hidden", type=Count(1, 16_384), help="Width of the encoder."),
         click.option("--layers", type=Count(0, 64), help="GraphConv layers; 0 is an MLP. Default: K."),
         click.option("--masks", type=Count(1, 1_000_000), help="Coalition pairs drawn a step."),
+        click.option("--pool", type=CountOrWord("auto", "0"), metavar="N|auto|0",
+                     help="Coalition pairs of the whole graph that all steps share; 0: each step draws new ones."),
         click.option("--epochs", type=natural, help="Passes over the training targets, of the explainer."),
         click.option("--shared-pairs", type=CountOrWord("auto", "0"), metavar="N|auto|0",
                      help="Pairs of coalitions of every target that are kept to correct its scores; 0: none."),
@@ -294,8 +296,8 @@ def settings(lara: LARA, dataset: Dataset, preset: str, changes: dict[str, Any],
     given = {field: value for field, value in changes.items() if value is not None}
     if given.get("batch_size") == "all":
         given["batch_size"] = ALL
-    if "shared_pairs" in given:
-        given["shared_pairs"] = None if given["shared_pairs"] == "auto" else int(given["shared_pairs"])
+    for pairs in {"pool", "shared_pairs"} & given.keys():
+        given[pairs] = None if given[pairs] == "auto" else int(given[pairs])
     count = len(dataset.split(given.get("train_on", "train")))
     base = paper(dataset.task, seed) if preset == "paper" else default(lara.task, count, seed)
     whole = replace(base, **given)

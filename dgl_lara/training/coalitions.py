@@ -34,7 +34,7 @@ class CoalitionBatch:
         """The same for some of the targets, which stand in these rows."""
         return replace(self, targets=targets, inside=self.inside[:, rows], outside=self.outside[:, rows])
 
-    def under(self, masks: slice) -> CoalitionBatch:
+    def under(self, masks: Tensor | slice) -> CoalitionBatch:
         """The same for some of the coalitions."""
         return replace(self, keep=self.keep[masks], inside=self.inside[masks], outside=self.outside[masks])
 
@@ -46,10 +46,15 @@ class CoalitionBatch:
 def evaluate_coalitions(
     game: Game, batch: Batch | Egos, masks: int, drawn: torch.Generator, ranks: Ranks = ALONE
 ) -> CoalitionBatch:
-    """Draw coalitions and ask f about them. Two passes of f teach every target of the batch. Several processes draw the
-    same, and each asks about its share of all S and all rests."""
-    ids = game.kind.ids(batch)
-    keep = random_coalitions(masks, len(ids), drawn, batch.targets.device)
+    """Draw coalitions and ask f about them. Two passes of f teach every target of the batch."""
+    columns = len(game.kind.ids(batch))
+    return hear(game, batch, random_coalitions(masks, columns, drawn, batch.targets.device), ranks)
+
+
+def hear(game: Game, batch: Batch | Egos, keep: Tensor, ranks: Ranks = ALONE) -> CoalitionBatch:
+    """What f says of these coalitions. Several processes have drawn the same, and each asks about its share of all S
+    and all rests."""
+    ids, masks = game.kind.ids(batch), len(keep)
     if ranks.count == 1:
         inside, outside = (game.logits_of(batch, side) for side in (keep, ~keep))
         return CoalitionBatch(batch.targets, ids, keep, inside, outside)

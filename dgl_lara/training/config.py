@@ -22,13 +22,13 @@ SOME_TARGETS, MANY_TARGETS = 1_500, 20_000
 WORDS = {"embedding": EMBEDDINGS, "encoder": ENCODERS, "inputs": INPUTS, "schedule": SCHEDULES, "train_on": TRAIN_ON}
 LEAST = {
     "dim": 1, "hidden": 1, "masks": 1, "steps": 1, "epochs": 1, "targets": 1, "layers": 0, "batch_size": ALL, "seed": 0,
-    "shared_pairs": 0,
+    "pool": 0, "shared_pairs": 0,
 }  # fmt: skip
 MOST = {
     "dim": 4096, "hidden": 16_384, "masks": 1_000_000, "steps": 10**9, "epochs": 10**9, "layers": 64, "seed": 2**32 - 1,
-    "shared_pairs": 1_000_000,
+    "pool": 1_000_000, "shared_pairs": 1_000_000,
 }  # fmt: skip
-OPTIONAL = ("epochs", "targets", "layers", "shared_pairs")
+OPTIONAL = ("epochs", "targets", "layers", "pool", "shared_pairs")
 
 
 @dataclass(frozen=True)
@@ -51,6 +51,8 @@ class TrainingConfig:
         hidden: Width of the encoder.
         layers: GraphConv layers of g, 0 is an MLP; None: K.
         masks: Pairs of coalitions drawn a step.
+        pool: Pairs of coalitions of the whole graph that f is asked about before the first step and that all steps
+            share; None: enough of them where players are few, and elsewhere new ones at every step; 0: always new ones.
         steps: At least so many updates, where `epochs` is not given.
         epochs: Passes over the targets.
         lr: Learning rate of Adam.
@@ -78,6 +80,7 @@ class TrainingConfig:
     hidden: int = 64
     layers: int | None = None
     masks: int = 8
+    pool: int | None = None
     steps: int = 800
     epochs: int | None = None
     lr: float = 5e-3
@@ -136,6 +139,7 @@ def paper(task: str | Task, seed: int = 0) -> TrainingConfig:
         batch_size=64,
         hidden=20,
         masks=1,
+        pool=0,
         steps=3000,
         lr=1e-3,
         schedule="constant",

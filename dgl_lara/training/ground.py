@@ -21,9 +21,10 @@ from dgl_lara.explainer.network import Explainer
 from dgl_lara.game.game import Game
 from dgl_lara.game.value import to_values
 from dgl_lara.parts.game_in_parts import GameInParts, Near
-from dgl_lara.training.coalitions import evaluate_coalitions
+from dgl_lara.training.coalitions import CoalitionBatch, evaluate_coalitions
 from dgl_lara.training.config import TrainingConfig, step_bytes
 from dgl_lara.training.objective import Step
+from dgl_lara.training.pool import Pool
 from dgl_lara.training.shared_step import share_step
 from dgl_lara.training.subgraphs import NeighborSubgraphs, Subgraphs
 from dgl_lara.training.validation import judged_targets, make_judge
@@ -86,6 +87,7 @@ class OnSubgraphs(ABC):
 class InMemory(OnSubgraphs):
     subgraphs: Subgraphs
     config: TrainingConfig
+    pool: Pool | None = None
 
     def inputs_of(self, targets: Tensor) -> tuple[Tensor, Tensor]:
         game = self.subgraphs.game
@@ -96,6 +98,19 @@ class InMemory(OnSubgraphs):
 
     def around(self, targets: Tensor) -> tuple[Subgraphs, Tensor]:
         return self.subgraphs, targets
+
+    def judge(self, validation: Tensor) -> Judge:
+        if self.pool is None:
+            return super().judge(validation)
+        return make_judge(*self.judged(validation), self.config.seed, self.pool)
+
+    def step(
+        self, explainer: Explainer, targets: Tensor, number: int, keeper: SampleKeeper | None, ranks: Ranks
+    ) -> Step:
+        if self.pool is None:
+            return super().step(explainer, targets, number, keeper, ranks)
+        heard = self.pool.of_step(number, self.config.masks)
+        return step_on(explainer, self.subgraphs, heard.of(targets, targets), ranks)
 
 
 @dataclass(eq=False)
@@ -163,6 +178,11 @@ def make_step(
         heard = evaluate_coalitions(game, subgraphs.batch(everyone), config.masks, drawn, ranks)
         keeper.offer(heard.keep, to_values(heard.inside, game.value), to_values(heard.outside, game.value))
         coalitions = heard.of(targets, targets)
+    return step_on(explainer, subgraphs, coalitions, ranks)
+
+
+def step_on(explainer: Explainer, subgraphs: Subgraphs, coalitions: CoalitionBatch, ranks: Ranks) -> Step:
+    """Line 10, where f has spoken."""
     if ranks.count > 1:
         return share_step(explainer, subgraphs, coalitions, ranks)
-    return Step(game, explainer, coalitions, subgraphs.embed(explainer, coalitions.targets))
+    return Step(subgraphs.game, explainer, coalitions, subgraphs.embed(explainer, coalitions.targets))

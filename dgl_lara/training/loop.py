@@ -8,7 +8,8 @@
         update g (line 11, Eq. 8)                          objectives/
 
 A batch of all targets is the full-graph mode: both subgraphs are the whole graph, and one random mask is a coalition
-for every target at once. Every random choice depends on (seed, step) only, so a resumed run repeats an unbroken one.
+for every target at once; where players are few, all steps share a pool of masks (`pool.py`). Every random choice
+depends on (seed, step) only, so a resumed run repeats an unbroken one.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from dgl_lara.training.config import ALL, TrainingConfig
 from dgl_lara.training.ground import Ground, InMemory
 from dgl_lara.training.objective import Objective, Step
 from dgl_lara.training.objectives import OBJECTIVES
+from dgl_lara.training.pool import ask_pool, pool_size
 from dgl_lara.training.state import TrainingState
 from dgl_lara.training.subgraphs import FullGraph, NeighborSubgraphs, target_batches
 from dgl_lara.utils.interrupts import held_back_interrupts
@@ -133,12 +135,19 @@ def train(
     if resume:
         state.load_dict(resume if ranks.is_first else {**resume, "shared": None})
     asked_before, asked_elsewhere = state.nodes_asked, game.nodes_asked
+    plan = Plan.of(config, len(targets))
+    if whole and not resume:  # of several processes the first one decides: they need not have as much memory
+        pairs = pool_size(game, config, targets, validation, plan.total) if ranks.is_first else 0
+        (state.pool,) = ranks.total(pairs)
+    if state.pool and isinstance(ground, InMemory):
+        ground.pool = ask_pool(game, state.pool, targets, config.seed, ranks)
+        if state.keeper and not resume:
+            ground.pool.show(state.keeper)
     judge = None
     if ranks.is_first or ground.judges_together:
         with phase("preparing the judge"):
             judge = ground.judge(validation)
         state.judged_by, state.judging = judge.name, judge.samples
-    plan = Plan.of(config, len(targets))
 
     if state.step > plan.total:
         raise LaraError(f"the checkpoint is at step {state.step}, beyond the {plan.total} that the settings ask for.")

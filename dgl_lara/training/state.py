@@ -29,6 +29,7 @@ class TrainingState:
     judged_by: str = ""
     table: AttributionTable | None = None
     keeper: SampleKeeper | None = None  # what f said of everybody, where the whole graph is asked at once
+    pool: int = 0  # pairs that all steps share; 0: each has its own
     nodes_asked: int = 0  # that f was given, see `Game.nodes_asked`
     judging: Samples | None = None  # of validation targets, by which g was judged
 
@@ -49,6 +50,7 @@ class TrainingState:
             "history": self.history,
             "running_mean": self.table.state_dict() if self.table else None,
             "nodes_asked": self.nodes_asked,
+            "pool": self.pool,
             "shared": self.keeper.state_dict() if self.keeper else None,
         }
 
@@ -59,6 +61,7 @@ class TrainingState:
             if content["best_weights"]:
                 load_exactly(self.average, content["best_weights"])  # it fits, or this fails
             self.best_weights, self.nodes_asked = content["best_weights"], content.get("nodes_asked", 0)
+            self.pool = content.get("pool", 0)
             load_exactly(self.explainer, content["explainer"])
             load_exactly(self.average, content["average"])
             self._load_optimiser(content["optimiser"]["state"])

@@ -21,6 +21,7 @@ from dgl_lara.explainer.network import Explainer
 from dgl_lara.game.game import Game
 from dgl_lara.training.coalitions import CoalitionBatch, evaluate_coalitions
 from dgl_lara.training.objective import Step, local_scores
+from dgl_lara.training.pool import Pool
 from dgl_lara.training.subgraphs import FullGraph, NeighborSubgraphs
 from dgl_lara.utils.randomness import generator
 
@@ -75,8 +76,11 @@ class ByCoalitions:
         return 1 - float((wanted - predicted).square().sum() / wanted.square().sum().clamp(min=1e-12))
 
 
-def make_judge(game: Game, seen: EncoderGraph, targets: Tensor, seed: int) -> ByPhi | ByCoalitions:
-    """On small graphs the masks of phi's estimate are shared by all validation targets."""
+def make_judge(
+    game: Game, seen: EncoderGraph, targets: Tensor, seed: int, pool: Pool | None = None
+) -> ByPhi | ByCoalitions:
+    """On small graphs the masks of phi's estimate are shared by all validation targets. A pool of as many masks serves,
+    unless it teaches g about one of them."""
     drawn = generator(seed + 77)
     chosen = _some(targets, drawn)
     small = game.graph.num_nodes() < SMALL_GRAPH
@@ -87,6 +91,8 @@ def make_judge(game: Game, seen: EncoderGraph, targets: Tensor, seed: int) -> By
     # a judge may not cost more than the training: on a dense graph fewer coalitions must do
     pairs = min(PAIRS, max(FEWEST_PAIRS, WORK // (game.graph.num_nodes() + game.graph.num_edges())))
     draw, pairs = (sample_shared, pairs) if share and small else (sample, PAIRS)
+    if pool and pool.pairs >= pairs and not pool.teaches(chosen):
+        return ByPhi(NeighborSubgraphs(game, seen), pool.samples(game.players(chosen)))
     return ByPhi(NeighborSubgraphs(game, seen), draw(game, game.players(chosen), pairs, drawn))
 
 

@@ -1,0 +1,154 @@
+"""A pool of coalitions that all steps of a training share: f is asked about each once."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from games import SmallGCN, gcn_game, random_graph
+
+from dgl_lara import LARA
+from dgl_lara.game.game import Game
+from dgl_lara.training.config import TrainingConfig, paper
+from dgl_lara.training.loop import train
+from dgl_lara.training.pool import FEWEST, ask_pool, pool_size
+from dgl_lara.utils.randomness import generator
+
+SMALL = TrainingConfig(hidden=8, dim=3, masks=2, steps=12, pool=6)
+LEARNING, JUDGED = torch.arange(30), torch.arange(30, 40)
+
+
+@pytest.fixture
+def game():
+    return gcn_game(nodes=40, edges=50, seed=3)
+
+
+@pytest.fixture
+def hardly_judged(monkeypatch):
+    monkeypatch.setattr("dgl_lara.training.validation.PAIRS", 4)
+    monkeypatch.setattr("dgl_lara.training.validation.FEWEST_PAIRS", 4)
+
+
+def size(game, steps, learning=LEARNING, judged=JUDGED, **changes):
+    return pool_size(game, replace(SMALL, **changes), learning, judged, steps)
+
+
+def test_every_pair_is_taken_once_before_any_is_taken_again(game):
+    pool = ask_pool(game, 6, LEARNING, 0)
+    assert len(pool.heard.keep.unique(dim=0)) == 6
+    sweeps = [[pool.of_step(3 * sweep + place, 2) for place in range(3)] for sweep in range(4)]
+    orders = [torch.cat([step.keep for step in steps]) for steps in sweeps]
+    for order in orders:
+        assert torch.equal(order.unique(dim=0), pool.heard.keep.unique(dim=0))
+    assert any(not torch.equal(order, orders[0]) for order in orders)
+    taken = pool.of_step(7, 2)
+    torch.testing.assert_close(taken.inside, game.logits_of(game.everything, taken.keep))
+    torch.testing.assert_close(taken.outside, game.logits_of(game.everything, ~taken.keep))
+    assert len(pool.of_step(5, 100).keep) == 6  # all there are
+
+
+def test_f_is_asked_about_the_pool_and_nothing_else(game, hardly_judged):
+    game.unit, before = game.unit, game.nodes_asked
+    state = train(game, SMALL, LEARNING, JUDGED)
+    assert state.nodes_asked == 6 * 40  # a node is either in S or in the rest
+    assert state.nodes_asked <= game.nodes_asked - before
+    samples = state.keeper.samples()
+    keep = samples.keep(torch.arange(40))
+    assert samples.pairs == len(keep.unique(dim=0)) == 6
+    d = (game.shared(keep) - game.shared(~keep)).gather(2, game.explained_class.expand(6, -1).unsqueeze(2)).squeeze(2)
+    torch.testing.assert_close(samples.differences(torch.arange(40)).T, d, atol=2e-3 * game.unit, rtol=1e-3)
+
+
+def test_the_judge_reads_the_pool_unless_it_is_small_or_known_by_heart(game, hardly_judged):
+    def judged_on(learning, **changes):
+        return train(game, replace(SMALL, steps=8, **changes), learning, JUDGED).judging
+
+    pool, by_pool = ask_pool(game, 6, LEARNING, 0), judged_on(LEARNING)
+    assert torch.equal(by_pool.keep, pool.heard.keep)
+    d = (game.shared(by_pool.keep) - game.shared(~by_pool.keep))[:, JUDGED, game.explained_class[JUDGED]]
+    torch.testing.assert_close(by_pool.d, d)
+    fresh = judged_on(LEARNING, pool=0)
+    for own in (judged_on(torch.arange(31)), judged_on(LEARNING, pool=3)):
+        assert torch.equal(own.keep, fresh.keep) and torch.equal(own.d, fresh.d)
+
+
+@pytest.mark.parametrize("shared_pairs", [None, 0, 4])
+def test_a_resumed_training_equals_an_unbroken_one(game, shared_pairs):
+    kept, config = {}, replace(SMALL, shared_pairs=shared_pairs)
+
+    def stop(state):
+        kept.update(state.to_dict())
+        if state.step == 5:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train(game, config, LEARNING, JUDGED, checkpoint=stop)
+    with_less_memory = Game(game.f, game.graph, game.features, hops=2, memory=30_000)
+    resumed = train(with_less_memory, config, LEARNING, JUDGED, resume=kept)
+    unbroken = train(game, config, LEARNING, JUDGED)
+    torch.testing.assert_close(resumed.best_weights, unbroken.best_weights, rtol=0, atol=0)
+    assert resumed.history == unbroken.history and resumed.pool == unbroken.pool == 6
+    if shared_pairs != 0:
+        ours, theirs = resumed.keeper.samples(), unbroken.keeper.samples()
+        assert ours.pairs == (shared_pairs or 6)
+        assert torch.equal(ours.d, theirs.d) and torch.equal(ours.inside, theirs.inside)
+
+
+def test_who_began_without_a_pool_goes_on_without(game):
+    """A checkpoint from before there were pools."""
+    kept, config = {}, replace(SMALL, pool=0)
+
+    def stop(state):
+        kept.update(state.to_dict())
+        if state.step == 5:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train(game, config, LEARNING, JUDGED, checkpoint=stop)
+    assert kept.pop("pool") == 0
+    resumed, unbroken = train(game, SMALL, LEARNING, JUDGED, resume=kept), train(game, config, LEARNING, JUDGED)
+    torch.testing.assert_close(resumed.best_weights, unbroken.best_weights, rtol=0, atol=0)
+
+
+def test_a_pool_of_all_that_steps_would_draw_is_none(game):
+    assert (size(game, 12, pool=23), size(game, 12, pool=24), size(game, 12, pool=0)) == (23, 0, 0)
+    states = [train(game, replace(SMALL, pool=pool), LEARNING, JUDGED) for pool in (0, 24, None, 23)]
+    losses = [state.history[-1]["loss"] for state in states]
+    assert losses[0] == losses[1] == losses[2] != losses[3]
+
+
+def test_by_itself_a_pool_grows_with_the_players(game):
+    """Few players a target: as many as the judge needs. Where there are more players, there are more pairs."""
+    assert size(game, 800, pool=None) == FEWEST
+    dense = Game(SmallGCN(), random_graph(200, 1_500, 0), torch.randn(200, 3, generator=generator(1)), hops=2)
+    players = dense.players(LEARNING).counts.float().mean()
+    assert 100 < players < 200
+    assert size(dense, 100_000, pool=None) == pytest.approx(40 * float(players), abs=1)
+    assert size(dense, 800, pool=None) == 0
+    assert size(game, 800, pool=None, judged=torch.arange(29, 40)) == 0
+    assert paper("node").pool == 0
+
+
+def test_a_graph_too_large_to_count_players_has_none_by_itself(game, monkeypatch):
+    monkeypatch.setattr("dgl_lara.training.pool.SMALL_GRAPH", 39)
+    assert (size(game, 800, pool=None), size(game, 800, pool=6)) == (0, 6)
+
+
+def test_what_does_not_fit_is_drawn_anew_at_every_step(game, capsys):
+    small = Game(game.f, game.graph, game.features, hops=2, memory=1_000_000)
+    assert size(small, 800, pool=None) == 0 and not capsys.readouterr().err
+    assert size(small, 10_000, pool=5_000) == 0
+    assert "does not fit: every step asks about new ones" in capsys.readouterr().err
+    assert size(small, 800, pool=6) == 6
+
+
+def test_what_is_asked_for_is_drawn_beyond_the_pool(game):
+    lara = LARA.of_game(game, replace(SMALL, shared_pairs=20)).fit(LEARNING, JUDGED)
+    assert lara.samples_.pairs == 20
+    assert len(lara.samples_.keep(torch.arange(40)).unique(dim=0)) == 20
+    assert lara.explain([35]).corrected.all()
+
+
+@pytest.mark.parametrize("objective", ["least-squares", "running-mean", "mutual-information"])
+def test_any_objective_learns_from_a_pool(game, objective):
+    state = train(game, replace(SMALL, objective=objective), LEARNING, JUDGED)
+    assert state.pool == 6 and state.history[-1]["loss"] != state.history[0]["loss"]
