@@ -7,10 +7,11 @@ import torch
 from games import SmallGCN, gcn_game, random_graph
 
 from dgl_lara import LARA
+from dgl_lara.errors import InputError
 from dgl_lara.game.game import Game
 from dgl_lara.training.config import TrainingConfig, paper
 from dgl_lara.training.loop import train
-from dgl_lara.training.pool import FEWEST, ask_pool, pool_size
+from dgl_lara.training.pool import ask_pool, pool_size
 from dgl_lara.utils.randomness import generator
 
 SMALL = TrainingConfig(hidden=8, dim=3, masks=2, steps=12, pool=6)
@@ -23,7 +24,7 @@ def game():
 
 
 @pytest.fixture
-def hardly_judged(monkeypatch):
+def judged_by_four(monkeypatch):
     monkeypatch.setattr("dgl_lara.training.validation.PAIRS", 4)
     monkeypatch.setattr("dgl_lara.training.validation.FEWEST_PAIRS", 4)
 
@@ -46,7 +47,7 @@ def test_every_pair_is_taken_once_before_any_is_taken_again(game):
     assert len(pool.of_step(5, 100).keep) == 6  # all there are
 
 
-def test_f_is_asked_about_the_pool_and_nothing_else(game, hardly_judged):
+def test_f_is_asked_about_the_pool_and_nothing_else(game, judged_by_four):
     game.unit, before = game.unit, game.nodes_asked
     state = train(game, SMALL, LEARNING, JUDGED)
     assert state.nodes_asked == 6 * 40  # a node is either in S or in the rest
@@ -58,7 +59,7 @@ def test_f_is_asked_about_the_pool_and_nothing_else(game, hardly_judged):
     torch.testing.assert_close(samples.differences(torch.arange(40)).T, d, atol=2e-3 * game.unit, rtol=1e-3)
 
 
-def test_the_judge_reads_the_pool_unless_it_is_small_or_known_by_heart(game, hardly_judged):
+def test_the_judge_reads_the_pool_unless_it_is_small_or_known_by_heart(game, judged_by_four):
     def judged_on(learning, **changes):
         return train(game, replace(SMALL, steps=8, **changes), learning, JUDGED).judging
 
@@ -116,15 +117,14 @@ def test_a_pool_of_all_that_steps_would_draw_is_none(game):
     assert losses[0] == losses[1] == losses[2] != losses[3]
 
 
-def test_by_itself_a_pool_grows_with_the_players(game):
-    """Few players a target: as many as the judge needs. Where there are more players, there are more pairs."""
-    assert size(game, 800, pool=None) == FEWEST
-    dense = Game(SmallGCN(), random_graph(200, 1_500, 0), torch.randn(200, 3, generator=generator(1)), hops=2)
-    players = dense.players(LEARNING).counts.float().mean()
-    assert 100 < players < 200
-    assert size(dense, 100_000, pool=None) == pytest.approx(40 * float(players), abs=1)
-    assert size(dense, 800, pool=None) == 0
-    assert size(game, 800, pool=None, judged=torch.arange(29, 40)) == 0
+def test_by_itself_there_is_a_pool_where_players_are_few(game):
+    assert size(game, 800, pool=None) == 512
+    features = torch.randn(200, 3, generator=generator(1))
+    for edges, few in ((200, True), (500, False)):
+        other = Game(SmallGCN(), random_graph(200, edges, 0), features, hops=2)
+        assert (float(other.players(LEARNING).counts.float().mean()) <= 16) == few
+        assert size(other, 800, pool=None) == (512 if few else 0)
+    assert size(game, 800, pool=None, judged=torch.arange(29, 40)) == 0  # one of them teaches
     assert paper("node").pool == 0
 
 
@@ -146,6 +146,12 @@ def test_what_is_asked_for_is_drawn_beyond_the_pool(game):
     assert lara.samples_.pairs == 20
     assert len(lara.samples_.keep(torch.arange(40)).unique(dim=0)) == 20
     assert lara.explain([35]).corrected.all()
+
+
+def test_mini_batches_have_none():
+    with pytest.raises(InputError, match="of the whole graph at once .got a batch size of 64.; leave out --pool"):
+        replace(SMALL, batch_size=64)
+    assert replace(SMALL, batch_size=64, pool=None).pool is None
 
 
 @pytest.mark.parametrize("objective", ["least-squares", "running-mean", "mutual-information"])

@@ -35,6 +35,7 @@ def test_processes_equal_one(states, case):
 
 def test_both_modes_keep_what_they_should(states):
     assert states["all", "balanced"]["shared"]["seen"] == 12
+    assert states["all", "pool"]["shared"]["seen"] == states["all", "pool"]["pool"] == 5
     assert states[16, "running-mean"]["running_mean"]["visits"].sum() == 60  # three epochs of 20 targets
     assert states[16, "graphs"]["shared"] is None
 

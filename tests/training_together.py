@@ -21,7 +21,7 @@ SMALL = TrainingConfig(hidden=8, dim=3, masks=2, steps=6)
 LONGER = {"steps": 12}
 OBJECTIVES = ("balanced", "least-squares", "running-mean", "mutual-information")
 CASES = [("all", "balanced"), ("all", "running-mean"), (16, "balanced"), (16, "least-squares"), (16, "running-mean")]
-CASES += [(16, "mutual-information"), ("all", "edges"), (16, "graphs"), (2, "features")]
+CASES += [(16, "mutual-information"), ("all", "edges"), ("all", "pool"), (16, "graphs"), (2, "features")]
 
 
 def game_of(name):
@@ -37,6 +37,7 @@ def game_of(name):
 def trained(size, name, ranks=ALONE, resume=None, checkpoint=lambda state: None, **more):
     game = game_of(name)
     objective = name if name in OBJECTIVES else "balanced"
+    more = {"pool": 5, **more} if name == "pool" else more
     config = replace(SMALL, objective=objective, batch_size=0 if size == "all" else size, **more)
     targets = torch.arange(game.num_targets)
     return loop.train(game, config, targets[::2], targets[1::2], resume, checkpoint, ranks=ranks)

@@ -103,6 +103,11 @@ class TrainingConfig:
             if int(given) > MOST.get(name, 2**63 - 1):
                 raise InputError(f"{name} must be at most {MOST.get(name, 2**63 - 1):,}.")
             object.__setattr__(self, name, int(given))  # a NumPy number too, and files hold plain ones
+        if self.pool and self.batch_size != ALL:
+            raise InputError(
+                f"a pool of coalitions is of the whole graph at once (got a batch size of {self.batch_size:,}); leave "
+                "out --pool, or the batch size."
+            )
         if not isinstance(self.all_classes, bool):
             raise InputError(f"all_classes must be True or False (got {self.all_classes!r}).")
         if not _is_number(self.lr) or not 0 < self.lr < math.inf:

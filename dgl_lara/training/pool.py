@@ -23,8 +23,8 @@ from dgl_lara.utils.progress import Progress, say
 from dgl_lara.utils.randomness import generator, some_targets
 from dgl_lara.utils.ranks import ALONE, Ranks
 
-FEWEST = 512  # in a pool that is chosen here: as many as the judge would draw by itself
-PAIRS_A_PLAYER = 40  # in the same: g could do with fewer, the correction of its scores could not
+PAIRS = 512  # in a pool that is chosen here: as many as the judge would draw by itself
+A_PLAYER = 32  # of them, at the least; g could do with fewer, the correction of its scores could not
 SMALL_GRAPH = 20_000  # nodes: on larger ones players are too many to be counted, and steps fewer
 COUNTED = 128  # targets whose players are counted
 
@@ -79,12 +79,12 @@ def pool_size(game: Game, config: TrainingConfig, targets: Tensor, validation: T
 
 
 def _enough(game: Game, targets: Tensor, validation: Tensor) -> int:
-    """What teaches g about as well as new pairs at every step; 0 where that is not known, or where g is judged on
-    targets that it learns from: of those, g would know the pool by heart."""
+    """0 where players are more, or where g is judged on targets that it learns from: of those it would know the pool
+    by heart."""
     if game.graph.num_nodes() > SMALL_GRAPH or bool(torch.isin(validation, targets).any()):
         return 0
     counted = game.players(some_targets(targets, COUNTED, 0)).counts
-    return max(FEWEST, int(PAIRS_A_PLAYER * counted.float().mean()))
+    return PAIRS if A_PLAYER * counted.float().mean() <= PAIRS else 0
 
 
 def ask_pool(game: Game, pairs: int, learning: Tensor, seed: int, ranks: Ranks = ALONE) -> Pool:
