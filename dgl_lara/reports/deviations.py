@@ -45,7 +45,8 @@ DEVIATIONS = (
     Deviation(
         "D5",
         "Eq. 10: a running mean, one number a (target, player) pair",
-        "least squares on fresh masks, no table",
+        "least squares on masks, no table: new ones at every step or, where players are few, a pool of them "
+        "(`--pool`)",
         "the same minimum (Eq. 8 plus a constant), memory of one number a node",
     ),
     Deviation(

@@ -36,7 +36,7 @@ class TrainingConfig:
     """Every choice of a training run. `default(...)` is what measured best, `paper(...)` what the paper does.
 
     Args:
-        objective: What teaches g: "balanced" (least squares on fresh masks, no table; the neighbours count as much as
+        objective: What teaches g: "balanced" (least squares on random masks, no table; the neighbours count as much as
             the target itself), "least-squares" (they do not), "running-mean" (Eq. 10, the paper) or
             "mutual-information" (the paper's ablation).
         gate: How a score knows where the player stands: "none" (the paper), "hop", "walk", "random-walk".
