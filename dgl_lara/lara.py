@@ -504,13 +504,17 @@ class LARA:
 
     def refine(self, explanations: Explanations, pairs: int, seed: int = 0) -> Refined:
         """Better scores, and how far each explanation moved: bought with 2 * pairs model evaluations a target."""
-        return refine(explanations.game or self.game, explanations, pairs, seed)
+        return refine(explanations.game or self.game, explanations, pairs, self._stretch, seed)
 
     def settle(self, explanations: Explanations, at_least: float = AT_LEAST, seed: int = 0) -> Settled:
         """Model calls for explanations that are not trusted yet: pairs of coalitions of their own, more and more, until
         they are expected to explain this share of the true attribution."""
-        stretch = self.errors_.stretch if self.errors_ else 1.0
-        return settle_doubtful(explanations.game or self.game, explanations, stretch, at_least, seed)
+        return settle_doubtful(explanations.game or self.game, explanations, self._stretch, at_least, seed)
+
+    @property
+    def _stretch(self) -> float:
+        """Of the errors of corrected scores, see `ErrorModel`."""
+        return self.errors_.stretch if self.errors_ else 1.0
 
     def verify(self, explanations: Scored, draws: int = DRAWS, seed: int = 0) -> pd.DataFrame:
         """Fidelity of each explanation beside that of random players, by model calls."""

@@ -313,6 +313,15 @@ def test_the_telling_says_whom_it_names():
     assert tell(facts([1, 0.9, 0.8], without=after(top=9))).named == [0, 1]
 
 
+def test_the_telling_says_whom_it_removes_where_it_gives_their_number_alone():
+    assert tell(facts([2, 1.9, 0.5, 0.4, 0.3, 0.2, -3])).removed == [0, 1, 2, 3, 4]
+    assert tell(facts([-1, -2, -3], without=after(top=9))).removed == []  # all of them
+    assert tell(facts([2, -1, -2])).removed == []  # it is named
+    assert tell(facts([1] * 9, without=after(top=4.2, everyone=4.2))).removed == ()
+    assert tell(facts([1] * 9, without=after(top=4.2, everyone=1))).removed == [0, 1, 2, 3, 4]
+    assert tell(facts([1, 0.9, 0.8, -1], without=after(top=9))).removed == [0, 1, 2]
+
+
 def test_numbers_do_not_hide_small_values():
     assert [number(value) for value in (4.196, -0.3, 0, 0.0042)] == ["4.20", "-0.30", "0.00", "4.2e-03"]
 
@@ -418,6 +427,7 @@ def test_command_explains_one_node(quick_runs, opened, tmp_path):
     assert len(against) and [line.split()[0] for line in lines[4 : 4 + len(shown)]] == list(map(str, shown))
     classes = dict(zip(one.players.tolist(), map(str, one.player_classes()), strict=True))
     assert [line.split()[-1] for line in lines[4 : 4 + len(shown)]] == [classes[player] for player in shown]
+    assert lines.pop(4 + len(shown)) == f"removed together, to check the scores: {', '.join(one.removed)}"
     assert lines[4 + len(shown)] == "scores are averages over random coalitions and do not add up to the logit"
     assert lines[-1] == f"written: {picture}, {out}" and lines[-2] == ""
     assert picture.read_text().startswith("<?xml") and json.loads(out.read_text())["target"] == 512

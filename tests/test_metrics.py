@@ -115,7 +115,7 @@ def test_agreement_with_a_sampled_reference_states_its_noise(monkeypatch):
     phi = exact(game, players)
     monkeypatch.setattr("dgl_lara.metrics.common.reference.EXACT_UP_TO", 2)
     against = reference(game, targets, 200, seed=0)
-    assert against.how == "200 coalition pairs a target"
+    assert against.how == "estimated from 200 pairs of coalitions (random subsets) a target"
     truth = Explanations(players, phi, game.explained_class, NODE, "exact")
     result = agreement(truth, against)
     noise = (against.estimate.phi - phi).square().mean()
@@ -191,7 +191,9 @@ def test_a_reference_too_dear_target_by_target_shares_its_masks(monkeypatch):
     monkeypatch.setattr("dgl_lara.metrics.common.reference.AFFORDABLE", 10)
     calls = game.calls
     against = reference(game, torch.arange(12), 200, seed=0)
-    assert against.how == "200 coalition pairs a target (masks shared by all targets)"
+    assert (
+        against.how == "estimated from 200 pairs of coalitions (random subsets) a target (masks shared by all targets)"
+    )
     assert game.calls - calls == 4  # two halves, S and the rest
 
 

@@ -121,7 +121,7 @@ def judged(task):
     return {
         "F+": plus.nan_to_num(),
         "F-": minus.nan_to_num(),
-        "refined": refine(game, result, 8, 0).explanations.scores,
+        "refined": refine(game, result, 8, seed=0).explanations.scores,
     }
 
 

@@ -1,5 +1,6 @@
 """Nobody waits in silence: what is shown, when, and with which estimate; -q and -v; evaluations that take long."""
 
+import ast
 import importlib.util
 import io
 import os
@@ -10,12 +11,14 @@ import sys
 import threading
 import time
 import weakref
+from pathlib import Path
 
 import pytest
 import torch
 from click.testing import CliRunner
 from games import gcn_game
 
+import dgl_lara
 from dgl_lara.cli import main, printing, watching
 from dgl_lara.evaluation import forecast as forecasts
 from dgl_lara.evaluation.run_evaluation import Subject, evaluate
@@ -81,9 +84,9 @@ def test_short_work_is_silent_and_long_work_is_not(impatient, capsys):
         time.sleep(0.1)
     said = capsys.readouterr().err.splitlines()
     assert len(said) >= 2 and all(re.fullmatch(r"long: \d/8 after \d+ s(, about \d+ s left)?", line) for line in said)
-    with phase("reference phi"), working("reading"):
+    with phase("reference attributions"), working("reading"):
         time.sleep(0.6)
-    assert capsys.readouterr().err == "reference phi: reading ...\n"
+    assert capsys.readouterr().err == "reference attributions: reading ...\n"
 
 
 def test_one_long_item_gets_a_word_too(impatient, capsys):
@@ -130,10 +133,13 @@ def test_work_in_several_goes_is_one_bar(impatient, capsys):
             for _ in range(2):
                 list(map(time.sleep, Progress([0.1] * 2, "asking f")))
 
-    with phase("reference phi"), goes(2):
+    with phase("reference attributions"), goes(2):
         ask()
         ask()
-    far = [re.match(r"reference phi: asking f: (\d)/8 after", line) for line in capsys.readouterr().err.splitlines()]
+    far = [
+        re.match(r"reference attributions: asking f: (\d)/8 after", line)
+        for line in capsys.readouterr().err.splitlines()
+    ]
     done = [int(found[1]) for found in far if found]
     assert len(done) == len(far) > 1 and done == sorted(done) and done[-1] > 4 and progress.going_on == []
     list(map(time.sleep, Progress([0.1] * 5, "asking f")))
@@ -144,9 +150,14 @@ def test_the_reference_is_one_bar(monkeypatch):
     totals = []
     monkeypatch.setattr(Progress, "show", lambda bar: totals.append((bar.label, bar.done, bar.total)))
     monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", 0.0)
-    assert Case(gcn_game(nodes=60, edges=200), torch.arange(3), None, 40).phi.how.startswith("40 coalition pairs")
-    for what, all_of_it in (("asking f about coalitions", 2 * 40 * 3), ("fitting phi", 2 * 3)):
-        of = [(done, total) for label, done, total in totals if label == f"reference phi: {what}"]
+    assert Case(gcn_game(nodes=60, edges=200), torch.arange(3), None, 40).phi.how.startswith(
+        "estimated from 40 pairs of coalitions"
+    )
+    for what, all_of_it in (
+        ("asking the model about coalitions (random subsets)", 2 * 40 * 3),
+        ("reading the model's answers", 2 * 3),
+    ):
+        of = [(done, total) for label, done, total in totals if label == f"reference attributions: {what}"]
         assert {total for _, total in of} == {all_of_it} and of == sorted(of) and of[-1][0] == all_of_it
 
 
@@ -189,7 +200,9 @@ def test_asking_f_shows_its_progress(impatient, capsys):
     with phase("fidelity of lara"):
         game.coalitions(players, torch.ones(12, len(players.player), dtype=torch.bool))
     said = capsys.readouterr().err.splitlines()
-    assert said and all(line.startswith("fidelity of lara: asking f about coalitions: ") for line in said)
+    assert said and all(
+        line.startswith("fidelity of lara: asking the model about coalitions (random subsets): ") for line in said
+    )
     assert any("left" in line for line in said)
 
 
@@ -251,7 +264,7 @@ def test_the_forecast_times_the_regressions_that_will_be_made(monkeypatch):
     subject = subject_of(pairs=0)
     monkeypatch.setattr(forecasts, "EXACT_UP_TO", 2)
     monkeypatch.setattr(forecasts, "unbiased", lambda *a: time.sleep(0.1))
-    expected = forecasts.forecast(subject, ["agreement"]).parts["reference phi"]
+    expected = forecasts.forecast(subject, ["agreement"]).parts["reference attributions"]
     assert expected == pytest.approx(2 * 12 * 0.1, rel=0.5)
 
 
@@ -414,3 +427,26 @@ def test_a_terminal_that_does_not_say_how_large_it_is(monkeypatch):
             time.sleep(0.15)
     assert "doing:" in os.read(mine, 4096).decode()
     os.close(mine)
+
+
+def spoken():
+    """Every text of the package that is shown while it works, with the file that it stands in."""
+    for path in sorted(Path(dgl_lara.__file__).parent.rglob("*.py")):
+        for call in ast.walk(ast.parse(path.read_text())):
+            if isinstance(call, ast.Call) and getattr(call.func, "id", "") in (
+                "Progress",
+                "phase",
+                "working",
+                "say",
+                "echo",
+            ):
+                texts = (one.value for given in [*call.args, *call.keywords] for one in ast.walk(given)
+                         if isinstance(one, ast.Constant) and isinstance(one.value, str))  # fmt: skip
+                yield from ((path.name, text) for text in texts)
+
+
+def test_the_letters_of_the_paper_are_not_spoken():
+    found = list(spoken())
+    assert len(found) > 100
+    letters = re.compile(r"(?<![\w.'])(f|g|phi|judge)(?![\w.:])")
+    assert [(name, text) for name, text in found if letters.search(text)] == []

@@ -109,8 +109,8 @@ def test_what_a_short_table_leaves_out_is_counted(here):
     lines = run("explain", "--run", "one", "--node", 5, "--top", 4).stdout.splitlines()
     (gap,) = [place for place, line in enumerate(lines) if "more)" in line]
     every = run("explain", "--run", "one", "--node", 5, "--top", "all").stdout.splitlines()
-    players = len(every) - next(place for place, line in enumerate(every) if line.startswith("---")) - 2
-    assert lines[gap].split() == [f"({players - 7:,}", "more)"] and len(lines[gap + 1 :]) == 3 + 1  # and a note
+    players = len(every) - next(place for place, line in enumerate(every) if line.startswith("---")) - 3
+    assert lines[gap].split() == [f"({players - 7:,}", "more)"] and len(lines[gap + 1 :]) == 3 + 2  # and two notes
 
 
 def test_a_run_that_is_not_there_is_refused_before_anything_is_loaded(here, monkeypatch):
@@ -129,10 +129,21 @@ def test_a_graph_file_is_asked_for_by_what_is_missing(here):
     assert found.exit_code == 2 and "say what to explain on g.npz: --node" in found.stderr
 
 
-def test_refined_scores_say_that_nobody_knows_how_good_they_are(here):
+def test_refined_scores_say_how_good_they_are(here):
     found = run("explain", "--run", "one", "--node", 5, "--refine", 4, "--verify")
-    assert "what share of the truth they tell is not known" in found.stdout
+    assert "corrected by what the model said of coalitions, and expected to explain" in found.stdout.replace("\n", " ")
     assert "(high is good)" in found.stdout and "(low is good)" in found.stdout
+    run("explain", "--run", "one", "--split", "test", "--refine", 4, "--out", "refined.csv")
+    frame = pd.read_csv("refined.csv")
+    assert set(frame.source) == {"corrected"} and frame.confidence.between(0, 1).all() and frame.moved.min() > 0
+
+
+def test_who_is_removed_to_check_the_scores_is_listed(here):
+    lines = run("explain", "--run", "one", "--node", 5, "--top", 3).stdout.splitlines()
+    (listed,) = [line.partition(": ")[2].split(", ") for line in lines if line.startswith("removed together")]
+    every = run("explain", "--run", "one", "--node", 5, "--top", "all").stdout.splitlines()
+    ranked = [line.split()[0] for line in every[next(i for i, x in enumerate(every) if x.startswith("---")) + 1 :]]
+    assert listed == [player for player in ranked if player != "5"][:5]
 
 
 def test_a_run_goes_by_its_name_in_the_list(here):
@@ -162,7 +173,10 @@ def test_tables_fit_a_terminal(here, monkeypatch, words):
 def test_what_the_reference_is_stands_below_the_table(here):
     lines = run(*AGREEMENT).stdout.splitlines()
     (header,) = [line for line in lines if line.startswith("method")]
-    assert "reference" not in header and len([line for line in lines if line.startswith("phi: ")]) == 1
+    assert (
+        "reference" not in header
+        and len([line for line in lines if line.startswith("the true attribution (phi): ")]) == 1
+    )
 
 
 def test_an_empty_list_says_what_to_do(tmp_path, monkeypatch):

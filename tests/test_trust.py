@@ -12,6 +12,7 @@ from test_bulk import bulk
 
 from dgl_lara.attribution.exact import exact
 from dgl_lara.attribution.monte_carlo import least_squares
+from dgl_lara.attribution.posterior import correct
 from dgl_lara.cli import main
 from dgl_lara.errors import InputError
 from dgl_lara.explanation import Explanations
@@ -73,7 +74,9 @@ def test_graphs_are_verified_and_refined():
     assert verify(game, replace(truth, scores=-phi)).worse_than_random.mean() > 0.8
     rough = off(truth, 0.5)
     refined = refine(game, rough, 16).explanations
-    assert (refined.scores - phi).square().mean() < 0.5 * (rough.scores - phi).square().mean()
+    error = (refined.scores - phi).square()
+    assert error.mean() < 0.5 * (rough.scores - phi).square().mean()
+    assert error.mean() / 5 < refined.variance.mean() < 5 * error.mean() and len(refined.confidence) == 6
 
 
 def test_refined_is_closer_than_before_and_than_sampling_alone(game, truth):
@@ -98,9 +101,41 @@ def test_more_pairs_bring_it_nearer(game, truth):
     assert errors[0] > 2 * errors[1] > 4 * errors[2]
 
 
+@pytest.mark.parametrize("pairs", [2, 16, 128])
+def test_refined_scores_know_how_good_they_are(game, truth, pairs):
+    """However few the pairs: they are not worse than before, and the share that they promise is the true one."""
+    rough = off(truth, 0.2)
+    known = torch.full_like(rough.scores, (0.2 * truth.scores.std().item()) ** 2)
+    refined = refine(game, replace(rough, variance=known), pairs).explanations
+    others = ~truth.is_target
+    size = truth.scores[others].square().sum()
+    errors = [(one.scores - truth.scores)[others].square().sum() for one in (rough, refined)]
+    assert errors[1] < 1.02 * errors[0]
+    promised = (refined.variance[others].sum() / size).item()
+    assert promised == pytest.approx((errors[1] / size).item(), rel=0.6, abs=0.01)
+    assert refined.confidence.isfinite().all() and refine(game, rough, pairs).explanations.variance is None
+
+
+def test_errors_are_not_expected_to_grow_by_asking():
+    """However much they are stretched."""
+    sigma = torch.randint(2, (8, 3), generator=generator(0)).float() * 2 - 1
+    d = sigma @ torch.tensor([3.0, 1, 1]) + 0.1 * torch.randn(8, generator=generator(1))
+    scores, prior, own = torch.tensor([3.0, 1.1, 0.9]), torch.full((3,), 0.01), torch.tensor([True, False, False])
+    plain, much, more = (correct(sigma, d, scores, prior, own, stretch) for stretch in (1.0, 1e6, 1e9))
+    assert (much.variance > plain.variance).all() and torch.equal(much.variance[1:], more.variance[1:])
+
+
+def test_scores_that_leave_nothing_stay():
+    """Two samples that say the same of two players, and nothing that is not explained."""
+    sigma, own = torch.tensor([[1.0, 1, -1], [1, -1, 1]]), torch.tensor([True, False, False])
+    scores = torch.tensor([3.0, 1, 1])
+    better = correct(sigma, sigma @ scores, scores, torch.full((3,), 0.01), own)
+    torch.testing.assert_close(better.scores, scores)
+
+
 def test_same_seed_same_refinement_and_other_classes(game, truth):
     rough = off(truth, 0.3)
-    one, two, other = (refine(game, rough, 8, seed).explanations.scores for seed in (0, 0, 1))
+    one, two, other = (refine(game, rough, 8, seed=seed).explanations.scores for seed in (0, 0, 1))
     torch.testing.assert_close(one, two, rtol=0, atol=0)
     assert not torch.equal(one, other)
     classes = (truth.explained_class + 1) % 3
@@ -127,16 +162,22 @@ def test_correction_is_the_posterior_over_all_ratios():
     prior = covariance(scores, hop, torch.randn(6, 4, generator=drawn).double())
     d = sigma @ (scores + torch.linalg.cholesky(prior) @ torch.randn(6, generator=drawn).double())
     d = d + 0.5 * torch.randn(20, generator=drawn).double()
-    likelihoods, steps = [], []
+    likelihoods, steps, left = [], [], []
     for ratio in torch.logspace(-8, 4, 73).double():
         total = torch.eye(20) + ratio * sigma @ prior @ sigma.T
         r = d - sigma @ scores
         noise = r @ torch.linalg.solve(total, r) / 20
         normal = torch.distributions.MultivariateNormal(torch.zeros(20).double(), noise * total)
         likelihoods.append(normal.log_prob(r))
-        steps.append(torch.linalg.solve(sigma.T @ sigma + torch.linalg.inv(ratio * prior), sigma.T @ r))
+        precision = sigma.T @ sigma + torch.linalg.inv(ratio * prior)
+        steps.append(torch.linalg.solve(precision, sigma.T @ r))
+        left.append(noise * torch.linalg.inv(precision).diagonal())
     expected = torch.softmax(torch.stack(likelihoods), dim=0) @ torch.stack(steps)
-    torch.testing.assert_close(correction(sigma, d, scores, prior), expected, rtol=1e-5, atol=1e-7)
+    step, variance = correction(sigma, d, scores, prior)
+    torch.testing.assert_close(step, expected, rtol=1e-5, atol=1e-7)
+    belief = torch.softmax(torch.stack(likelihoods), dim=0)
+    spread = belief @ (torch.stack(left) + (torch.stack(steps) - expected).square())
+    torch.testing.assert_close(variance, spread, rtol=1e-5, atol=1e-7)
     assert expected.abs().max() > 0.1
 
 

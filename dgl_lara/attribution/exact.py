@@ -36,7 +36,7 @@ def exact(game: Game, players: Players) -> Tensor:
             f"(got {int(players.counts.max())}); sample it instead."
         )
     phi = []
-    for row in Progress(range(len(players.targets)), "exact phi, by enumeration", unit="target"):
+    for row in Progress(range(len(players.targets)), "exact attributions, from every coalition", unit="target"):
         alone = players.part(slice(row, row + 1))
         keep = all_coalitions(int(alone.counts[0]), players.player.device)
         phi.append(banzhaf(game.coalitions(alone, keep)[:, 0], keep))

@@ -90,7 +90,7 @@ class Samples:
 
     def each(self) -> Iterator[tuple[slice, Tensor, Tensor]]:
         """For each target: its pairs, sigma (num_samples, players) and d (num_samples,), of the samples it has."""
-        for row, pairs in enumerate(Progress(self.players.slices, "fitting phi", unit="target")):
+        for row, pairs in enumerate(Progress(self.players.slices, "reading the model's answers", unit="target")):
             mine = self.keep[:, pairs] if self.columns is None else self.keep[:, self.columns[pairs]]
             d = self.d[:, row]
             known = ~d.isnan()
@@ -117,7 +117,7 @@ def sample_shared(game: Game, players: Players, pairs: int, generator: torch.Gen
     step = max(1, game.nodes_a_call // game.graph.num_nodes())  # never all masks x nodes x classes at once
     d = [
         (game.shared(part) - game.shared(~part))[:, players.targets, classes]
-        for part in Progress(keep.split(step), "asking f about coalitions", unit="pass")
+        for part in Progress(keep.split(step), "asking the model about coalitions (random subsets)", unit="pass")
     ]
     known = blank_unusable(game, keep, torch.cat(d), players.targets)
     return Samples(players, keep, known, game.task.is_target(players), players.player)

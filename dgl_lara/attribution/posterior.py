@@ -16,6 +16,7 @@ from torch import Tensor
 from dgl_lara.attribution.squared_error import Residual, residual, squared_errors
 
 LEAST_SCALE, LEAST_NOISE = 0.05, 0.05  # of the prior; of the variance that is left
+SOLVABLE = 1e-9  # of the prior: less noise than that makes equations that have no one solution
 ROUNDS = 60  # of the fixed point in `remaining`
 
 
@@ -27,10 +28,11 @@ class Corrected:
     variance: Tensor  # their expected squared errors
 
 
-def correct(sigma: Tensor, d: Tensor, scores: Tensor, prior: Tensor, own: Tensor) -> Corrected:
+def correct(sigma: Tensor, d: Tensor, scores: Tensor, prior: Tensor, own: Tensor, stretch: float = 1.0) -> Corrected:
     """The posterior of one target's scores. sigma: (pairs, players); prior: (players,) expected squared errors.
 
-    The target's own score is not drawn to where it was: every pair of coalitions speaks of it.
+    The target's own score is not drawn to where it was: every pair of coalitions speaks of it. `stretch`: how much
+    larger errors are than the posterior says; never larger than they seemed before it.
     """
     seen = residual(sigma, d, scores, own)
     others = ~own
@@ -38,10 +40,10 @@ def correct(sigma: Tensor, d: Tensor, scores: Tensor, prior: Tensor, own: Tensor
     step = _step(seen, scaled, noise)
     better, variance = scores.clone(), prior.clone()
     better[others] += step
-    variance[others] = remaining(scaled, noise, len(d))
+    variance[others] = torch.minimum(stretch * remaining(scaled, noise, len(d)), scaled)
     if seen.own is not None:
         better[own] += seen.own - seen.signs.mean(0) @ step
-        variance[own] = noise / len(d)
+        variance[own] = stretch * noise / len(d)
     return Corrected(better, variance)
 
 
@@ -64,13 +66,14 @@ def _step(seen: Residual, prior: Tensor, noise: Tensor) -> Tensor:
     """The posterior mean of phi - phi_hat, in the smaller of pairs and players."""
     signs = seen.signs if seen.own is None else seen.signs - seen.signs.mean(0)
     signs, left, prior = signs.double(), seen.left.double(), prior.double().clamp(min=1e-30)
+    noise = noise.double().clamp(min=SOLVABLE * prior.sum().item())
     if signs.shape[1] <= len(left):
         root = prior.sqrt()
         precision = (signs * root).T @ (signs * root) / noise
         precision.diagonal().add_(1)
         return (root * torch.linalg.solve(precision, root * (left @ signs) / noise)).to(seen.left)
     covariance = (signs * prior) @ signs.T
-    covariance.diagonal().add_(noise.double())
+    covariance.diagonal().add_(noise)
     return (prior * (torch.linalg.solve(covariance, left) @ signs)).to(seen.left)
 
 

@@ -179,7 +179,7 @@ class SampleKeeper:
         self.rows = [] if content["rows"] is None else list(content["rows"].numpy())
         self.d = [] if content["d"] is None else list(content["d"])
         if len(self.rows) != len(self.d) or len(self.rows) > self.seen:
-            raise LaraError("the shared coalitions that it keeps and what f said of them are not as many.")
+            raise LaraError("the shared coalitions that it keeps and what the model said of them are not as many.")
         if len(self.rows) < self.seen:  # a reservoir that was full stays of that size, whatever memory there is now
             self.most = min(self.most, len(self.rows))
 
@@ -189,6 +189,8 @@ def draw_more(keeper: SampleKeeper, pairs: int) -> None:
     game, drawn = keeper.game, generator(keeper.seed * 1_000_003 + 700_000_000)
     columns = game.num_players
     step = max(1, min(pairs, game.nodes_a_call // game.graph.num_nodes()))
-    for start in Progress(range(0, pairs, step), "asking f about shared coalitions", unit="pass"):
+    for start in Progress(
+        range(0, pairs, step), "asking the model about coalitions that all targets share", unit="pass"
+    ):
         keep = random_coalitions(min(step, pairs - start), columns, drawn, game.features.device)
         keeper.add(keep, game.shared(keep), game.shared(~keep))

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 @click.option("--targets", type=Count(), default=1000, show_default=True, help="At most so many.")
 @click.option("--pairs", type=Count(0), help="Coalition pairs of the 'sampled' row. [300; graphs: 100]")
 @click.option("--reference-pairs", type=Count(100), default=2000, show_default=True,
-              help="Coalition pairs of the phi that agreement is measured against.")  # fmt: skip
+              help="Coalition pairs of the true attribution that agreement is measured against.")  # fmt: skip
 @click.option("--json", "json_file", type=Named(dir_okay=False, allow_dash=True, path_type=Path),
               help="Write the figures here too; '-': to standard output, and all else to standard error.")  # fmt: skip
 @seed_option

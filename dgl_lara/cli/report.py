@@ -17,7 +17,7 @@ from dgl_lara.cli.printing import echo
 @click.option("--targets", type=Count(), default=100, show_default=True, help="Measure at most so many.")
 @click.option("--pairs", type=Count(0), help="Coalition pairs of the 'sampled' row. [300; graphs: 100]")
 @click.option("--reference-pairs", type=Count(100), default=1000, show_default=True,
-              help="Coalition pairs of the phi that agreement is measured against.")  # fmt: skip
+              help="Coalition pairs of the true attribution that agreement is measured against.")  # fmt: skip
 @seed_option
 @device_option
 @trust_options

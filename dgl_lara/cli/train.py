@@ -185,7 +185,7 @@ def train(
             players=players,
         )
         run = create_run(out, about, dataset, lara, explained.details)
-        echo(f"K = {lara.game.hops} ({how})")
+        echo(f"how far the model looks, in hops: K = {lara.game.hops} ({how})")
     trusting = " --trust" if run.config.model else ""  # code of the user's own is run only where that is said
     again = f"Go on with: dgl-lara train --resume {run.folder}{trusting}"
     try:
@@ -218,7 +218,7 @@ def _tell_of(lara: LARA) -> None:
     if lara.samples_:
         use = "to correct scores" if lara.errors_ else "too few to correct scores or to know their errors"
         kept = f"{lara.samples_.pairs:,} pairs of coalitions kept, {use}"
-    echo(f"{kept}; f was given {lara.cost_:,.0f} nodes for each of the {lara.game.num_targets:,} {lara.task}s")
+    echo(f"{kept}; the model was given {lara.cost_:,.0f} nodes for each of the {lara.game.num_targets:,} {lara.task}s")
 
 
 def chosen_players(

@@ -72,10 +72,12 @@ class Facts:
 
 @dataclass(frozen=True)
 class Telling:
-    """The sentence, and the places of the players that it calls by name, so that a picture can show who they are."""
+    """The sentence, and the places of the players that it calls by name, so that a picture can show who they are; and
+    of those that it takes away as "the top 5", which whoever reads it may want to know one by one."""
 
     text: str
     named: Sequence[int] = ()
+    removed: Sequence[int] = ()
 
 
 def sentence(facts: Facts) -> str:
@@ -128,9 +130,10 @@ def _supported(facts: Facts, supporters: list[int], opponents: list[int]) -> Tel
     if facts.hardly_differs(after):
         return _hardly(facts, best, after, "top {}")
     if after > facts.output:
-        return _not_borne_out(facts, f"put {_named(facts, named)} first", named, removal)
+        return _not_borne_out(facts, f"put {_named(facts, named)} first", named, removal, best)
     against, foes = _in_spite_of(facts, named, opponents)
-    return Telling(f"{_because(facts, supporters, named)}{against}; {removal}.", [*named, *foes])
+    text = f"{_because(facts, supporters, named)}{against}; {removal}."
+    return Telling(text, [*named, *foes], _counted(facts, best))
 
 
 def _opposed(facts: Facts, opponents: list[int]) -> Telling:
@@ -142,20 +145,21 @@ def _opposed(facts: Facts, opponents: list[int]) -> Telling:
     removal = _removal(facts, _which(facts, worst, "{} most adverse"), after)
     speak = f"{_named(facts, named)} speak{'s' * (len(named) == 1)}"
     if after < facts.output:
-        return _not_borne_out(facts, f"say that {speak} against it", named, removal)
+        return _not_borne_out(facts, f"say that {speak} against it", named, removal, worst)
     itself = " because of itself," if facts.itself_speaks_for_it else ""
     against = f"although nothing else speaks for it and {speak} most against it"
-    return Telling(f"{_head(facts)}{itself} {against}; {removal}.", named)
+    return Telling(f"{_head(facts)}{itself} {against}; {removal}.", named, _counted(facts, worst))
 
 
-def _not_borne_out(facts: Facts, claim: str, named: list[int], removal: str) -> Telling:
+def _not_borne_out(facts: Facts, claim: str, named: list[int], removal: str, removed: list[int]) -> Telling:
     """f contradicts the scores: no ranking is praised."""
     other, asked = facts.explained_class != facts.predicted_class, facts.explained_class
     if facts.rather_than is not None:
         other, asked = True, f"{asked} rather than class {facts.rather_than}"
     scores = f"and its scores for class {asked}" if other else "but its scores"
     head = _head(facts) if facts.scored else f"{facts.who} is class {facts.predicted_class}"
-    return Telling(f"{head}, {scores} are not borne out: they {claim}, yet {removal}.", named)
+    text = f"{head}, {scores} are not borne out: they {claim}, yet {removal}."
+    return Telling(text, named, _counted(facts, removed))
 
 
 def _hardly(facts: Facts, removed: list[int], after: float, which: str) -> Telling:
@@ -169,10 +173,12 @@ def _hardly(facts: Facts, removed: list[int], after: float, which: str) -> Telli
     few = f"removing {_which(facts, removed, which)} hardly changes its {_asked(facts)}{facts.value}"
     few += f" ({number(facts.output)} to {number(after)})"
     if alone > facts.output:
-        return Telling(f"{_head(facts)}{itself}; {few}, removing {everyone} raises it to {number(alone)}.")
+        text = f"{_head(facts)}{itself}; {few}, removing {everyone} raises it to {number(alone)}."
+        return Telling(text, removed=_counted(facts, removed))
     together = f"{itself} and" if itself else " because of"
     together += f" its {_count(len(facts.score), facts.kind)} together, not of a few of them"
-    return Telling(f"{_head(facts)}{together}: {few}, removing {everyone} lowers it to {number(alone)}.")
+    text = f"{_head(facts)}{together}: {few}, removing {everyone} lowers it to {number(alone)}."
+    return Telling(text, removed=_counted(facts, removed))
 
 
 def _foremost(facts: Facts, supporters: list[int]) -> list[int]:
@@ -230,6 +236,11 @@ def _listed(facts: Facts, places: list[int], more: str = "", between: str = ", a
         groups.setdefault(kind, []).append(facts.names[place])
     phrases = [f"{kind}{'s' * (len(names) > 1)} {_and(names)}" for kind, names in groups.items()]
     return _and([*phrases, *([more] if more else [])])
+
+
+def _counted(facts: Facts, removed: list[int]) -> list[int]:
+    """Those removed, where the sentence says only how many they are: not of one, nor of all."""
+    return removed if 1 < len(removed) < len(facts.score) else []
 
 
 def _which(facts: Facts, removed: list[int], which: str) -> str:

@@ -75,7 +75,7 @@ def forecast(subject: Subject, names: Sequence[str]) -> Forecast:
             whole = _seconds_a_pass(subject)
         calls = 2 * asked * (whole or total * each)
         fits = 2 * len(targets) * _seconds_a_fit(unbiased, counts, asked // 2, game.features)
-        parts["reference phi"] = calls + fits
+        parts["reference attributions"] = calls + fits
     return Forecast(parts, len(targets))
 
 

@@ -40,7 +40,7 @@ class Subject:
         if self.lara.cost_ is not None:
             shared = f"in training, shared by all {self.case.game.num_targets:,} {self.case.game.task}s"
             spent.append(f"lara {self.lara.cost_:,.0f} ({shared}), none after it")
-        return f"nodes that f was given, for each explanation: {'; '.join(spent)}" if spent else ""
+        return f"nodes that the model was given, for each explanation: {'; '.join(spent)}" if spent else ""
 
     @cached_property
     def explanations(self) -> list[Explanations]:

@@ -30,9 +30,15 @@ class InWords(OneTarget):
         """One sentence: who decided it, and what happens without them (evaluated, not estimated)."""
         return self._told.text
 
+    @property
+    def removed(self) -> list[str]:
+        """Whom the sentence takes away as "the top 5": their names, best first; none where it says itself who."""
+        names = self.player_names()
+        return [names[place] for place in self._told.removed]
+
     @cached_property
     def _told(self) -> Telling:
-        """The sentence, and the places (among `players`) of those it names."""
+        """The sentence, and the places (among `players`) of those it names and of those it removes."""
         rank, names = self.batch.rank(include_target=False), self.player_names(LETTERS)
         others = torch.argsort(rank)[: len(self) - int(self.batch.is_target.sum())]  # places, best first
 
@@ -66,7 +72,8 @@ class InWords(OneTarget):
                 without=without,
             )
         )
-        return replace(telling, named=others[list(telling.named)].tolist())
+        named, removed = (others[list(places)].tolist() for places in (telling.named, telling.removed))
+        return replace(telling, named=named, removed=removed)
 
     @property
     def subject(self) -> str:

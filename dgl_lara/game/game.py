@@ -208,8 +208,8 @@ class Game:
             )  # fmt: skip
         if found is None:
             warnings.warn(
-                f"f does not give its own predictions on {self.hops + 3}-hop ego graphs (does it see outgoing edges, "
-                "or the whole graph?); values of coalitions are approximate.",
+                f"the model does not give its own predictions on {self.hops + 3}-hop ego graphs (does it see outgoing "
+                "edges, or the whole graph?); values of coalitions are approximate.",
                 stacklevel=3,
             )
         return self.hops + 1 if found is None else found
@@ -313,7 +313,9 @@ class Game:
         total = len(keep) * len(players.targets)
         self.evaluations += total
         indptr = players.indptr
-        bar: Progress[None] = Progress(label="asking f about coalitions", total=total, unit="evaluation")
+        bar: Progress[None] = Progress(
+            label="asking the model about coalitions (random subsets)", total=total, unit="evaluation"
+        )
         with bar:
             for rows in row_slices(self._sizes(players), self.nodes_a_call):
                 pairs = slice(int(indptr[rows.start]), int(indptr[rows.stop]))

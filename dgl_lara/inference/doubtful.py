@@ -45,7 +45,7 @@ def settle_doubtful(
         doubtful = _doubtful(explanations, at_least)
         if not bool(doubtful.any()):
             break
-        explanations = _corrected(game, explanations, doubtful, pairs, stretch, seed)
+        explanations = with_own_samples(game, explanations, doubtful, pairs, stretch, seed)
         spent[doubtful.cpu()] += pairs
     return Settled(explanations, spent, _doubtful(explanations, at_least).cpu())
 
@@ -56,9 +56,10 @@ def _doubtful(explanations: Explanations, at_least: float) -> Tensor:
     return explanations.confidence < at_least
 
 
-def _corrected(
+def with_own_samples(
     game: Game, explanations: Explanations, chosen: Tensor, pairs: int, stretch: float, seed: int
 ) -> Explanations:
+    """The chosen ones, whose errors are known, corrected with samples of their own."""
     players, known = explanations.players, explanations.variance
     assert known is not None
     scores, variance, own = explanations.scores.clone(), known.clone(), explanations.is_target
@@ -67,8 +68,8 @@ def _corrected(
     heard = differences(game, some, keep, explanations.asked[chosen])
     for each, sigma, d in Samples(some, keep, heard, own[places]).each():
         place = places[each]
-        better = correct(sigma, d, scores[place], variance[place], own[place])
-        scores[place], variance[place] = better.scores, better.variance * stretch
+        better = correct(sigma, d, scores[place], variance[place], own[place], stretch)
+        scores[place], variance[place] = better.scores, better.variance
     corrected = explanations.corrected
     corrected = chosen.cpu() if corrected is None else corrected | chosen.cpu()
     return replace(explanations, scores=scores, variance=variance, corrected=corrected)

@@ -62,7 +62,7 @@ def _improved(
 ) -> tuple[Explanations, dict[str, Tensor]]:
     """The explanations after what was bought for them, and columns that say what it did."""
     if bought.refine:
-        refined = refine(bulk.game, explanations, bought.refine, seed)
+        refined = refine(bulk.game, explanations, bought.refine, bought.stretch, seed)
         return refined.explanations, {"moved": refined.moved}
     if bought.at_least:
         settled = settle_doubtful(bulk.game, explanations, bought.stretch, bought.at_least, seed)

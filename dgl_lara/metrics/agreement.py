@@ -32,7 +32,7 @@ class Agreement(Metric):
 
     def note(self, table: pd.DataFrame) -> str:
         rough = (table[["R2 corrected", "neighbours only"]] > ROUGH).to_numpy().any()
-        return f"phi: {table['reference'].iloc[0]}" + (f"\n{TOO_ROUGH}" if rough else "")
+        return f"the true attribution (phi): {table['reference'].iloc[0]}" + (f"\n{TOO_ROUGH}" if rough else "")
 
     def figures(self, table: pd.DataFrame) -> dict[str, float]:
         row = table.iloc[0]

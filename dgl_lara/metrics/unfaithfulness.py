@@ -13,7 +13,7 @@ from dgl_lara.metrics.fidelity import SPARSITIES, standard_error, with_error
 
 class Unfaithfulness(LabelMetric):
     def note(self, table: pd.DataFrame) -> str:
-        return "average over sparsity 0.3 ... 0.7, ± standard error over targets; from 0 (f says the same) to 1"
+        return "average over sparsity 0.3 ... 0.7, ± standard error over targets; from 0 (the model says the same) to 1"
 
     def rows(self, said: Heard) -> list[dict[str, object]]:
         values = unfaithfulness(said.full, said.only)

@@ -65,12 +65,13 @@ def shown(table: pd.DataFrame, mark: Callable[[str], str]) -> tuple[list[str], l
 def on_terminal(table: pd.DataFrame, width: int) -> str:
     """The table in pieces that fit the width, under shorter names, and what there is to say of it."""
     header, rows = shown(table, lambda text: f"*{text}")
-    called = [SHORT.get(name, name.removesuffix(", average")) for name in header]
+    called = [SHORT.get(name, name.removesuffix(", average").replace(" f ", " the model ")) for name in header]
     methods, *figures = zip(called, *rows, strict=True)
     right = [[text.rjust(max(map(len, column))) for text in column] for column in figures]
     head, *lines = zip(methods, *right, strict=True)
     text = text_blocks(head, lines, width)
     notes = [f"* best of the column, {FLOOR} aside", "F+, F-, Delta: average over sparsity 0.3 ... 0.7"]
+    notes += ["rank correlation, R2: with the true attribution (phi)"] if "rank correlation" in table else []
     notes += [f"{short}: {long}" for long, short in SHORT.items() if long in table]
     notes += [AUC_NOTE] if "AUC" in table else []
     return "\n".join([text, *(line for note in notes for line in textwrap.wrap(note, width))])

@@ -145,7 +145,7 @@ def train(
             ground.pool.show(state.keeper)
     judge = None
     if ranks.is_first or ground.judges_together:
-        with phase("preparing the judge"):
+        with phase("preparing to measure how good the explainer is"):
             judge = ground.judge(validation)
         state.judged_by, state.judging = judge.name, judge.samples
 

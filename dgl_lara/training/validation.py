@@ -35,7 +35,7 @@ AFFORDABLE = 100_000  # walks that end at the validation targets, each to be eva
 class ByPhi:
     """R squared with phi, the noise of the samples taken out."""
 
-    name: ClassVar[str] = "R2 with phi"
+    name: ClassVar[str] = "R2 with the true attribution phi, 1 is perfect"
     subgraphs: NeighborSubgraphs
     samples: Samples
 
@@ -58,7 +58,7 @@ class ByPhi:
 class ByCoalitions:
     """The share of d(S)'s variation that the scores explain, for the explained class."""
 
-    name: ClassVar[str] = "share of f's variation under unseen coalitions that the scores explain"
+    name: ClassVar[str] = "share of the model's variation under unseen coalitions that the scores explain, 1 is perfect"
     samples: ClassVar[None] = None  # too few to say anything of phi
     subgraphs: FullGraph
     coalitions: CoalitionBatch

@@ -235,7 +235,7 @@ class Progress(Generic[T]):
             self.marks.append((self.last, self.done))
 
     def line(self, elapsed: float) -> str:
-        """'asking f about coalitions: 1,200/30,000 after 15 s, about 6 min left, loss 0.2'."""
+        """'asking the model: 1,200/30,000 after 15 s, about 6 min left, loss 0.2'."""
         of = f"/{self.total:,}" if self.total else ""
         text = f"{self.label}: {self.done:,}{of} after {duration(elapsed)}"
         since, before = self.marks[0]  # a slow beginning does not count for ever

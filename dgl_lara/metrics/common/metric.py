@@ -33,7 +33,7 @@ class Case:
 
     @cached_property
     def phi(self) -> Reference:
-        with phase("reference phi"):
+        with phase("reference attributions"):
             return reference(self.game, self.targets, self.reference_pairs, self.seed)
 
 

@@ -40,14 +40,16 @@ def reference(game: Game, targets: Tensor, pairs: int, seed: int) -> Reference:
     most = int(players.counts.max()) if len(players.counts) else 0
     if len(players.counts) and most <= EXACT_UP_TO:
         phi = exact(game, players)
-        return Reference(players, Estimate(phi, torch.zeros_like(phi)), 1.0, "exact phi, by enumeration")
+        return Reference(players, Estimate(phi, torch.zeros_like(phi)), 1.0, "exact, from every coalition")
     share = game.task.local and game.kind.shares and 2 * pairs * int(players.counts.sum()) > AFFORDABLE
     draw = sample_shared if share else sample
     with goes(2):
         first, second = (draw(game, players, pairs // 2, generator(1000 + seed * 2 + half)) for half in (0, 1))
     estimate = in_halves(first, second)
     spread = (estimate.phi - estimate.phi.mean()).square().mean()
-    how = f"{pairs} coalition pairs a target" + (" (masks shared by all targets)" if share else "")
+    how = f"estimated from {pairs} pairs of coalitions (random subsets) a target" + (
+        " (masks shared by all targets)" if share else ""
+    )
     if not first.enough:
-        how += f"; few beside up to {most} players: single phi are rough (see the ceiling), R2 corrected is not biased"
+        how += f"; few beside up to {most} players: single ones are rough (see the ceiling), R2 corrected is not biased"
     return Reference(players, estimate, 1 - (estimate.error.square().mean() / spread).item(), how)
