@@ -3,7 +3,8 @@
     python experiments/refinement.py [DATASET ...] [--targets 40] [--pairs 64] [--draws 3] [--data-dir DIR]
 
 Squared error to phi, in units of phi's variance, mean over all (target, player) pairs of some test targets; the
-noise of the reference (two halves of 2,000 pairs) is taken out. Data and target models as in lara_figures.py. Writes
+noise of the reference (two halves of 2,000 pairs) is taken out. Beside it the share of what the neighbours (of a graph:
+all nodes) contribute that the refined scores are expected to explain, and the share that they do. Data and target models as in lara_figures.py. Writes
 experiments/results/refinement.csv.
 """
 
@@ -29,17 +30,18 @@ from dgl_lara.utils.randomness import generator, some_targets
 @click.option("--pairs", default=64, show_default=True)
 @click.option("--reference-pairs", default=4000, show_default=True)
 @click.option("--draws", default=3, show_default=True)
+@click.option("--split", type=click.Choice(["val", "test"]), default="test", show_default=True)
 @click.option("--steps", type=int, help="Of training; otherwise the usual ones.")
 @click.option("--data-dir", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option("--out", type=click.Path(path_type=Path), default=RESULTS / "refinement.csv", show_default=True)
-def main(names, most, pairs, reference_pairs, draws, steps, data_dir, out):
+def main(names, most, pairs, reference_pairs, draws, split, steps, data_dir, out):
     reuse_freed_memory()
     rows = []
     for name in names or NAMES:
         dataset, game = setting(name, data_dir)
         usual = default(game.task, len(dataset.train))
         lara = LARA.of_game(game, replace(usual, steps=steps or usual.steps)).fit(dataset.train, dataset.val)
-        explanations = lara.explain(some_targets(dataset.test, most, 0))
+        explanations = lara.explain(some_targets(getattr(dataset, split), most, 0))
         players = explanations.players
         first, second = (
             least_squares(game, players, reference_pairs // 2, generator(1000 + half)).phi for half in (0, 1)
@@ -60,11 +62,18 @@ def main(names, most, pairs, reference_pairs, draws, steps, data_dir, out):
             f"sampled {pairs}": [],
             f"sampled {10 * pairs}": [],
             "moved": [],
+            "expected share": [],
+            "true share": [],
         }
+        others = ~explanations.is_target
+        size = (first * second)[others].sum()
         for seed in range(draws):
             refined = lara.refine(explanations, pairs, seed)
             drawn[f"refined {pairs}"].append(error(refined.explanations.scores))
             drawn["moved"].append(refined.moved.median().item())
+            left = ((first - refined.explanations.scores) * (second - refined.explanations.scores))[others].sum()
+            drawn["expected share"].append(1 - (refined.explanations.variance[others].sum() / size).item())
+            drawn["true share"].append(1 - (left / size).item())
             for count in (pairs, 10 * pairs):
                 drawn[f"sampled {count}"].append(error(least_squares(game, players, count, generator(seed)).phi))
         row |= {method: sum(values) / draws for method, values in drawn.items()}

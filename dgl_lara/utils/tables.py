@@ -14,7 +14,7 @@ def text_table(header: Sequence[str], rows: Sequence[Sequence[object]], width: i
         cells = [[shortened(first, most), *others] for first, *others in cells]
     columns = list(zip(header, *cells, strict=True))
     widths = [max(map(len, column)) for column in columns]
-    right = [all(is_number(row[place]) for row in rows) for place in range(len(header))]
+    right = [all(is_number(row[place]) or row[place] == "" for row in rows) for place in range(len(header))]
 
     def line(row: Sequence[str]) -> str:
         padded = (
