@@ -4,8 +4,8 @@
 
 Squared error to phi, in units of phi's variance, mean over all (target, player) pairs of some test targets; the
 noise of the reference (two halves of 2,000 pairs) is taken out. Beside it the share of what the neighbours (of a graph:
-all nodes) contribute that the refined scores are expected to explain, and the share that they do. Data and target models as in lara_figures.py. Writes
-experiments/results/refinement.csv.
+all nodes) contribute that the refined scores are expected to explain, where that is known, and the share that they do.
+Data and target models as in lara_figures.py. Writes experiments/results/refinement.csv.
 """
 
 from dataclasses import replace
@@ -72,11 +72,12 @@ def main(names, most, pairs, reference_pairs, draws, split, steps, data_dir, out
             drawn[f"refined {pairs}"].append(error(refined.explanations.scores))
             drawn["moved"].append(refined.moved.median().item())
             left = ((first - refined.explanations.scores) * (second - refined.explanations.scores))[others].sum()
-            drawn["expected share"].append(1 - (refined.explanations.variance[others].sum() / size).item())
+            if (variance := refined.explanations.variance) is not None:
+                drawn["expected share"].append(1 - (variance[others].sum() / size).item())
             drawn["true share"].append(1 - (left / size).item())
             for count in (pairs, 10 * pairs):
                 drawn[f"sampled {count}"].append(error(least_squares(game, players, count, generator(seed)).phi))
-        row |= {method: sum(values) / draws for method, values in drawn.items()}
+        row |= {method: sum(values) / draws for method, values in drawn.items() if values}
         rows.append(row)
         click.echo(row, err=True)
         pd.DataFrame(rows).to_csv(out, index=False, float_format="%.4f")

@@ -186,8 +186,8 @@ def test_refinement(tmp_path):
     run("refinement", NODES, GRAPHS, *words)
     frame = pd.read_csv(out)
     assert list(frame["dataset"]) == [NODES, GRAPHS] and (frame["targets"] == 3).all()
-    assert finite(frame, "players", "amortised", "refined 4", "sampled 4", "sampled 40", "moved")
-    assert (frame["moved"] > 0).all()
+    assert finite(frame, "players", "amortised", "refined 4", "sampled 4", "sampled 40", "moved", "true share")
+    assert (frame["moved"] > 0).all() and (frame["true share"] < 1).all() and (frame["expected share"] < 1).any()
 
 
 @pytest.mark.slow
