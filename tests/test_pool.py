@@ -137,7 +137,7 @@ def test_what_does_not_fit_is_drawn_anew_at_every_step(game, capsys):
     small = Game(game.f, game.graph, game.features, hops=2, memory=1_000_000)
     assert size(small, 800, pool=None) == 0 and not capsys.readouterr().err
     assert size(small, 10_000, pool=5_000) == 0
-    assert "does not fit: every step asks about new ones" in capsys.readouterr().err
+    assert "do not fit: each step asks about new ones" in capsys.readouterr().err
     assert size(small, 800, pool=6) == 6
 
 

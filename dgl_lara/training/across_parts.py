@@ -159,7 +159,7 @@ class AcrossParts:
 class JudgeAcross:
     """The share of d(S)'s variation under unseen coalitions of validation targets that the scores explain."""
 
-    name: ClassVar[str] = "share of f's variation under unseen coalitions that the scores explain"
+    name: ClassVar[str] = "share of the model's variation under unseen coalitions that the scores explain"
     samples: ClassVar[None] = None  # too few to say anything of phi
     ground: AcrossParts
     lesson: Lesson

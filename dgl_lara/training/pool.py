@@ -74,7 +74,9 @@ def pool_size(game: Game, config: TrainingConfig, targets: Tensor, validation: T
     if pairs * a_pair <= game.budget.memory / SHARE_OF_MEMORY:
         return pairs
     if config.pool:
-        say(f"what f says of {pairs:,} coalitions of the whole graph does not fit: every step asks about new ones.")
+        say(
+            f"the model's answers to {pairs:,} coalitions of the whole graph do not fit: each step asks about new ones."
+        )
     return 0
 
 
@@ -92,7 +94,7 @@ def ask_pool(game: Game, pairs: int, learning: Tensor, seed: int, ranks: Ranks =
     drawn, device = generator(seed * 1_000_003 + 500_000_000), game.features.device
     keep = random_coalitions(pairs, game.num_players, drawn, device)
     step = max(1, game.nodes_a_call // game.graph.num_nodes())
-    bar = Progress(keep.split(step), "asking f about the coalitions of all steps", unit="pass")
+    bar = Progress(keep.split(step), "asking the model about the coalitions of all steps", unit="pass")
     parts = [hear(game, game.everything, part, ranks) for part in bar]
     inside, outside = (torch.cat(side) for side in zip(*((part.inside, part.outside) for part in parts), strict=True))
     return Pool(game, replace(parts[0], keep=keep, inside=inside, outside=outside), learning, seed)
