@@ -33,6 +33,12 @@ def size(game, steps, learning=LEARNING, judged=JUDGED, **changes):
     return pool_size(game, replace(SMALL, **changes), learning, judged, steps)
 
 
+def kept_by(state):
+    samples = state.keeper.samples()
+    assert samples is not None
+    return samples
+
+
 def test_every_pair_is_taken_once_before_any_is_taken_again(game):
     pool = ask_pool(game, 6, LEARNING, 0)
     assert len(pool.heard.keep.unique(dim=0)) == 6
@@ -52,7 +58,7 @@ def test_f_is_asked_about_the_pool_and_nothing_else(game, judged_by_four):
     state = train(game, SMALL, LEARNING, JUDGED)
     assert state.nodes_asked == 6 * 40  # a node is either in S or in the rest
     assert state.nodes_asked <= game.nodes_asked - before
-    samples = state.keeper.samples()
+    samples = kept_by(state)
     keep = samples.keep(torch.arange(40))
     assert samples.pairs == len(keep.unique(dim=0)) == 6
     d = (game.shared(keep) - game.shared(~keep)).gather(2, game.explained_class.expand(6, -1).unsqueeze(2)).squeeze(2)
@@ -89,7 +95,7 @@ def test_a_resumed_training_equals_an_unbroken_one(game, shared_pairs):
     torch.testing.assert_close(resumed.best_weights, unbroken.best_weights, rtol=0, atol=0)
     assert resumed.history == unbroken.history and resumed.pool == unbroken.pool == 6
     if shared_pairs != 0:
-        ours, theirs = resumed.keeper.samples(), unbroken.keeper.samples()
+        ours, theirs = kept_by(resumed), kept_by(unbroken)
         assert ours.pairs == (shared_pairs or 6)
         assert torch.equal(ours.d, theirs.d) and torch.equal(ours.inside, theirs.inside)
 
@@ -143,9 +149,10 @@ def test_what_does_not_fit_is_drawn_anew_at_every_step(game, capsys):
 
 def test_what_is_asked_for_is_drawn_beyond_the_pool(game):
     lara = LARA.of_game(game, replace(SMALL, shared_pairs=20)).fit(LEARNING, JUDGED)
-    assert lara.samples_.pairs == 20
+    assert lara.samples_ and lara.samples_.pairs == 20
     assert len(lara.samples_.keep(torch.arange(40)).unique(dim=0)) == 20
-    assert lara.explain([35]).corrected.all()
+    corrected = lara.explain([35]).corrected
+    assert corrected is not None and corrected.all()
 
 
 def test_mini_batches_have_none():
