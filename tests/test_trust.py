@@ -76,6 +76,7 @@ def test_graphs_are_verified_and_refined():
     refined = refine(game, rough, 16).explanations
     error = (refined.scores - phi).square()
     assert error.mean() < 0.5 * (rough.scores - phi).square().mean()
+    assert refined.variance is not None and refined.confidence is not None
     assert error.mean() / 5 < refined.variance.mean() < 5 * error.mean() and len(refined.confidence) == 6
 
 
@@ -110,6 +111,7 @@ def test_refined_scores_know_how_good_they_are(game, truth, pairs):
     others = ~truth.is_target
     size = truth.scores[others].square().sum()
     errors = [(one.scores - truth.scores)[others].square().sum() for one in (rough, refined)]
+    assert refined.variance is not None and refined.confidence is not None
     assert errors[1] < 1.02 * errors[0]
     promised = (refined.variance[others].sum() / size).item()
     assert promised == pytest.approx((errors[1] / size).item(), rel=0.6, abs=0.01)
