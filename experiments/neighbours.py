@@ -103,15 +103,23 @@ def figures(game, explanations, against):
 
 def trust(explanations, against):
     """Rank correlation of expected and true shares, and the largest gap of the reliability curve between them."""
+    return reliability(explanations.confidence, *true_squares(explanations, against))
+
+
+def true_squares(explanations, against):
+    """(num_targets,) |phi - scores|^2 and |phi|^2 over the neighbours, without the noise of phi."""
     others, row, count = ~explanations.is_target, explanations.players.row, len(explanations)
     phi, noise = against.estimate.phi, against.estimate.error.square()
 
     def total(values):
         return torch.zeros(count).index_add(0, row[others], values[others])
 
-    error, size = total((explanations.scores - phi).square() - noise), total(phi.square() - noise)
-    known = (size > 0) & ~explanations.confidence.isnan()
-    said, true = explanations.confidence[known], (1 - error / size.clamp(min=1e-12))[known]
+    return total((explanations.scores - phi).square() - noise), total(phi.square() - noise)
+
+
+def reliability(confidence, error, size):
+    known = (size > 0) & ~confidence.isnan()
+    said, true = confidence[known], (1 - error / size.clamp(min=1e-12))[known]
     curve = []
     for part in torch.argsort(said).chunk(BINS):
         expected = (said[part] * size[known][part]).sum() / size[known][part].sum()

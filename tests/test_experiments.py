@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import pandas as pd
 import pytest
+import torch
 from click.testing import CliRunner
 
 from dgl_lara import targets
@@ -312,6 +313,22 @@ def test_neighbours_replaces_what_it_makes_anew(tmp_path):
     store(pd.DataFrame([["a", "phi itself", None, 0.1], ["a", "x", 0, 0.2], ["a", "x", 1, 0.3]], columns=columns), out)
     store(pd.DataFrame([["a", "phi itself", None, 0.4], ["a", "x", 1, 0.5], ["b", "x", 1, 0.6]], columns=columns), out)
     assert sorted(pd.read_csv(out)["R2"]) == [0.2, 0.4, 0.5, 0.6]
+
+
+def test_confidence():
+    words = ["--seeds", 1, "--targets", 20, "--reference-pairs", 120, "--steps", 20]
+    row = ast.literal_eval(run("confidence", "tree-cycles", *words))
+    assert -1 <= row["rank"] <= 1 and math.isfinite(row["gap"]) and row["validation targets"] > 20
+    assert 0 <= row["gap within 0.05, 20 targets, exactly right"] <= 1
+
+
+def test_errors_as_if_right_are_as_expected_on_average():
+    drawn = torch.Generator().manual_seed(0)
+    squares, expected, error = (0.1 + torch.rand(40, generator=drawn) for _ in range(3))
+    size = squares + error + 0.2 * torch.rand(40, generator=drawn)
+    as_if_right = script("confidence").as_if_right
+    made = [as_if_right(squares, expected, 5 * error, size, drawn) for _ in range(4000)]
+    torch.testing.assert_close(torch.stack([one for one, _ in made]).mean(0), expected, rtol=0.1, atol=0)
 
 
 @pytest.mark.slow
