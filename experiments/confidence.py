@@ -34,6 +34,7 @@ def cross_validated(lara, targets):
     for number in range(FOLDS):
         some = found.only(fold != number)
         model = learn_errors(some, lara.samples_.of(some.players, some.is_target))
+        assert model is not None, "no target has neighbours"
         held_out = (fold == number)[found.players.row]
         variance[held_out] = model.variance(found.only(fold == number))
     return replace(found, variance=variance)
