@@ -170,6 +170,11 @@ def test_tables_fit_a_terminal(here, monkeypatch, words):
     assert max(len(line) for line in lines if "  " in line) <= 60
 
 
+def test_several_metrics_are_measured_at_once(here):
+    found = run("eval", "--run", "one", "--metric", "agreement", "--metric", "fidelity", *QUICK, "--json", "-")
+    assert found.exit_code == 0 and {"agreement", "fidelity"} < set(json.loads(found.stdout))
+
+
 def test_what_the_reference_is_stands_below_the_table(here):
     lines = run(*AGREEMENT).stdout.splitlines()
     (header,) = [line for line in lines if line.startswith("method")]

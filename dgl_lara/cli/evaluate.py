@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 @click.command("eval")
 @click.option("--run", "folder", type=RUN, help="Run to evaluate. Default: the newest.")
 @click.option("--dataset", "name", type=DatasetName(), help="The newest run of this data set.")
-@click.option("--metric", type=click.Choice([*METRICS, "all"]), default="fidelity", show_default=True)
+@click.option("--metric", "metrics", type=click.Choice([*METRICS, "all"]), default=["fidelity"], multiple=True,
+              show_default=True, help="Can be given several times.")  # fmt: skip
 @click.option("--split", type=click.Choice(["train", "val", "test"]), default="test", show_default=True)
 @click.option("--targets", type=Count(), default=1000, show_default=True, help="At most so many.")
 @click.option("--pairs", type=Count(0), help="Coalition pairs of the 'sampled' row. [300; graphs: 100]")
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
 def evaluate_command(
     folder: Path | None,
     name: str | None,
-    metric: str,
+    metrics: tuple[str, ...],
     split: str,
     targets: int,
     pairs: int | None,
@@ -78,7 +79,7 @@ def evaluate_command(
     to_stdout = json_file == Path("-")
     tell = partial(echo, err=to_stdout)
     tell(f"{what}; run {run.folder}")
-    names = tuple(METRICS) if metric == "all" else (metric,)
+    names = tuple(METRICS) if "all" in metrics else metrics
     announce(subject, names)
     question = {"targets": len(chosen), "split": split, "seed": seed, "pairs": pairs, "reference": reference_pairs}
     stem = "eval" if split == "test" else f"eval-{split}"
