@@ -19,6 +19,7 @@ demo: install
 	$(BIN)/dgl-lara train --dataset ba-shapes --out runs/demo
 	$(BIN)/dgl-lara eval --run runs/demo --metric fidelity
 	$(BIN)/dgl-lara eval --run runs/demo --metric agreement
+	@echo "next: . .venv/bin/activate; dgl-lara explain --run runs/demo --node 512 --picture node512.png"
 
 # Three processes on two cores: many tests wait for processes of their own. What one of them has compiled all may load.
 test: install

@@ -267,7 +267,10 @@ def _asked_for(run: Run, given: dict[str, tuple[int, ...]]) -> tuple[int, ...]:
 def _classes(run: Run, named: list[int | str]) -> list[int]:
     names, count = run.dataset.names.get("classes"), run.trained().explainer_.config.num_classes
     options = zip(("--class", "--rather-than"), named, strict=False)
-    return [class_number(option, one, names, count) for option, one in options]
+    numbers = [class_number(option, one, names, count) for option, one in options]
+    if len(numbers) == 2 and numbers[0] == numbers[1]:
+        raise click.UsageError(f"--class and --rather-than must be two classes (got {named[0]} twice).")
+    return numbers
 
 
 def _file_of(path: Path, target: int, of: int) -> Path:
@@ -289,7 +292,8 @@ def _scored(run: Run, target: int, classes: list[int], wanted: Wanted) -> tuple[
     if wanted.at_least:
         settled = lara.settle(found, wanted.at_least)
         found = settled.explanations
-        spent.append(_spent(int((settled.pairs > 0).sum()), int(settled.pairs.sum()), wanted.at_least))
+        counts = (int(some.sum()) for some in (settled.pairs > 0, settled.pairs, settled.still))
+        spent.append(_spent(*counts, wanted.at_least))
     if wanted.refine:
         refined = lara.refine(found, wanted.refine)
         found = refined.explanations
@@ -348,11 +352,17 @@ def _table(explanation: Explanation, most: int) -> str:
 
 
 def _tell_spent(asked: OpenQuestion) -> None:
-    if asked.bought.at_least:
-        echo(_spent(asked.bought.doubtful, asked.bought.pairs, asked.bought.at_least))
+    bought = asked.bought
+    if bought.at_least:
+        echo(_spent(bought.doubtful, bought.pairs, bought.still, bought.at_least))
 
 
-def _spent(doubtful: int, pairs: int, at_least: float) -> str:
+def _spent(doubtful: int, pairs: int, still: int, at_least: float) -> str:
+    share = f"{100 * at_least:g}%"
     if not doubtful:
-        return f"no explanation was in doubt: all are expected to reach {at_least:.0%} (no model call)"
-    return f"{doubtful:,} in doubt (below {at_least:.0%}); {2 * pairs:,} evaluations of the model were spent on them"
+        return f"no explanation was in doubt: all are expected to reach {share}, and the model was asked about none"
+    yet = "none is any more"
+    if still:
+        yet = f"{still:,} still {'is' if still == 1 else 'are'}: more pairs may help (--refine N)"
+    spent = f"{2 * pairs:,} evaluations of the model were spent on them"
+    return f"{doubtful:,} in doubt (below {share}); {spent}, and {yet}"

@@ -19,7 +19,6 @@ from dgl_lara.errors import InputError
 from dgl_lara.explainer.inputs import CLIP, explainer_inputs
 from dgl_lara.explanation import Explanations
 from dgl_lara.game.game import Game
-from dgl_lara.game.players import Players
 from dgl_lara.inference.doubtful import with_own_samples
 from dgl_lara.inference.own_draws import own_draws
 
@@ -29,7 +28,7 @@ WIDTH, ALIKE = 0.5, 0.8  # how near players must look to err alike, and how much
 
 @dataclass(frozen=True, eq=False)
 class Refined:
-    """Better explanations, and how far each was moved: |new - old| / |old|, one number a target."""
+    """Better explanations, and how far each was moved: |new - old| / |old| over the neighbours, one number a target."""
 
     explanations: Explanations
     moved: Tensor
@@ -49,14 +48,14 @@ def refine(game: Game, explanations: Explanations, pairs: int, stretch: float = 
         better = _by_likelihood(game, explanations, pairs, seed)
     known = None if explanations.corrected is None else everyone.cpu()
     named = replace(better, method=f"{explanations.method} + {pairs}", corrected=known)
-    moved, size = (_norms(one, players) for one in (better.scores - old, old))
+    moved, size = (_norms(one, explanations) for one in (better.scores - old, old))
     return Refined(named, moved / size.clamp(min=1e-12))
 
 
-def _norms(values: Tensor, players: Players) -> Tensor:
-    """(num_targets,)"""
-    nothing = torch.zeros(len(players.targets), device=values.device)
-    return nothing.index_add(0, players.row, values.square()).sqrt()
+def _norms(values: Tensor, explanations: Explanations) -> Tensor:
+    """(num_targets,) over the neighbours: beside a target's own score everything is small."""
+    others, nothing = ~explanations.is_target, torch.zeros(len(explanations), device=values.device)
+    return nothing.index_add(0, explanations.players.row[others], values[others].square()).sqrt()
 
 
 def _by_likelihood(game: Game, explanations: Explanations, pairs: int, seed: int) -> Explanations:

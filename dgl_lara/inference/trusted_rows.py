@@ -28,6 +28,7 @@ class Bought:
     verify: bool = False
     doubtful: int = 0  # how many were in doubt, as the rows are made
     pairs: int = 0  # and what was spent on them
+    still: int = 0  # how many of them are in doubt yet
 
 
 def trusted_rows(explain: Callable[[Tensor], Explanations], bought: Bought, seed: int) -> Rows:
@@ -68,5 +69,6 @@ def _improved(
         settled = settle_doubtful(bulk.game, explanations, bought.stretch, bought.at_least, seed)
         bought.doubtful += int((settled.pairs > 0).sum())
         bought.pairs += int(settled.pairs.sum())
+        bought.still += int(settled.still.sum())
         return settled.explanations, {"pairs": settled.pairs}
     return explanations, {}
