@@ -80,8 +80,10 @@ def test_the_documented_settings_file_is_understood(tmp_path, monkeypatch):
     Path("run.toml").write_text(text)
     for command, table in tomllib.loads(text).items():
         context = main.commands[command].make_context(command, ["--config", "run.toml"])
-        names = {option.opts[0].lstrip("-"): option.name for option in main.commands[command].params}
-        assert {name: context.params[names[name]] for name in table} == table
+        options = {option.opts[0].lstrip("-"): option for option in main.commands[command].params}
+        for name, value in table.items():
+            several = getattr(options[name], "multiple", False) and not isinstance(value, list)
+            assert context.params[options[name].name] == ((value,) if several else value), name
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

@@ -112,10 +112,11 @@ def test_other_classes_more_players_and_refining(client, library):
     same_as(answer[0], library.explain(many, [0] * 40)[0], 400)
     same_as(answer[1], library.explain(many, (1, 2))[0], 5)
     assert answer[1]["rather_than"] == 2
-    refined = library.refine(library.explain([312]), 8).explanations[0]
+    better = library.refine(library.explain([312]), 8).explanations
+    refined = better[0]
     scores = [player["score"] for player in answer[2]["players"]]
     np.testing.assert_allclose(scores, refined.top(20).score, atol=2e-3 * refined.scores.abs().max())
-    assert answer[2]["confidence"] is None
+    assert answer[2]["confidence"] == pytest.approx(better.confidence.item(), abs=2e-3)
 
 
 def test_the_table_gives_what_was_computed(model):
