@@ -222,6 +222,15 @@ def facts(score, own=0.0, hop=None, task="node", **changes):
         (facts([1, 0], explained_class=3),
          "Node 7 is class 2, and it would be class 3 mostly because of its 1-hop neighbour 10; "
          "removing neighbour 10 lowers its class-3 logit from 4.20 to 3.20."),
+        (facts([1, 0.01, 0.009, -0.1]),  # the third has under a hundredth of the first's score
+         "Node 7 is class 2 mostly because of its 1-hop neighbour 10; "
+         "removing the top 2 neighbours lowers its logit from 4.20 to 3.19."),
+        (facts([1, *[0.009] * 200]),
+         "Node 7 is class 2 most of all because of its 1-hop neighbour 10; "
+         "removing neighbour 10 lowers its logit from 4.20 to 3.20."),
+        (facts([-0.009, -2]),
+         "Node 7 is class 2 although nothing else speaks for it and its 1-hop neighbour 11 speaks most against it; "
+         "removing neighbour 11 raises its logit from 4.20 to 6.20."),
     ],
 )  # fmt: skip
 def test_sentences(given, expected):
@@ -270,6 +279,30 @@ MANY = [0.12, 0.1, 0.09, *([0.02] * 165)]  # three that score .31 together, and 
         (facts([-1, -2], without=after(top=4.3)),
          "Node 7 is class 2; it hardly depends on its neighbours: removing all 2 raises its logit only from 4.20 to "
          "4.30."),
+        # of a class that f does not predict, nothing is said but that
+        (facts([1, 0.5], own=1, output=-2.58, explained_class=0, without=after(top=-2.48)),
+         "Node 7 is class 2; its class-0 logit hardly depends on its neighbours: removing all 2 raises it only from "
+         "-2.58 to -2.48."),
+        (facts([1, 0.5], explained_class=0, without=after(top=4.201)),
+         "Node 7 is class 2; its class-0 logit hardly depends on its neighbours: removing all 2 leaves it at 4.20."),
+        (facts([1, 0.5], explained_class=0, rather_than=1, value="logit difference", without=after(top=4.1)),
+         "Node 7 is class 2; its logit difference between class 0 and class 1 hardly depends on its neighbours: "
+         "removing all 2 lowers it only from 4.20 to 4.10."),
+        (facts(MANY, own=1, explained_class=0, without=after(top=4.1, everyone=6)),
+         "Node 7 is class 2; removing the top 5 neighbours hardly changes its class-0 logit (4.20 to 4.10), removing "
+         "all 168 raises it to 6.00."),
+        (facts(MANY, explained_class=0, rather_than=1, value="logit difference", without=after(top=4.1, everyone=6)),
+         "Node 7 is class 2; removing the top 5 neighbours hardly changes its logit difference between class 0 and "
+         "class 1 (4.20 to 4.10), removing all 168 raises it to 6.00."),
+        # beside the node itself the neighbours score next to nothing
+        (facts([0.005, 0.004, 0.004, -0.01], own=7.348, without=after(top=2)),
+         "Node 7 is class 2 because of itself; removing the top 3 neighbours lowers its logit from 4.20 to 2.00."),
+        (facts([0.005, -0.4], own=7.348, without=after(top=2)),
+         "Node 7 is class 2 because of itself, in spite of its 1-hop neighbour 11; removing neighbour 10 lowers its "
+         "logit from 4.20 to 2.00."),
+        (facts([0.009] * 200, own=1, without=after(top=2)),
+         "Node 7 is class 2 most of all because of itself; removing the top 5 neighbours lowers its logit from 4.20 "
+         "to 2.00."),
         # a few change nothing, all of them do
         (facts(MANY, own=3.35, output=2.97, without=after(top=2.89, everyone=1.2)),
          "Node 7 is class 2 because of itself and its 168 neighbours together, not of a few of them: removing the "
@@ -466,7 +499,8 @@ def test_command_explains_another_class(quick_runs, opened):
     predicted = opened("ba-shapes", 512)[0].explained_class
     result = run("--run", quick_runs["ba-shapes"], "--node", 512, "--class", (predicted + 1) % 4)
     asked = (predicted + 1) % 4
-    assert re.match(rf"Node 512 is class {predicted}, and (it would be|its scores for) class {asked} ", result.stdout)
+    said = rf", and (it would be|its scores for) class {asked} |; .*its class-{asked} logit "
+    assert re.match(rf"Node 512 is class {predicted}({said})", result.stdout)
 
 
 def test_a_class_goes_by_its_name(quick_runs, monkeypatch):

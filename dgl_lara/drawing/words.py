@@ -21,6 +21,7 @@ NAMED = 3  # at most so many players are named
 ALIKE = 0.9  # of a score: who has so much of the last one's is named too
 REMOVED = 5  # and so many removed
 NEGLIGIBLE = 1e-6  # of the largest score: counts as zero
+FAINT = 0.01  # of the strongest's score: who has less is not removed beside it; of the target's: not named after it
 FAMILIAR = 1.5  # spreads of what the explainer has learned from, up to which a graph is like it
 HARDLY = 0.05  # of the explained value, or of its distance from nothing at all: a change that is next to nothing
 LITTLE = 0.5  # of what the players contribute: scores that are expected to explain less are no ground to stand on
@@ -66,6 +67,15 @@ class Facts:
         return self.own > 0 and self.output > self.null
 
     @property
+    def own_support(self) -> float:
+        return self.own if self.itself_speaks_for_it else 0.0
+
+    @property
+    def asks_another(self) -> bool:
+        """Explained is a class that f does not predict."""
+        return self.explained_class != self.predicted_class
+
+    @property
     def places(self) -> range:
         return range(len(self.score))
 
@@ -104,15 +114,17 @@ def _head(facts: Facts) -> str:
     subject = facts.who
     if facts.recommended_to:
         return f"{subject} is recommended to {facts.recommended_to} (score {number(facts.output)})"
-    if facts.scored and facts.explained_class == facts.predicted_class:
+    if facts.scored and not facts.asks_another:
         return f"{subject} has the {facts.value} {number(facts.output)}"
     if facts.rather_than is not None:
         this, that = facts.explained_class, facts.rather_than
         verb = "is" if this == facts.predicted_class else f"is class {facts.predicted_class}; of the two, it would be"
         return f"{subject} {verb} class {this} rather than class {that}"
-    if facts.explained_class == facts.predicted_class:
-        return f"{subject} is class {facts.explained_class}"
-    return f"{subject} is class {facts.predicted_class}, and it would be class {facts.explained_class}"
+    return f"{_is(facts)}, and it would be class {facts.explained_class}" if facts.asks_another else _is(facts)
+
+
+def _is(facts: Facts) -> str:
+    return f"{facts.who} is class {facts.predicted_class}"
 
 
 def _alone(facts: Facts) -> Telling:
@@ -124,13 +136,16 @@ def _alone(facts: Facts) -> Telling:
 
 
 def _supported(facts: Facts, supporters: list[int], opponents: list[int]) -> Telling:
-    best, named = supporters[:REMOVED], _foremost(facts, supporters)
+    best = _strongest(facts, supporters)
+    named = _foremost(facts, supporters, best)
     after = facts.without(best)
-    removal = _removal(facts, _which(facts, best, "top {}"), after)
+    removal = _removal(facts, _which(facts, best, "top {}"), after, _its_value(facts))
     if facts.hardly_differs(after):
         return _hardly(facts, best, after, "top {}")
     if after > facts.output:
         return _not_borne_out(facts, f"put {_named(facts, named)} first", named, removal, best)
+    if facts.score[best[0]] < FAINT * facts.own_support:
+        named = []
     against, foes = _in_spite_of(facts, named, opponents)
     text = f"{_because(facts, supporters, named)}{against}; {removal}."
     return Telling(text, [*named, *foes], _counted(facts, best))
@@ -138,11 +153,12 @@ def _supported(facts: Facts, supporters: list[int], opponents: list[int]) -> Tel
 
 def _opposed(facts: Facts, opponents: list[int]) -> Telling:
     """Nothing but, perhaps, itself speaks for it."""
-    worst, named = opponents[:REMOVED], opponents[:NAMED]
+    worst = _strongest(facts, opponents)
+    named = worst[:NAMED]
     after = facts.without(worst)
     if facts.hardly_differs(after):
         return _hardly(facts, worst, after, "{} most adverse")
-    removal = _removal(facts, _which(facts, worst, "{} most adverse"), after)
+    removal = _removal(facts, _which(facts, worst, "{} most adverse"), after, _its_value(facts))
     speak = f"{_named(facts, named)} speak{'s' * (len(named) == 1)}"
     if after < facts.output:
         return _not_borne_out(facts, f"say that {speak} against it", named, removal, worst)
@@ -153,11 +169,11 @@ def _opposed(facts: Facts, opponents: list[int]) -> Telling:
 
 def _not_borne_out(facts: Facts, claim: str, named: list[int], removal: str, removed: list[int]) -> Telling:
     """f contradicts the scores: no ranking is praised."""
-    other, asked = facts.explained_class != facts.predicted_class, facts.explained_class
+    other, asked = facts.asks_another, facts.explained_class
     if facts.rather_than is not None:
         other, asked = True, f"{asked} rather than class {facts.rather_than}"
     scores = f"and its scores for class {asked}" if other else "but its scores"
-    head = _head(facts) if facts.scored else f"{facts.who} is class {facts.predicted_class}"
+    head = _head(facts) if facts.scored else _is(facts)
     text = f"{head}, {scores} are not borne out: they {claim}, yet {removal}."
     return Telling(text, named, _counted(facts, removed))
 
@@ -167,13 +183,20 @@ def _hardly(facts: Facts, removed: list[int], after: float, which: str) -> Telli
     itself = " because of itself" if facts.itself_speaks_for_it else ""
     everyone = f"all {len(facts.score)}" if len(facts.score) > 1 else f"the only {facts.kind}"
     alone = after if len(removed) == len(facts.score) else facts.without(facts.places)
+    hardly = f"hardly depends on its {facts.kind}s"
+    if facts.hardly_differs(alone) and facts.asks_another:
+        change = _removal(facts, everyone, alone, "it", " only")
+        return Telling(f"{_is(facts)}; {_its_value_in_full(facts)} {hardly}: {change}.")
     if facts.hardly_differs(alone):
-        change = _removal(facts, everyone, alone, " only")
-        return Telling(f"{_head(facts)}{itself}; it hardly depends on its {facts.kind}s: {change}.")
-    few = f"removing {_which(facts, removed, which)} hardly changes its {_asked(facts)}{facts.value}"
+        change = _removal(facts, everyone, alone, _its_value(facts), " only")
+        return Telling(f"{_head(facts)}{itself}; it {hardly}: {change}.")
+    raised = alone > facts.output
+    few = f"removing {_which(facts, removed, which)} hardly changes "
+    few += _its_value_in_full(facts) if raised and facts.asks_another else _its_value(facts)
     few += f" ({number(facts.output)} to {number(after)})"
-    if alone > facts.output:
-        text = f"{_head(facts)}{itself}; {few}, removing {everyone} raises it to {number(alone)}."
+    if raised:
+        head = _is(facts) if facts.asks_another else f"{_head(facts)}{itself}"
+        text = f"{head}; {few}, removing {everyone} raises it to {number(alone)}."
         return Telling(text, removed=_counted(facts, removed))
     together = f"{itself} and" if itself else " because of"
     together += f" its {_count(len(facts.score), facts.kind)} together, not of a few of them"
@@ -181,11 +204,17 @@ def _hardly(facts: Facts, removed: list[int], after: float, which: str) -> Telli
     return Telling(text, removed=_counted(facts, removed))
 
 
-def _foremost(facts: Facts, supporters: list[int]) -> list[int]:
+def _strongest(facts: Facts, places: list[int]) -> list[int]:
+    """The first REMOVED, without those who count next to nothing beside the very first."""
+    enough = FAINT * abs(facts.score[places[0]])
+    return [place for place in places[:REMOVED] if abs(facts.score[place]) >= enough]
+
+
+def _foremost(facts: Facts, supporters: list[int], best: list[int]) -> list[int]:
     """The fewest, up to NAMED, that carry half of what the players say for it, and who counts about as much as the last
     of them."""
     total, reached, named = sum(facts.score[place] for place in supporters), 0.0, list[int]()
-    for place in supporters[:NAMED]:
+    for place in best[:NAMED]:
         if reached >= total / 2 and facts.score[place] < ALIKE * facts.score[named[-1]]:
             break
         named.append(place)
@@ -194,24 +223,28 @@ def _foremost(facts: Facts, supporters: list[int]) -> list[int]:
 
 
 def _because(facts: Facts, supporters: list[int], named: list[int]) -> str:
-    """'mostly' is said of whoever carries half of all that speaks for it, the target itself included."""
+    """'mostly' is said of whoever carries half of all that speaks for it, the target itself included. Where nobody is
+    named, it is because of itself."""
+    own = facts.own_support
+    total = own + sum(facts.score[place] for place in supporters)
+    if not named:
+        return f"{_head(facts)} {'' if own >= total / 2 else 'most of all '}because of itself"
     last = facts.score[named[-1]]
     alike = sum(math.isclose(facts.score[place], last, rel_tol=1e-4) for place in supporters[len(named) :])
     text = _listed(facts, named, f"{alike} more that count{'s' * (alike == 1)} as much" if alike else "")
-    own = facts.own if facts.itself_speaks_for_it else 0.0
     theirs = sum(facts.score[place] for place in named)
     carried = theirs + alike * last
     if own >= theirs:
         text, carried = f"itself, then of {text}", own
     elif own > facts.score[supporters[0]]:
         text, carried = f"{text} and of itself", carried + own
-    total = own + sum(facts.score[place] for place in supporters)
     return f"{_head(facts)} {'mostly' if carried >= total / 2 else 'most of all'} because of {text}"
 
 
 def _in_spite_of(facts: Facts, named: list[int], opponents: list[int]) -> tuple[str, list[int]]:
-    """Who speaks against it more than one who is named speaks for it, and the places of those who are named so."""
-    enough = facts.score[named[-1]]
+    """Who speaks against it more than one who is named speaks for it, and the places of those who are named so; where
+    nobody is, who is not faint beside the target itself."""
+    enough = facts.score[named[-1]] if named else FAINT * facts.own_support
     foes = opponents[:1] if opponents and -facts.score[opponents[0]] > enough else []
     against = [*(["itself"] if -facts.own > enough else []), *([_listed(facts, foes)] if foes else [])]
     return f", in spite of {_and(against)}" if against else "", foes
@@ -251,18 +284,26 @@ def _which(facts: Facts, removed: list[int], which: str) -> str:
     return f"the {which.format(len(removed))} {facts.kind}s"
 
 
-def _asked(facts: Facts) -> str:
-    if facts.rather_than is not None or facts.explained_class == facts.predicted_class:
-        return ""
-    return f"class-{facts.explained_class} "
+def _its_value(facts: Facts) -> str:
+    """'its logit'; of a class that f does not predict 'its class-0 logit'."""
+    if facts.rather_than is not None or not facts.asks_another:
+        return f"its {facts.value}"
+    return f"its class-{facts.explained_class} {facts.value}"
 
 
-def _removal(facts: Facts, what: str, after: float, only: str = "") -> str:
+def _its_value_in_full(facts: Facts) -> str:
+    """The same where the sentence has not said which two classes are compared."""
+    if facts.rather_than is None:
+        return _its_value(facts)
+    return f"{_its_value(facts)} between class {facts.explained_class} and class {facts.rather_than}"
+
+
+def _removal(facts: Facts, what: str, after: float, its: str, only: str = "") -> str:
     before, then = number(facts.output), number(after)
     if before == then:
-        return f"removing {what} leaves its {_asked(facts)}{facts.value} at {then}"
+        return f"removing {what} leaves {its} at {then}"
     verb = "lowers" if after < facts.output else "raises"
-    return f"removing {what} {verb} its {_asked(facts)}{facts.value}{only} from {before} to {then}"
+    return f"removing {what} {verb} {its}{only} from {before} to {then}"
 
 
 def number(value: float) -> str:
