@@ -4,6 +4,7 @@ import os
 import resource
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from click.testing import CliRunner
 from dgl_lara import __version__
 from dgl_lara.cli import main
 from dgl_lara.datasets import DATASETS
+from dgl_lara.targets import RECIPES
 
 
 def run(*words):
@@ -111,10 +113,17 @@ def test_target_trains_prints_and_stores(tmp_path):
     assert lines[0] == "ba-shapes (generated, seed 0): gcn, 3 layers, 20 hidden"
     assert lines[1].split() == ["accuracy", "train", "validation", "test"]
     assert lines[4].split() == ["the", "paper", "0.970", "1.000", "1.000"]
-    assert lines[5] == f"stored in {out}"
+    assert lines[5] == f"stored in {out}; explain it with --target {out} (train takes the usual one by itself)"
 
     again = run("target", "--dataset", "ba-shapes", "--target", out, "--device", "cpu")
     assert again.stdout.splitlines()[:5] == lines[:5]
+
+
+def test_the_usual_target_needs_no_name(tmp_path, monkeypatch):
+    monkeypatch.setitem(RECIPES, "ba-shapes", replace(RECIPES["ba-shapes"], epochs=3))
+    for words in ([], ["--epochs", 3], ["--architecture", "gcn", "--out", tmp_path / "model.pt"]):
+        told = run("target", "--dataset", "ba-shapes", "--device", "cpu", *words).stdout.splitlines()[-1]
+        assert told.startswith("stored in ") and told.endswith(".pt")
 
 
 def test_target_takes_the_options_of_data_and_model():

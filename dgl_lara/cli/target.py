@@ -40,7 +40,7 @@ def target(
     from dgl_lara.targets.recommender import Recommender
     from dgl_lara.utils.tables import text_table
 
-    dataset = load_dataset(name, options, device)
+    dataset, is_usual = load_dataset(name, options, device), True
     if target_file:
         model, path = load_target(target_file, dataset)[0].to(dataset.device), target_file
         reached = accuracy(model, dataset)
@@ -48,6 +48,7 @@ def target(
         typed = not dataset.graph.is_homogeneous
         recipe = recipe_for(dataset.name, dataset.task, changes.pop("architecture"), typed)
         recipe = replace(recipe, **{field: value for field, value in changes.items() if value is not None})
+        is_usual = recipe == recipe_for(dataset.name, dataset.task, typed=typed)
         model, path, details = get_target(dataset, recipe, seed)
         reached = {part: details[part] for part in ("train", "val", "test")}
     if out:
@@ -66,4 +67,5 @@ def target(
         rows = [[who, *figures.values()] for who, figures in quality.items()]
         echo(text_table(["all pairs held back", *quality["popularity"]], rows))
     if path.is_file():
-        echo(f"stored in {path}")
+        use = "" if is_usual else f"; explain it with --target {path} (train takes the usual one by itself)"
+        echo(f"stored in {path}{use}")
