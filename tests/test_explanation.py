@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 import sys
+from dataclasses import replace
 
 import dgl
 import networkx as nx
@@ -369,6 +370,26 @@ def test_scores_that_explain_little_are_not_recommended():
     assert how_sure(True, 0.18, "neighbour", True).endswith(
         "expected to explain only 18% of what its neighbours contribute: refine them before you rely on them."
     )
+
+
+def test_files_of_one_target_say_how_far_it_can_be_trusted(opened, tmp_path):
+    found = opened("ba-shapes", 512)
+    known = {"source": found.source[0], "confidence": found.confidence.item()}
+    assert known["source"] == "corrected" and 0 < known["confidence"] < 1
+    for ending in (".csv", ".json", ".graphml"):
+        found[0].save(tmp_path / f"e{ending}")
+    frame, content = pd.read_csv(tmp_path / "e.csv"), json.loads((tmp_path / "e.json").read_text())
+    assert set(frame.source) == {known["source"]} and frame.columns.tolist()[-2:] == ["source", "confidence"]
+    assert frame.confidence.to_numpy() == pytest.approx(known["confidence"])
+    for held in (content, nx.read_graphml(tmp_path / "e.graphml").graph):
+        assert held["source"] == known["source"] and held["confidence"] == pytest.approx(known["confidence"])
+
+
+def test_confidence_that_is_not_known_is_not_told():
+    found = exact_explanations(gcn_game(), [5])
+    alone = replace(found, variance=torch.full_like(found.scores, torch.nan), corrected=torch.tensor([False]))[0]
+    assert "source" not in found[0].to_dict() and "NaN" not in alone.to_json()
+    assert alone.to_dict()["source"] == "amortised" and "confidence" not in alone.to_dict()
 
 
 def test_figures_in_sentences_are_the_models():

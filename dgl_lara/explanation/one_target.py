@@ -169,10 +169,12 @@ class OneTarget:
 
     def to_networkx(self) -> nx.DiGraph:
         """The same for networkx: nodes under their original numbers, with hop and target; score and rank where they
-        belong, on nodes or on edges (features have no place in a graph)."""
+        belong, on nodes or on edges (features have no place); of the graph source and confidence, if known."""
         import networkx as nx
 
-        graph = nx.DiGraph(task=self.task.name, target=self.target, explained_class=self.explained_class)
+        about = {"task": self.task.name, "target": self.target, "explained_class": self.explained_class}
+        known = {name: values.tolist()[0] for name, values in self.batch.trust().items()}
+        graph = nx.DiGraph(**about, **{name: value for name, value in known.items() if value == value})  # no NaN
         near, nodes = self.subgraph(), self.nodes
         if self.batch.players.kind == "nodes":
             frame = self.numbered_frame().set_index("player").loc[self.players[self._player_of_nodes].tolist()]

@@ -174,6 +174,16 @@ class Scored:
             return [self.method] * len(self)
         return [SOURCES[int(known)] for known in self.corrected]
 
+    def trust(self) -> dict[str, Any]:
+        """Of each target, as columns: source and confidence, where they are known."""
+        known: dict[str, Any] = {}
+        if self.corrected is not None:
+            codes = self.corrected.cpu().numpy().astype(np.int8)
+            known["source"] = pd.Categorical.from_codes(codes, pd.Index(SOURCES))
+        if (confidence := self.confidence) is not None:
+            known["confidence"] = confidence.cpu().numpy()
+        return known
+
     def in_motif(self, motif: Tensor) -> Tensor:
         """(num_pairs,) bool: the player is in the target's own motif (graph task: in any motif of the graph); an edge
         with both its ends."""

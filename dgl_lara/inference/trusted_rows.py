@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from torch import Tensor
 
-from dgl_lara.explanation import SOURCES, Explanations
+from dgl_lara.explanation import Explanations
 from dgl_lara.inference.doubtful import settle_doubtful
 from dgl_lara.inference.refinement import refine
 from dgl_lara.inference.top_players import BulkExplainer
@@ -42,11 +42,8 @@ def trusted_rows(explain: Callable[[Tensor], Explanations], bought: Bought, seed
             order = np.lexsort((frame["rank"], row))  # as `bulk.top`: best first
             order = order[frame["rank"].to_numpy()[order] <= top]
             frame, row = frame.iloc[order].reset_index(drop=True), row[order]
-        if explanations.corrected is not None:
-            codes = explanations.corrected.cpu().numpy().astype(np.int8)[row]
-            frame["source"] = pd.Categorical.from_codes(codes, pd.Index(SOURCES))
-        if (confidence := explanations.confidence) is not None:
-            frame["confidence"] = confidence.cpu().numpy()[row]
+        for name, known in explanations.trust().items():
+            frame[name] = known[row]
         for name, values in more.items():
             frame[name] = values.cpu().numpy()[row]
         if bought.verify:
