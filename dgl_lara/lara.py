@@ -145,6 +145,7 @@ class LARA:
         # graphs come in batches anyway, and pairs are asked about on the whole graph
         self.batches_on = batches_on if self.task.local and self.task.sides == 1 else None
         self.store = store
+        self.tells_doubt = True  # after `fit`, where little was learned
         self._embeddings: Embeddings | None = None
         self._embedding = threading.RLock()  # several threads that ask first wait for one pass
         self.samples_: SharedSamples | None = None
@@ -302,7 +303,7 @@ class LARA:
         self.cost_ = (self.state_.nodes_asked + self.game.nodes_asked - before) / self.game.num_targets
         with working("learning how far the scores can be trusted"):
             self.errors_ = self._learned_errors(judging)
-        if warning := doubt(self.agreement):
+        if self.tells_doubt and (warning := doubt(self.agreement)):
             say(warning)
 
     def _take(self, state: TrainingState) -> None:

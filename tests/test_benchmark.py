@@ -85,6 +85,7 @@ def test_the_table_fits_a_terminal_and_does_not_star_chance():
     starred = {name: {column for column, cell in zip(header, row, strict=True) if cell[0] == "*"} for name, *_ in rows
                for row in rows if row[0] == name}  # fmt: skip
     assert "targets/s" in starred["lara"] and starred["random"] == set() and "AUC" in starred["orphicx"]
+    assert "R2" in starred["orphicx"] and "R2" not in starred["lara"]
     assert "AUC |score|" in starred["lara"] and "AUC |score|" in starred["orphicx"]  # as good as the other
     text = on_terminal(summary(records), 60)
     assert max(map(len, text.splitlines())) <= 60 and text.count("orphicx") > 1
@@ -93,6 +94,8 @@ def test_the_table_fits_a_terminal_and_does_not_star_chance():
     assert len({len(line) for line in first}) == 1 and len(first) == 5  # figures end where their column does
     assert text_blocks(header, rows, 500) == text_table(header, rows)
     assert "AUC ranks players by their signed scores" in comparison_markdown(summary(records), "x")
+    timed = summary(records.assign(**{"LARA is x times faster": 2.0}))
+    assert "its amortised form" in on_terminal(timed, 200) and "its amortised form" not in text
 
 
 def test_what_cannot_be_measured_is_said_before_it_begins(own_folders, quick_runs, tmp_path):
@@ -143,6 +146,15 @@ def test_speed_is_measured_on_a_draw_from_everything(own_folders, quick_runs, mo
     for each in (True, False):
         timing.in_turns(rival, lara)
         assert len(asked[-1]) < 100 if each else len(asked[-1]) == 700
+
+
+def test_nobody_is_warned_of_an_explainer_that_is_only_timed(own_folders, quick_runs, capsys, monkeypatch):
+    monkeypatch.setattr("dgl_lara.drawing.words.LITTLE", 2.0)  # nobody learns so much
+    contest = contest_on(quick_runs["ba-shapes"], 3)
+    benchmark.taught_a_little(contest, "lara", 0)
+    assert "learned little" not in capsys.readouterr().err
+    benchmark.fitted(contest, "lara", 0)
+    assert "learned little" in capsys.readouterr().err
 
 
 @pytest.mark.long

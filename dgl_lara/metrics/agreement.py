@@ -19,10 +19,10 @@ TOO_ROUGH = "an R2 above 1 is noise: so few reference pairs cannot tell it (--re
 
 class Agreement(Metric):
     columns = {
-        "R2, neighbours": 0,
+        "R2, neighbours": 1,
         "rank correlation": 1,
-        "R2": 0,
-    }  # R2: only of scores on phi's scale, which most methods' are not
+        "R2": 1,
+    }
 
     def table(self, case: Case, explanations: Explanations) -> pd.DataFrame:
         return pd.DataFrame([{**agreement(explanations, case.phi), "reference": case.phi.how}])

@@ -23,6 +23,8 @@ COLUMNS: dict[str, int] = {
 
 FLOOR = "random"
 SHORT = {"LARA is x times faster": "x LARA", "LARA, stored, is x times faster": "x stored"}
+SPEED_NOTE = "LARA is here its amortised form, the scores of g alone; lara's own row says what correcting them takes."
+R2_NOTE = "R2 asks for scores on phi's scale, which most methods' are not: their rank correlation says more."
 AUC_NOTE = (
     "AUC ranks players by their signed scores, AUC |score| by their size. A node of the true motif may speak against "
     "the predicted class: a faithful signed score is then low, scores without a sign (OrphicX, edge masks) are not."
@@ -73,8 +75,14 @@ def on_terminal(table: pd.DataFrame, width: int) -> str:
     notes = [f"* best of the column, {FLOOR} aside", "F+, F-, Delta: average over sparsity 0.3 ... 0.7"]
     notes += ["rank correlation, R2: with the true attribution (phi)"] if "rank correlation" in table else []
     notes += [f"{short}: {long}" for long, short in SHORT.items() if long in table]
-    notes += [AUC_NOTE] if "AUC" in table else []
+    notes += _notes(table)
     return "\n".join([text, *(line for note in notes for line in textwrap.wrap(note, width))])
+
+
+def _notes(table: pd.DataFrame) -> list[str]:
+    """What a reader of some columns must know."""
+    notes = {"LARA is x times faster": SPEED_NOTE, "R2": R2_NOTE, "AUC": AUC_NOTE}
+    return [note for column, note in notes.items() if column in table]
 
 
 def _best_of(sign: int, figures: pd.Series) -> str:
@@ -106,7 +114,7 @@ def comparison_markdown(table: pd.DataFrame, title: str, note: str = "") -> str:
         "Mean ± standard deviation over seeds; best in bold. F+, F-: average over sparsity 0.3 ... 0.7, as the paper",
         "defines them and with the target kept. Rank correlation, R2: with phi. Speed: this method and LARA in turns,",
         "in one process; 'stored': without the pass of g over everything, whose embeddings LARA has from before.",
-        *([AUC_NOTE] if "AUC" in table else []),
+        *_notes(table),
         *([note] if note else []),
     ]
     if "left out" in table:
