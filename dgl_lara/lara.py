@@ -116,6 +116,8 @@ class LARA:
         >>> lara.save("lara.pt")
     """
 
+    tells_doubt = True  # after `fit`, where little was learned
+
     def __init__(
         self,
         model: Model,
@@ -145,7 +147,6 @@ class LARA:
         # graphs come in batches anyway, and pairs are asked about on the whole graph
         self.batches_on = batches_on if self.task.local and self.task.sides == 1 else None
         self.store = store
-        self.tells_doubt = True  # after `fit`, where little was learned
         self._embeddings: Embeddings | None = None
         self._embedding = threading.RLock()  # several threads that ask first wait for one pass
         self.samples_: SharedSamples | None = None

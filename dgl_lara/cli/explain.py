@@ -292,8 +292,8 @@ def _scored(run: Run, target: int, classes: list[int], wanted: Wanted) -> tuple[
     if wanted.at_least:
         settled = lara.settle(found, wanted.at_least)
         found = settled.explanations
-        counts = (int(some.sum()) for some in (settled.pairs > 0, settled.pairs, settled.still))
-        spent.append(_spent(*counts, wanted.at_least))
+        doubtful, pairs, still = (int(some.sum()) for some in (settled.pairs > 0, settled.pairs, settled.still))
+        spent.append(_spent(doubtful, pairs, still, wanted.at_least))
     if wanted.refine:
         refined = lara.refine(found, wanted.refine)
         found = refined.explanations
