@@ -23,7 +23,7 @@ PLACES = {  # where the main thread is -> what it is at, in words
     "dgl_lara.metrics": "evaluating",
     "dgl_lara.evaluation": "evaluating",
     "dgl_lara.baselines": "explaining with a rival",
-    "dgl_lara.reports": "writing the report",
+    "dgl_lara.reports": "putting together what is shown",
     "dgl_lara.runs": "reading or writing the run",
 }
 

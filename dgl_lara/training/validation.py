@@ -35,7 +35,7 @@ AFFORDABLE = 100_000  # walks that end at the validation targets, each to be eva
 class ByPhi:
     """R squared with phi, the noise of the samples taken out."""
 
-    name: ClassVar[str] = "R2 with the true attribution phi, 1 is perfect"
+    name: ClassVar[str] = "R2 with the true attribution phi over all players, 1 is perfect"
     subgraphs: NeighborSubgraphs
     samples: Samples
 
