@@ -256,7 +256,8 @@ def test_the_forecast_of_fidelity_counts_the_cutting_out(monkeypatch):
     start = time.perf_counter()
     evaluate(subject, "fidelity")
     spent = time.perf_counter() - start
-    assert spent > 0.02 * 12 * 2 * 2 * 3 and expected == pytest.approx(spent, rel=0.4)
+    # counted once, the cutting would be a twelfth of that; a busy machine is allowed for
+    assert spent > 0.02 * 12 * 2 * 2 * 3 and spent / 2 < expected < 2 * spent
 
 
 def test_the_forecast_times_the_regressions_that_will_be_made(monkeypatch):
