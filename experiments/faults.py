@@ -126,13 +126,14 @@ def dgl_lara_says(words: list[str], change: Callable[[], object] = lambda: None)
 
 @contextmanager
 def folder(at: Path | None = None) -> Iterator[Path]:
-    before = Path.cwd()
-    with tempfile.TemporaryDirectory(dir=at) as name:
-        os.chdir(name)
-        try:
-            yield Path(name)
-        finally:
-            os.chdir(before)
+    """A temporary one. (A TemporaryDirectory would be removed by the first child that ends as a process does.)"""
+    before, place = Path.cwd(), Path(tempfile.mkdtemp(dir=at))
+    os.chdir(place)
+    try:
+        yield place
+    finally:
+        os.chdir(before)
+        shutil.rmtree(place, ignore_errors=True)
 
 
 def prepare(place: Path) -> None:
@@ -174,7 +175,8 @@ def clear(kind: str) -> None:
 
 def kills(place: Path, count: int, seed: int) -> list[Tally]:
     drawn, tallies = random.Random(seed), []
-    assert dgl_lara_says([*TRAIN[:-1], "done"]).code == 0
+    ended = dgl_lara_says([*TRAIN[:-1], "done"])
+    assert ended.code == 0, ended.said
     for kind in ("train", "benchmark", "parquet", "csv", "jsonl"):
         clear(kind)
         unbroken = dgl_lara_says(words_for(kind))

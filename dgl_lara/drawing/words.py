@@ -223,8 +223,9 @@ def _foremost(facts: Facts, supporters: list[int], best: list[int]) -> list[int]
 
 
 def _because(facts: Facts, supporters: list[int], named: list[int]) -> str:
-    """'mostly' is said of whoever carries half of all that speaks for it, the target itself included. Where nobody is
-    named, it is because of itself."""
+    """'mostly' is said of whoever carries half of all that speaks for it. The target itself is named where it counts at
+    least as much as the last player who is, and first where it outweighs all of them; where nobody is named, it is
+    because of itself."""
     own = facts.own_support
     total = own + sum(facts.score[place] for place in supporters)
     if not named:
@@ -236,14 +237,14 @@ def _because(facts: Facts, supporters: list[int], named: list[int]) -> str:
     carried = theirs + alike * last
     if own >= theirs:
         text, carried = f"itself, then of {text}", own
-    elif own > facts.score[supporters[0]]:
+    elif own >= last:
         text, carried = f"{text} and of itself", carried + own
     return f"{_head(facts)} {'mostly' if carried >= total / 2 else 'most of all'} because of {text}"
 
 
 def _in_spite_of(facts: Facts, named: list[int], opponents: list[int]) -> tuple[str, list[int]]:
-    """Who speaks against it more than one who is named speaks for it, and the places of those who are named so; where
-    nobody is, who is not faint beside the target itself."""
+    """Who speaks against it more than the last one who is named speaks for it, and the places of those who are named so;
+    where nobody is, who is not faint beside the target itself."""
     enough = facts.score[named[-1]] if named else FAINT * facts.own_support
     foes = opponents[:1] if opponents and -facts.score[opponents[0]] > enough else []
     against = [*(["itself"] if -facts.own > enough else []), *([_listed(facts, foes)] if foes else [])]
