@@ -197,6 +197,7 @@ def kills(place: Path, count: int, seed: int) -> list[Tally]:
             same = again.code == 0 and outcome(kind) == expected
             right = ended.code in allowed and ended.quiet and again.quiet and same and not left
             words = f"{name} after {ended.seconds:.2f} s: {ended.code}, then {again.code}, same: {same}, left: {left}"
+            words += "" if ended.code in allowed else f", said: {ended.said[-300:]}"
             tally.note(right, words)
         tallies.append(tally)
     return tallies

@@ -146,6 +146,15 @@ def test_work_in_several_goes_is_one_bar(impatient, capsys):
     assert "/5 after" in capsys.readouterr().err  # a bar of its own again
 
 
+def test_an_interrupt_while_a_bar_is_made_stays_an_interrupt(monkeypatch):
+    def interrupted(**settings):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(progress, "tqdm", interrupted)
+    with pytest.raises(KeyboardInterrupt), goes(2):
+        Progress(range(3), "asking the model")
+
+
 def test_the_reference_is_one_bar(monkeypatch):
     totals = []
     monkeypatch.setattr(Progress, "show", lambda bar: totals.append((bar.label, bar.done, bar.total)))

@@ -170,8 +170,6 @@ class Progress(Generic[T]):
         self.figures = ""
         times, bars = _goes.get((1, {}))
         self.total, self.whole = self.total * times, bars.get(self.label)
-        if times > 1 and self.whole is None:
-            bars[self.label] = self
         self.on_terminal, (columns, lines) = sys.stderr.isatty(), shutil.get_terminal_size()
         self.bar = tqdm(
             total=self.total, initial=done, desc=shortened(self.label, max(columns - FIGURES, 12)), unit=unit,
@@ -181,6 +179,8 @@ class Progress(Generic[T]):
         self.is_open, self.stays_open = False, times > 1
         self.started = self.last = time.monotonic()
         self.marks = deque([(self.started, done)], maxlen=LINES_OF_PACE)
+        if times > 1 and self.whole is None:
+            bars[self.label] = self  # last: who is interrupted before it has nothing to close
 
     def note(self, **figures: Any) -> None:
         texts = (
