@@ -45,23 +45,27 @@ def leave(code: int) -> None:
     os._exit(code)
 
 
-def run() -> None:
-    sys.unraisablehook = ask_again
+def listen(answer: "signal._HANDLER") -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGALRM):
-        signal.signal(number, stop)
-    code = 1
-    try:
-        from dgl_lara.cli import main
+        signal.signal(number, answer)
 
-        main()
-    except SystemExit as end:
-        code = end.code if isinstance(end.code, int) else int(end.code is not None)
+
+def run() -> None:
+    try:
+        sys.unraisablehook = ask_again
+        listen(stop)
+        code = 0
+        try:
+            from dgl_lara.cli import main
+
+            main()
+        except SystemExit as end:
+            code = end.code if isinstance(end.code, int) else int(end.code is not None)
+        listen(signal.SIG_IGN)  # all is written: too late to be interrupted
     except KeyboardInterrupt:
+        listen(signal.SIG_IGN)
         os.write(2, b"Interrupted.\n" * IS_FIRST)
         code = INTERRUPTED
-    finally:
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGALRM):
-            signal.signal(number, signal.SIG_IGN)  # all is written: too late to be interrupted
     leave(code)
 
 

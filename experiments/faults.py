@@ -188,7 +188,7 @@ def kills(place: Path, count: int, seed: int) -> list[Tally]:
             name = list(SIGNALS)[number % 3]
             child, said = start(words_for(kind))
             started = time.monotonic()
-            time.sleep(drawn.uniform(0, unbroken.seconds))
+            time.sleep(0.05 + drawn.uniform(0, unbroken.seconds))  # by then it listens
             os.kill(child, SIGNALS[name])
             ended = end(child, said, started)
             allowed = (-9, 0) if name == "SIGKILL" else (130, 0)

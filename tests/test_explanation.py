@@ -263,6 +263,13 @@ MANY = [0.12, 0.1, 0.09, *([0.02] * 165)]  # three that score .31 together, and 
         (facts([2, 1.9, 1.8], own=2.5, without=after(top=1)),
          "Node 7 is class 2 mostly because of its 1-hop neighbours 10, 11 and 12 and of itself; removing all 3 "
          "neighbours lowers its logit from 4.20 to 1.00."),
+        # it counts as much as the last one who is named, and so it is named too
+        (facts([2, 1.9, 1.8], own=1.8, without=after(top=1)),
+         "Node 7 is class 2 mostly because of its 1-hop neighbours 10, 11 and 12 and of itself; removing all 3 "
+         "neighbours lowers its logit from 4.20 to 1.00."),
+        (facts([2, 1.9, 1.8], own=1.7, without=after(top=1)),
+         "Node 7 is class 2 mostly because of its 1-hop neighbours 10, 11 and 12; removing all 3 neighbours lowers "
+         "its logit from 4.20 to 1.00."),
         # a node that f would give the class with less than nothing is not the reason for it
         (facts([1, 0], own=3, null=5.0),
          "Node 7 is class 2 mostly because of its 1-hop neighbour 10; removing neighbour 10 lowers its logit from 4.20 "

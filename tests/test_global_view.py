@@ -258,7 +258,9 @@ def test_the_command(quick_runs, tmp_path):
     ]
     result = CliRunner().invoke(main, list(map(str, words)))
     assert result.exit_code == 0, result.output
-    assert "class 1 (logit)" in result.output and "nodes by hop" in result.output and "typical:" in result.output
+    assert "class 1 (logit)" in result.output and "nodes by hop" in result.output
+    assert "typical, and the share of the nodes that each stands for:" in result.output
+    assert "neighbours by predicted class" in result.output  # another whole: shares there are without the node itself
     table = pd.read_csv(tmp_path / "a.csv")
     assert "itself" in set(table["item"])
     for wrong, said in (

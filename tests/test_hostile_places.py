@@ -9,15 +9,18 @@ import threading
 import time
 from pathlib import Path
 
+import click
 import numpy as np
 import pandas as pd
 import pytest
 import torch
+from click.testing import CliRunner
 from games import SmallGCN, random_graph
 from processes import Forked
 from test_bulk import bulk
 
 from dgl_lara import LARA, TrainingConfig
+from dgl_lara.cli import main
 from dgl_lara.datasets import load, storage
 from dgl_lara.errors import InputError, LaraError
 from dgl_lara.explanation import Explanations
@@ -158,6 +161,31 @@ def test_an_interrupt_within_a_destructor_is_not_lost():
         "class Closing:\n    def __del__(self): raise KeyboardInterrupt\n"
         "def work():\n    one = Closing(); del one; time.sleep(5); print('went on')\n"
         "cli.main = work; __main__.run()"
+    )
+    assert Forked(code).said() == (130, "", "Interrupted.\n")
+
+
+def test_an_interrupt_while_the_command_line_is_read(monkeypatch):
+    """click would say "Aborted!" and end with code 1."""
+
+    def interrupted(*words, **more):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(click.Group, "make_context", interrupted)
+    ended = CliRunner().invoke(main, ["datasets"])
+    assert ended.exit_code == 130 and ended.output.strip() == "Interrupted."
+
+
+@pytest.mark.parametrize("moment", ["listen(stop)", "listen(signal.SIG_IGN)"])
+def test_an_interrupt_before_the_first_and_after_the_last_line_of_a_command(moment):
+    code = (
+        "import signal, sys; from dgl_lara import __main__, cli\n"
+        "listen, calls = __main__.listen, []\n"
+        "def interrupted(answer):\n"
+        "    calls.append(answer)\n"
+        f"    if len(calls) == {1 + (moment != 'listen(stop)')}: raise KeyboardInterrupt\n"
+        "    listen(answer)\n"
+        "__main__.listen = interrupted; cli.main = lambda: sys.exit(0); __main__.run()"
     )
     assert Forked(code).said() == (130, "", "Interrupted.\n")
 

@@ -118,6 +118,15 @@ def test_page_says_what_the_model_had_to_do(found, page):
     assert asked in page and "sampled 10 " in page.split("What the model had to do:")[1].split("</p>")[0]
 
 
+def test_eval_measures_the_same_with_the_options_that_the_page_names(found, page):
+    words = html.unescape(re.sub(r"<[^>]+>", "", page)).split("dgl-lara eval ")[1].split(" gives the same")[0].split()
+    words = ["eval", "--run", str(found.run.folder), *words, "--json", "-"]
+    table = json.loads(CliRunner().invoke(main, words).stdout)["agreement"]
+    (own,) = [row for row in table if row["method"] == "lara"]
+    (here,) = found.tables["agreement"].query("method == 'lara'").to_dict("records")
+    assert own["R2 corrected"] == pytest.approx(here["R2 corrected"], abs=1e-9)
+
+
 def test_what_matters_in_general(found, page):
     ((summary, explanations),) = found.general
     text = html.unescape(re.sub(r"<[^>]+>", " ", page))

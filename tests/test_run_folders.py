@@ -196,6 +196,9 @@ def test_show_tells_settings_and_figures(here):
     table = pd.read_csv("runs/one/eval-fidelity.csv")
     own = table[(table.method == "lara") & (table.sparsity == "average")].set_index("definition")
     assert f"{own.delta['kept']:.3f}" in shown
+    assert run("eval", "--run", "runs/one", "--metric", "throughput", "--targets", 5).exit_code == 0
+    below = run("runs", "show", "one").stdout.split("eval-throughput: ")[1]
+    assert "throughput" in below and "lara" in below
     assert f"{own.delta['kept']:.3f}" in run("runs").stdout
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -31,6 +32,18 @@ from dgl_lara.errors import LaraError
 class Command(click.Group):
     """Turns our errors into one sentence and an exit code, and Ctrl-C into a quiet end."""
 
+    def main(self, args: Sequence[str] | None = None, **more: Any) -> Any:  # type: ignore[override]
+        """As click's own; but Ctrl-C while it still reads the command line, or at a question, is one everywhere."""
+        try:
+            code = super().main(args, **{**more, "standalone_mode": False})
+        except click.Abort:
+            _say_interrupted()
+            code = 130
+        except click.ClickException as error:
+            error.show()
+            code = error.exit_code
+        sys.exit(code if isinstance(code, int) else 0)
+
     def invoke(self, ctx: click.Context) -> Any:
         speak_as_usual()
         try:
@@ -43,13 +56,17 @@ class Command(click.Group):
             tell(f"Error: {error.filename or 'a file'}: {error.strerror or error}.")
             sys.exit(1)
         except KeyboardInterrupt:
-            if os.environ.get("RANK", "0") == "0":  # of several processes one says so
-                echo("Interrupted.", err=True)
+            _say_interrupted()
             sys.exit(130)
         except click.UsageError as error:
             if not may_tell():
                 sys.exit(error.exit_code)
             raise
+
+
+def _say_interrupted() -> None:
+    if os.environ.get("RANK", "0") == "0":  # of several processes one says so
+        echo("Interrupted.", err=True)
 
 
 @click.group(cls=Command, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})

@@ -34,8 +34,8 @@ def runs(context: click.Context) -> None:
 @click.argument("run")
 def show(run: str) -> None:
     """What RUN (a folder, or its name in runs/) was made of and what came of it."""
-    from dgl_lara.reports.run_overview import find, plainly, settings
-    from dgl_lara.utils.tables import text_table
+    from dgl_lara.reports.run_overview import find, own_figures, plainly, settings
+    from dgl_lara.utils.tables import text_blocks, text_table
 
     found = find(run)
     command = found.environment.get("command", "-")
@@ -47,8 +47,9 @@ def show(run: str) -> None:
         echo(f"\nnot trained yet; go on with: dgl-lara train --resume {found.folder}")
     for name, content in found.evaluations.items():
         echo(f"\n{name}: {content.get('what', '-')}")
-    if found.figures:
-        echo(text_table(["lara", "figure"], [[name, value] for name, value in found.figures.items()]))
+        header, rows = own_figures(content)
+        if rows:
+            echo(text_blocks(header, rows, width()))
 
 
 @runs.command()

@@ -85,12 +85,10 @@ def _print(one: Summary, explanations: Explanations, first: bool) -> None:
     if first:
         echo(one.title)
     for table in one.groups:
-        by = table["by"].iloc[0]
         rows = table.head(ROWS)[["item", "for", "against", "share", "players"]].itertuples(index=False)
-        head = by if one.kind == "features" else f"{one.kind} by {by}"
-        echo("\n" + text_table([head, "for", "against", "share", "players"], list(rows), width()))
+        echo("\n" + text_table([one.heading(table), "for", "against", "share", "players"], list(rows), width()))
         if len(table) > ROWS:
             echo(f"... and {len(table) - ROWS:,} more")
-    echo("\ntypical:")
+    echo(f"\ntypical, and the share of the {one.task}s that each stands for:")
     for place, share in zip(one.typical["place"], one.typical["share"], strict=True):
         echo(f"({share:.0%}) {explanations[place].in_words()}")

@@ -41,8 +41,7 @@ class General(Protocol):
     @property
     def title(self) -> str: ...
 
-    @property
-    def kind(self) -> str: ...
+    def heading(self, table: pd.DataFrame) -> str: ...
 
     @property
     def groups(self) -> list[pd.DataFrame]: ...
@@ -63,7 +62,7 @@ def draw_summaries(summaries: Sequence[General]) -> Figure:
         axes = np.atleast_1d(strip.subplots(1, panels))
         rows = max(2, *(min(len(table), MOST) for table in one.groups))
         for axis, table in zip(axes, one.groups, strict=False):
-            _bars(axis, table, one.kind)
+            _bars(axis, table, one.heading(table))
             axis.set(ylim=(rows - 0.4, -0.6))  # bars of one height throughout
         axes[0].legend(fontsize=6.5, frameon=False, loc="lower right")
         if one.swarm:
@@ -71,7 +70,7 @@ def draw_summaries(summaries: Sequence[General]) -> Figure:
     return figure
 
 
-def _bars(axis: Axes, table: pd.DataFrame, kind: str) -> None:
+def _bars(axis: Axes, table: pd.DataFrame, heading: str) -> None:
     shown = table.head(MOST)
     rows = np.arange(len(shown))
     axis.barh(rows, shown["for"], color=FOR, height=0.7, label="for")
@@ -80,7 +79,7 @@ def _bars(axis: Axes, table: pd.DataFrame, kind: str) -> None:
         axis.annotate(f"{share:.0%}", (ends, row), (3, 0), textcoords="offset points", fontsize=6.5, va="center")
     axis.set_yticks(rows, [shortened(str(item), 20) for item in shown["item"]], fontsize=7.5)
     axis.margins(x=0.16)
-    _plain(axis, f"{kind} by {table['by'].iloc[0]}" if kind != "features" else "features", "mean of Σ |score|")
+    _plain(axis, heading, "mean of Σ |score|, and its share")
 
 
 def _points(strip: SubFigure, axis: Axes, swarm: Sequence[Rows]) -> None:

@@ -243,8 +243,8 @@ def _because(facts: Facts, supporters: list[int], named: list[int]) -> str:
 
 
 def _in_spite_of(facts: Facts, named: list[int], opponents: list[int]) -> tuple[str, list[int]]:
-    """Who speaks against it more than the last one who is named speaks for it, and the places of those who are named so;
-    where nobody is, who is not faint beside the target itself."""
+    """Who speaks against it more than the last one who is named speaks for it, and the places of those named so; where
+    nobody is, who is not faint beside the target itself."""
     enough = facts.score[named[-1]] if named else FAINT * facts.own_support
     foes = opponents[:1] if opponents and -facts.score[opponents[0]] > enough else []
     against = [*(["itself"] if -facts.own > enough else []), *([_listed(facts, foes)] if foes else [])]

@@ -59,7 +59,8 @@ class Summary:
     Attributes:
         groups: A table for each way of sorting players, the first way first: by, item, for, against (means over the
             targets of what the group's players say for the explained class and against it), share (of all that is
-            said), players (of a target, on average). Features: the strongest first.
+            said in this table; by hop the target itself is counted, elsewhere its neighbours alone), players (of a
+            target, on average). Features: the strongest first.
         swarm: Where features play: the scores of the strongest of them.
         typical: The few explanations that stand for the others: place (among the explanations), target, share.
     """
@@ -82,6 +83,13 @@ class Summary:
         about = ", each its own class" if self.explained_class is None else f", class {self.explained_class}"
         about = "" if self.value == "output" else about  # a number, no class
         return f"{self.targets:,} {self.task}{'s' * (self.targets != 1)}{about} ({self.value})"
+
+    def heading(self, table: pd.DataFrame) -> str:
+        """'nodes by hop', 'neighbours by predicted class': whose whole the shares of one of its groups are parts of."""
+        by, local = table["by"].iloc[0], self.groups[0]["by"].iloc[0] == "hop"
+        if self.kind == "features":
+            return "features"
+        return f"{'neighbours' if local and self.kind == 'nodes' and by != 'hop' else self.kind} by {by}"
 
     def to_frame(self) -> pd.DataFrame:
         """Everything in one table; the typical explanations come last, by target."""

@@ -14,6 +14,10 @@ from dgl_lara.metrics.common.metric import Case, Metric, Rows
 from dgl_lara.metrics.common.reference import Reference
 
 ROUGH = 1.05  # noise is taken out, so that an R2 may come out somewhat above 1; further above there was only noise
+CEILING = (
+    "the ceiling is of the column R2, whose reference has noise of its own; R2 corrected and neighbours only have that "
+    "noise taken out, and may stand above it"
+)
 TOO_ROUGH = "an R2 above 1 is noise: so few reference pairs cannot tell it (--reference-pairs asks for more)"
 
 
@@ -31,8 +35,12 @@ class Agreement(Metric):
         return super().shown(table.drop(columns="reference"))
 
     def note(self, table: pd.DataFrame) -> str:
-        rough = (table[["R2 corrected", "neighbours only"]] > ROUGH).to_numpy().any()
-        return f"the true attribution (phi): {table['reference'].iloc[0]}" + (f"\n{TOO_ROUGH}" if rough else "")
+        lines = [f"the true attribution (phi): {table['reference'].iloc[0]}"]
+        if (table["noise ceiling"] < 1).any():
+            lines.append(CEILING)
+        if (table[["R2 corrected", "neighbours only"]] > ROUGH).to_numpy().any():
+            lines.append(TOO_ROUGH)
+        return "\n".join(lines)
 
     def figures(self, table: pd.DataFrame) -> dict[str, float]:
         row = table.iloc[0]

@@ -40,6 +40,7 @@ class Findings:
     cost: str  # what f had to do for each explanation
     examples: dict[str, list[tuple[Explanation, float]]]  # best, typical, worst: with their delta
     general: list[tuple[Summary, Explanations]]  # a kind of players each
+    again: str  # the options with which eval measures the same
     right: float  # share of the targets that f predicts rightly
 
 
@@ -66,6 +67,7 @@ def measure(run: Run, split: str, most: int, pairs: int | None, reference_pairs:
         cost=subject.cost_in_words(),
         examples=examples_of(run, explanations),
         general=explained_in_general(run.parts, "all", SUMMED_UP),
+        again=f"--split {split} --targets {len(targets)} --reference-pairs {reference_pairs} --seed {seed}",
         right=(predicted == dataset.labels[targets]).float().mean().item(),
     )
 

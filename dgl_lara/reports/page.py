@@ -60,6 +60,7 @@ def render(found: Findings) -> str:
         fidelity=_fidelity_table(average),
         verdict=_verdict(average),
         reference=f"{found.tables['agreement']['reference'].iloc[0]}, on the same {len(found.targets)} targets",
+        again=found.again,
         agreement=_agreement_table(found),
         truth=_table(truth) if len(truth) and truth["targets"].iloc[0] else None,
         speed=_table(found.speed),
@@ -192,7 +193,7 @@ def _examples(name: str, group: list[tuple[Explanation, float]], labels: Tensor)
 def _general(found: Findings) -> dict[str, object]:
     """Picture, table and typical explanations of what matters over all targets."""
     summaries = [summary for summary, _ in found.general]
-    rows = pd.concat([table.head(MOST).assign(kind=one.kind) for one in summaries for table in one.groups])
+    rows = pd.concat([table.head(MOST).assign(of=one.heading(table)) for one in summaries for table in one.groups])
     typical = [
         f"{explanations[row['place']].in_words()} ({row['share']:.0%})"
         for summary, explanations in found.general
@@ -201,7 +202,7 @@ def _general(found: Findings) -> dict[str, object]:
     return {
         "about": summaries[0].title,
         "picture": _picture(draw_summaries(summaries), f"What matters in general: {summaries[0].title}"),
-        "table": _table(rows[["kind", "by", "item", "for", "against", "share", "players"]]),
+        "table": _table(rows[["of", "item", "for", "against", "share", "players"]]),
         "typical": typical,
     }
 

@@ -139,6 +139,18 @@ def _rows_of(content: dict[str, Any], metric: str) -> list[dict[str, Any]]:
     return [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
 
 
+def own_figures(content: dict[str, Any]) -> Rows:
+    """LARA's own in one evaluation, whatever its metric: a row a method, of fidelity the averages over sparsities."""
+    header: list[str] = []
+    rows = []
+    for metric in content:
+        for row in _rows_of(content, metric):
+            if str(row.get("method", "")).startswith("lara") and row.get("sparsity", "average") == "average":
+                rows.append({name: value for name, value in row.items() if name not in ("sparsity", "reference")})
+                header += [name for name in rows[-1] if name not in header]
+    return header, [[row.get(name) for name in header] for row in rows]
+
+
 def _targets_of(content: dict[str, Any]) -> int:
     many = _as_table(content.get("question")).get("targets")
     return many if isinstance(many, int) else 0
