@@ -483,6 +483,18 @@ def test_a_graph_too_large_for_phi_is_judged_by_unseen_coalitions(monkeypatch):
         assert judge.score(trained.best_explainer()) > max(before, 0) + 0.3
 
 
+def test_agreement_over_the_neighbours_does_not_look_at_the_targets_own_score():
+    game = gcn_game(nodes=40, edges=50, seed=3)
+    targets, seen = torch.arange(40), encoder_graph(game, "rich")
+    judge, g = make_judge(game, seen, targets, 0), new_explainer(game, SMALL, seen.inputs, targets)
+    every, others = judge.score(g), judge.score_of_neighbours(g)
+    judge.estimate.phi[judge.samples.own] += 100
+    assert judge.score(g) != pytest.approx(every, abs=1e-3)
+    assert judge.score_of_neighbours(g) == others
+    judge.estimate.phi[~judge.samples.own] += 1
+    assert judge.score_of_neighbours(g) != pytest.approx(others, abs=1e-3)
+
+
 @pytest.mark.usefixtures("hardly_judged")
 def test_only_so_many_targets_are_learned_from():
     game = gcn_game(nodes=40, edges=50, seed=3)

@@ -213,7 +213,9 @@ def train(
 def _tell_of(lara: LARA) -> None:
     """What came of the training."""
     state = lara.state_
-    echo(f"validation agreement ({state.judged_by}): {state.best:.3f} after {state.step} step{'s' * (state.step != 1)}")
+    alone = "" if state.best_of_neighbours is None else f", {state.best_of_neighbours:.3f} over the neighbours alone"
+    steps = f"{state.step} step{'s' * (state.step != 1)}"
+    echo(f"validation agreement ({state.judged_by}): {state.best:.3f}{alone}, after {steps}")
     kept = "no pairs kept"
     if lara.samples_:
         use = "to correct scores" if lara.errors_ else "too few to correct scores or to know their errors"

@@ -38,6 +38,7 @@ from dgl_lara.training.objectives import OBJECTIVES
 from dgl_lara.training.pool import ask_pool, pool_size
 from dgl_lara.training.state import TrainingState
 from dgl_lara.training.subgraphs import FullGraph, NeighborSubgraphs, target_batches
+from dgl_lara.training.validation import ByPhi
 from dgl_lara.utils.interrupts import held_back_interrupts
 from dgl_lara.utils.progress import Progress, phase, working
 from dgl_lara.utils.randomness import seeded, some_targets
@@ -179,6 +180,8 @@ def train(
                 if ranks.is_first:
                     checkpoint(state)
                 raise KeyboardInterrupt
+    if isinstance(judge, ByPhi):
+        state.best_of_neighbours = judge.score_of_neighbours(state.best_explainer())
     if ranks.count > 1 and not ground.judges_together:
         shape = state.average.state_dict()  # whose numbers do not matter: only the first one's are taken
         state.best_weights = {name: ranks.of_first(state.best_weights.get(name, part)) for name, part in shape.items()}

@@ -24,6 +24,7 @@ class TrainingState:
     average: Explainer
     optimiser: torch.optim.Optimizer
     best: float = -math.inf
+    best_of_neighbours: float | None = None  # the same without the targets' own phi, where training has ended
     best_weights: dict[str, Tensor] = field(default_factory=dict)
     history: list[dict] = field(default_factory=list)
     judged_by: str = ""

@@ -47,11 +47,21 @@ class ByPhi:
         return in_halves(self.samples.part(slice(half)), self.samples.part(slice(half, None)))
 
     def score(self, explainer: Explainer) -> float:
+        return corrected_r_squared(self._scores(explainer), self.estimate)
+
+    def score_of_neighbours(self, explainer: Explainer) -> float | None:
+        """Without the targets' own phi, by far the largest; None where nobody is a target and a player."""
+        others = ~self.samples.own
+        if others.all() or not others.any():
+            return None
+        estimate = Estimate(self.estimate.phi[others], self.estimate.error[others])
+        return corrected_r_squared(self._scores(explainer)[others], estimate)
+
+    def _scores(self, explainer: Explainer) -> Tensor:
         players = self.samples.players
         with torch.no_grad():
             embedded = self.subgraphs.embed(explainer, players.targets)
-            scores = local_scores(explainer, self.subgraphs.game, embedded, players)
-        return corrected_r_squared(scores, self.estimate)
+            return local_scores(explainer, self.subgraphs.game, embedded, players)
 
 
 @dataclass(frozen=True, eq=False)
