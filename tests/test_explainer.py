@@ -209,12 +209,16 @@ def test_rich_inputs_of_a_graph_task_repeat_the_graphs_logits():
 
 def test_f_is_asked_once_of_nodes_that_look_alike():
     """Alone: by their features and loops."""
+
+    def summed(graph, h):  # without a norm, so that every loop counts
+        return dgl.ops.segment_reduce(graph.batch_num_nodes(), dgl.ops.copy_u_sum(graph, h) + h, "sum")
+
     graphs = [random_graph(size, 2 * size, size) for size in (5, 7, 4)]
     graphs[0].add_edges([3, 3], [3, 3])
     graphs[1].add_edges([1], [1])
     batch = dgl.batch(graphs)
     kinds = torch.randn(2, 3, generator=torch.Generator().manual_seed(2))
-    game = Game(PooledGCN(), batch, kinds[torch.arange(16) % 2], "graph")
+    game = Game(summed, batch, kinds[torch.arange(16) % 2], "graph")
     before = game.nodes_asked
     together = explainer_inputs(game, "rich")
     assert game.nodes_asked - before == 2 + 2  # two kinds; one of them with two loops, one with one

@@ -97,7 +97,8 @@ def test_every_part_of_a_report_is_escaped():
     """The templates escape by default, and nothing but our own pictures is marked as safe."""
     table = Table([EVIL], [[EVIL]])
     parts: dict = dict.fromkeys(
-        ("title", "made", "trained", "verdict", "reference", "machine", "chosen", "training", "fidelity_plot"), EVIL
+        ("title", "made", "trained", "verdict", "reference", "machine", "chosen", "training", "fidelity_plot", "again"),
+        EVIL,
     )
     parts |= dict.fromkeys(("accuracy", "fidelity", "agreement", "truth", "speed", "settings", "deviations"), table)
     parts |= {

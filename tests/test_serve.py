@@ -5,6 +5,7 @@ import json
 import weakref
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from starlette.testclient import TestClient
@@ -53,14 +54,15 @@ def explain(client, *instances, name="ba"):
 
 
 def same_as(answer, explanation, top=20):
-    """The players, in order, with their scores, confidence and value."""
+    """The players, in order (but for ties up to rounding), with their scores, confidence and value."""
     frame = explanation.top(top)
     assert len(frame) > 1
     assert np.abs(frame.score).max() > 1e-3
-    assert [player["id"] for player in answer["players"]] == frame.player.tolist()
-    assert [player["hop"] for player in answer["players"]] == frame.hop.tolist()
-    scores = [player["score"] for player in answer["players"]]
-    np.testing.assert_allclose(scores, frame.score, rtol=1e-5, atol=1e-6)
+    found, everyone = pd.DataFrame(answer["players"]), explanation.to_frame().set_index("player").loc
+    assert found.id.is_unique and len(found) == len(frame)
+    assert (found.hop.to_numpy() == everyone[found.id].hop.to_numpy()).all()
+    for expected in (frame.score, everyone[found.id].score):  # on the same rank, and of the same player
+        np.testing.assert_allclose(found.score, expected, rtol=1e-5, atol=1e-6)
     assert answer["target"] == explanation.target
     assert answer["class"] == explanation.explained_class
     np.testing.assert_allclose(answer["value"], explanation.output, rtol=1e-5)
