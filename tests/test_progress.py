@@ -68,6 +68,36 @@ def test_a_slow_beginning_does_not_count_for_ever(monkeypatch):
     assert bar.line(now[0] - 100) == "training: 210/1,000 after 80 s, about 79 s left"
 
 
+@pytest.mark.parametrize("columns", [0, 80, 150])
+def test_what_is_done_besides_the_items_is_not_taken_for_them(monkeypatch, columns):
+    """Ten steps of a second each, then thirty seconds of judging, which will come twice more. Of a bar too."""
+
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return columns > 0
+
+    now, shown = [100.0], Terminal()
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr("sys.stderr", shown)
+    monkeypatch.setenv("COLUMNS", str(columns or 80))
+    bar = Progress(range(30), "training")
+    monkeypatch.setattr(bar.bar, "_time", lambda: now[0], raising=False)
+    if columns:
+        bar.bar.start_t = bar.bar.last_print_t = now[0]
+    for _ in range(10):
+        now[0] += 1
+        bar.advance()
+    with bar.aside(2):
+        now[0] += 30
+    now[0] += 1
+    bar.advance()
+    if columns:
+        bar.show()
+        assert shown.getvalue().split("[")[-1].startswith("00:41<01:19")
+    else:
+        assert bar.line(41) == "training: 11/30 after 41 s, about 79 s left"  # 19 + 2 x 30
+
+
 @pytest.mark.parametrize(
     ("seconds", "text"), [(0.2, "1 s"), (99, "99 s"), (385, "6 min"), (1800, "30 min"), (5400, "1.5 h")]
 )
@@ -150,7 +180,7 @@ def test_an_interrupt_while_a_bar_is_made_stays_an_interrupt(monkeypatch):
     def interrupted(**settings):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(progress, "tqdm", interrupted)
+    monkeypatch.setattr(progress, "Bar", interrupted)
     with pytest.raises(KeyboardInterrupt), goes(2):
         Progress(range(3), "asking the model")
 

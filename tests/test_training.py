@@ -22,7 +22,7 @@ from dgl_lara.game.node_task import TypedNodeTask
 from dgl_lara.training.attribution_table import AttributionTable
 from dgl_lara.training.coalitions import evaluate_coalitions
 from dgl_lara.training.config import TrainingConfig, default, paper
-from dgl_lara.training.loop import learning_rate, new_explainer, train
+from dgl_lara.training.loop import Plan, learning_rate, new_explainer, train
 from dgl_lara.training.objective import Step
 from dgl_lara.training.objectives import OBJECTIVES
 from dgl_lara.training.objectives.least_squares import squared_loss
@@ -493,6 +493,13 @@ def test_agreement_over_the_neighbours_does_not_look_at_the_targets_own_score():
     assert judge.score_of_neighbours(g) == others
     judge.estimate.phi[~judge.samples.own] += 1
     assert judge.score_of_neighbours(g) != pytest.approx(others, abs=1e-3)
+
+
+@pytest.mark.parametrize("total", [1, 7, 20, 41, 130])
+def test_how_often_it_will_be_judged_yet(total):
+    plan = Plan(1, 1, total)
+    judged = [step for step in range(1, total + 1) if plan.is_check(step)]
+    assert [plan.checks_after(step) for step in judged] == list(reversed(range(len(judged))))
 
 
 @pytest.mark.usefixtures("hardly_judged")

@@ -92,6 +92,9 @@ class Plan:
     def is_check(self, step: int) -> bool:
         return step % max(1, self.total // CHECKS) == 0 or step == self.total
 
+    def checks_after(self, step: int) -> int:
+        return sum(map(self.is_check, range(step + 1, self.total + 1)))
+
 
 def train(
     game: Game,
@@ -166,7 +169,8 @@ def train(
             stop, given = ranks.total(len(asked), game.nodes_asked - asked_elsewhere)
             state.nodes_asked = asked_before + given
             if judge and plan.is_check(state.step):
-                agreement = judge.score(state.average)
+                with bar.aside(plan.checks_after(state.step)):
+                    agreement = judge.score(state.average)
                 check_finite(agreement, state, config)
                 if agreement > state.best or not state.best_weights:
                     state.best = agreement

@@ -32,8 +32,9 @@ going_on: list[tuple[str, Callable[[], None]]] = []  # outermost first, and how 
 _phase: ContextVar[str] = ContextVar("phase", default="")
 _goes: ContextVar[tuple[int, dict[str, Progress]]] = ContextVar("goes")  # how many, and the bar of each label
 _bars: list[Progress] = []  # that are shown, the innermost last
-NARROW = "{desc}: {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} [{elapsed}<{remaining}{postfix}]"  # without the rate
-WIDE = 110  # columns from which on a bar also has room for it
+NARROW = "{desc}: {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} [{elapsed}<{left}{postfix}]"
+WITH_RATE = NARROW.replace("{left}", "{left}, {rate_fmt}")
+WIDE = 110  # columns from which on a bar also has room for the rate
 FIGURES = 50  # columns that everything but the label and the bar itself takes
 
 
@@ -150,6 +151,19 @@ def duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
+class Bar(tqdm):
+    """tqdm's; `left` is what is left with what is done besides the items."""
+
+    beside = 0.0  # seconds
+
+    @property
+    def format_dict(self) -> dict[str, Any]:
+        known = super().format_dict
+        pace = 1 / known["rate"] if known["rate"] else known["elapsed"] / max(self.n - self.initial, 1)
+        left = pace * ((self.total or self.n) - self.n) + self.beside
+        return {**known, "left": self.format_interval(left) if self.n > self.initial else "?"}
+
+
 class Progress(Generic[T]):
     """Iterate over `items` and show how far; `note(loss=...)` adds figures to what is shown.
 
@@ -171,10 +185,10 @@ class Progress(Generic[T]):
         times, bars = _goes.get((1, {}))
         self.total, self.whole = self.total * times, bars.get(self.label)
         self.on_terminal, (columns, lines) = sys.stderr.isatty(), shutil.get_terminal_size()
-        self.bar = tqdm(
+        self.bar = Bar(
             total=self.total, initial=done, desc=shortened(self.label, max(columns - FIGURES, 12)), unit=unit,
             leave=False, delay=PATIENCE, disable=not self.on_terminal or _loudness == QUIET or self.whole is not None,
-            ncols=columns - 1, nrows=lines, bar_format=NARROW if columns < WIDE else None,
+            ncols=columns - 1, nrows=lines, bar_format=NARROW if columns < WIDE else WITH_RATE,
         )  # fmt: skip
         self.is_open, self.stays_open = False, times > 1
         self.started = self.last = time.monotonic()
@@ -224,6 +238,17 @@ class Progress(Generic[T]):
         if time.monotonic() - self.last > SECONDS_BETWEEN_LINES and not self.on_terminal:
             self.show()
 
+    @contextmanager
+    def aside(self, more: int) -> Iterator[None]:
+        """For work that is none of the items, so that their pace does not tell of it; the same again `more` times."""
+        began = time.monotonic()
+        yield
+        spent = time.monotonic() - began
+        self.marks = deque(((at + spent, done) for at, done in self.marks), maxlen=LINES_OF_PACE)
+        self.bar.beside = more * spent
+        if not self.bar.disable:
+            self.bar.last_print_t += spent
+
     def show(self) -> None:
         """The bar, or a line in its place."""
         self.last = time.monotonic()
@@ -241,5 +266,5 @@ class Progress(Generic[T]):
         since, before = self.marks[0]  # a slow beginning does not count for ever
         if self.total > self.done > before:
             pace = (self.started + elapsed - since) / (self.done - before)
-            text += f", about {duration(pace * (self.total - self.done))} left"
+            text += f", about {duration(pace * (self.total - self.done) + self.bar.beside)} left"
         return text + (f", {self.figures}" if self.figures else "")
