@@ -5,7 +5,6 @@ import json
 import weakref
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 from starlette.testclient import TestClient
@@ -59,16 +58,18 @@ def same_as(answer, explanation, top=20):
     frame = explanation.top(top)
     assert len(frame) > 1
     assert np.abs(frame.score).max() > 1e-3
-    found, everyone = pd.DataFrame(answer["players"]), explanation.to_frame().set_index("player").loc
-    assert found.id.is_unique and len(found) == len(frame)
-    assert (found.hop.to_numpy() == everyone[found.id].hop.to_numpy()).all()
+    ids, hops, scores = (np.array([player[name] for player in answer["players"]]) for name in ("id", "hop", "score"))
+    assert len(set(ids)) == len(ids) == len(frame)
+    order = np.argsort(explanation.players.numpy())
+    places = order[np.searchsorted(explanation.players.numpy(), ids, sorter=order)]
+    assert np.array_equal(explanation.players[places], ids) and np.array_equal(explanation.batch.players.hop[places], hops)
     close = 5e-4 * float(explanation.scores.abs().max()) if explanation.batch.source[0] == "corrected" else 1e-6
-    for expected in (frame.score, everyone[found.id].score):  # on the same rank, and of the same player
-        np.testing.assert_allclose(found.score, expected, rtol=1e-5, atol=close)
+    for expected in (frame.score, explanation.scores[places]):  # on the same rank, and of the same player
+        np.testing.assert_allclose(scores, expected, rtol=1e-5, atol=close)
     assert answer["target"] == explanation.target
     assert answer["class"] == explanation.explained_class
     np.testing.assert_allclose(answer["value"], explanation.output, rtol=1e-5)
-    np.testing.assert_allclose(answer["confidence"], float(explanation.batch.confidence), rtol=1e-4)
+    np.testing.assert_allclose(answer["confidence"], float(explanation.batch.confidence), rtol=1e-3)
     assert answer["source"] == explanation.batch.source[0]
 
 
