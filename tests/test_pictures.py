@@ -117,6 +117,21 @@ def test_forces_untangle_rings_and_part_the_parts():
     assert distance.min() > 1
 
 
+def test_what_is_still_tangled_is_begun_anew(monkeypatch):
+    """Rings of six that share bonds, with branches."""
+    drawn, graph = np.random.default_rng(2), nx.cycle_graph(6)
+    while (new := len(graph)) < 24:
+        if drawn.random() < 0.4:
+            u, v = list(graph.edges)[drawn.integers(graph.number_of_edges())]
+            nx.add_path(graph, [u, *range(new, new + 4), v])
+        else:
+            graph.add_edge(int(drawn.integers(new)), new)
+    edges = np.array(graph.edges)
+    assert crossings(forces(new, edges), edges) == 0
+    monkeypatch.setattr("dgl_lara.drawing.layout.SPRINGS", 0)
+    assert crossings(forces(new, edges), edges) > 0
+
+
 def test_many_parts_stand_in_rows():
     position = forces(30, np.zeros((0, 2), int))
     assert len(np.unique(position[:, 0])) < 12 and len(np.unique(position[:, 1])) > 2

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import networkx as nx
 import numpy as np
@@ -13,6 +14,7 @@ TRIALS = 250  # arrangements of the first ring that are compared
 EVENLY_FROM = 12  # nodes on the first ring
 WIDE = 2 * np.pi / 3  # a stretch of a ring without nodes from which on its circle is left open
 BEYOND = 0.5  # by which an open circle goes on behind its last nodes
+SPRINGS = 4  # random starts, for what is still tangled
 FORCES_UP_TO = 200  # nodes; beyond, distances between all pairs take too long
 
 
@@ -204,13 +206,13 @@ def _untangled(graph: nx.Graph, nodes: list[int]) -> np.ndarray:
     if len(nodes) > FORCES_UP_TO:
         placed = nx.spring_layout(graph, seed=0, iterations=200)
         return np.array([placed[node] for node in nodes])
-    starts = [nx.circular_layout(graph), nx.spectral_layout(graph)]
-    if nx.check_planarity(graph)[0]:
-        starts.append(nx.planar_layout(graph))
+    starts: list[Callable] = [nx.circular_layout, nx.spectral_layout]
+    starts += [nx.planar_layout] * nx.check_planarity(graph)[0]
+    starts += [partial(nx.spring_layout, seed=seed) for seed in range(SPRINGS)]
     ends = np.searchsorted(nodes, np.array(graph.edges))
     tried: list[tuple[int, float, int, np.ndarray]] = []
     for start in starts:
-        placed = nx.kamada_kawai_layout(graph, pos=start)
+        placed = nx.kamada_kawai_layout(graph, pos=start(graph))
         position = np.array([placed[node] for node in nodes])
         length = np.linalg.norm(position[ends[:, 0]] - position[ends[:, 1]], axis=1)
         tried.append((crossings(position, ends), float(length.std() / length.mean()), len(tried), position))
