@@ -62,9 +62,8 @@ def same_as(answer, explanation, top=20):
     assert len(set(ids)) == len(ids) == len(frame)
     order = np.argsort(explanation.players.numpy())
     places = order[np.searchsorted(explanation.players.numpy(), ids, sorter=order)]
-    assert np.array_equal(explanation.players[places], ids) and np.array_equal(
-        explanation.batch.players.hop[places], hops
-    )
+    players = explanation.batch.players
+    assert np.array_equal(players.player[places], ids) and np.array_equal(players.hop[places], hops)
     close = 5e-4 * float(explanation.scores.abs().max()) if explanation.batch.source[0] == "corrected" else 1e-6
     for expected in (frame.score, explanation.scores[places]):  # on the same rank, and of the same player
         np.testing.assert_allclose(scores, expected, rtol=1e-5, atol=close)
