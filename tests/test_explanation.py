@@ -197,10 +197,10 @@ def facts(score, own=0.0, hop=None, task="node", **changes):
          "against it; removing all 2 neighbours raises its logit from 4.20 to 4.50."),
         (facts([0, 0, 0]), "Node 7 is class 2 regardless of its 3 neighbours: every score is 0."),
         (facts([1] * 8),
-         "Node 7 is class 2 mostly because of its 1-hop neighbours 10, 11 and 12 and 5 more that count as much; "
+         "Node 7 is class 2 mostly because of its 1-hop neighbours 10, 11, 12 and 5 more that count as much as 12; "
          "removing the top 5 neighbours lowers its logit from 4.20 to -0.80."),
         (facts([1] * 4),
-         "Node 7 is class 2 mostly because of its 1-hop neighbours 10, 11 and 12 and 1 more that counts as much; "
+         "Node 7 is class 2 mostly because of its 1-hop neighbours 10, 11, 12 and 1 more that counts as much as 12; "
          "removing all 4 neighbours lowers its logit from 4.20 to 0.20."),
         (facts([1] * 3),
          "Node 7 is class 2 mostly because of its 1-hop neighbours 10, 11 and 12; "
@@ -270,10 +270,24 @@ MANY = [0.12, 0.1, 0.09, *([0.02] * 165)]  # three that score .31 together, and 
         (facts([2, 1.9, 1.8], own=1.7, without=after(top=1)),
          "Node 7 is class 2 mostly because of its 1-hop neighbours 10, 11 and 12; removing all 3 neighbours lowers "
          "its logit from 4.20 to 1.00."),
-        # a node that f would give the class with less than nothing is not the reason for it
+        # by its score it raises the logit, and yet there is less of it than of nothing
         (facts([1, 0], own=3, null=5.0),
-         "Node 7 is class 2 mostly because of its 1-hop neighbour 10; removing neighbour 10 lowers its logit from 4.20 "
-         "to 3.20."),
+         "Node 7 is class 2 mostly because of itself (though without any node its logit is 5.00), then of its 1-hop "
+         "neighbour 10; removing neighbour 10 lowers its logit from 4.20 to 3.20."),
+        # those who count as much as the strongest opponent are named with it
+        (facts([2, -1, -3, -3], task="graph"),
+         "Graph 7 is class 2 mostly because of atom 10, in spite of atoms 13 and 12; removing atom 10 lowers its logit "
+         "from 4.20 to 2.20."),
+        (facts([2, -1, *[-3] * 5], task="graph"),
+         "Graph 7 is class 2 mostly because of atom 10, in spite of atoms 16, 15, 14 and 2 more that count as much as "
+         "14; removing atom 10 lowers its logit from 4.20 to 2.20."),
+        # who counts as much as whom, where the first counts more
+        (facts([3, *[1] * 7], task="graph"),
+         "Graph 7 is class 2 mostly because of atoms 10, 11, 12 and 5 more that count as much as 12; removing the top "
+         "5 atoms lowers its logit from 4.20 to -2.80."),
+        (facts([3, *[1] * 7], hop=[1, 2, 2, *[2] * 5]),
+         "Node 7 is class 2 mostly because of its 1-hop neighbour 10, its 2-hop neighbours 11 and 12 and 5 more that "
+         "count as much as 12; removing the top 5 neighbours lowers its logit from 4.20 to -2.80."),
         # removal changes next to nothing
         (facts(MANY, own=3.35, output=2.97, without=after(top=2.89, everyone=2.9)),
          "Node 7 is class 2 because of itself; it hardly depends on its neighbours: removing all 168 lowers its logit "

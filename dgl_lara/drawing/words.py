@@ -68,7 +68,7 @@ class Facts:
 
     @property
     def own_support(self) -> float:
-        return self.own if self.itself_speaks_for_it else 0.0
+        return max(self.own, 0.0)
 
     @property
     def asks_another(self) -> bool:
@@ -228,26 +228,39 @@ def _because(facts: Facts, supporters: list[int], named: list[int]) -> str:
     because of itself."""
     own = facts.own_support
     total = own + sum(facts.score[place] for place in supporters)
+    itself = f"itself{'' if facts.itself_speaks_for_it else _though_nothing_has_more(facts)}"
     if not named:
-        return f"{_head(facts)} {'' if own >= total / 2 else 'most of all '}because of itself"
+        return f"{_head(facts)} {'' if own >= total / 2 else 'most of all '}because of {itself}"
     last = facts.score[named[-1]]
-    alike = sum(math.isclose(facts.score[place], last, rel_tol=1e-4) for place in supporters[len(named) :])
-    text = _listed(facts, named, f"{alike} more that count{'s' * (alike == 1)} as much" if alike else "")
+    alike = len(_alike(facts, supporters, named[-1])) - len(_alike(facts, named, named[-1]))
+    text = _listed(facts, named, alike)
     theirs = sum(facts.score[place] for place in named)
     carried = theirs + alike * last
     if own >= theirs:
-        text, carried = f"itself, then of {text}", own
+        text, carried = f"{itself}, then of {text}", own
     elif own >= last:
-        text, carried = f"{text} and of itself", carried + own
+        text, carried = f"{text} and of {itself}", carried + own
     return f"{_head(facts)} {'mostly' if carried >= total / 2 else 'most of all'} because of {text}"
+
+
+def _though_nothing_has_more(facts: Facts) -> str:
+    """What is to be said of a target that raises the value by its score, although the whole has less than nothing."""
+    return f" (though without any {facts.task} {_its_value(facts)} is {number(facts.null)})"
+
+
+def _alike(facts: Facts, places: Sequence[int], one: int) -> list[int]:
+    """Those who count as much as one of them."""
+    return [place for place in places if math.isclose(facts.score[place], facts.score[one], rel_tol=1e-4)]
 
 
 def _in_spite_of(facts: Facts, named: list[int], opponents: list[int]) -> tuple[str, list[int]]:
     """Who speaks against it more than the last one who is named speaks for it, and the places of those named so; where
     nobody is, who is not faint beside the target itself."""
     enough = facts.score[named[-1]] if named else FAINT * facts.own_support
-    foes = opponents[:1] if opponents and -facts.score[opponents[0]] > enough else []
-    against = [*(["itself"] if -facts.own > enough else []), *([_listed(facts, foes)] if foes else [])]
+    alike = _alike(facts, opponents, opponents[0]) if opponents and -facts.score[opponents[0]] > enough else []
+    foes = alike[:NAMED]
+    against = [*(["itself"] if -facts.own > enough else [])]
+    against += [_listed(facts, foes, len(alike) - len(foes))] if foes else []
     return f", in spite of {_and(against)}" if against else "", foes
 
 
@@ -256,20 +269,24 @@ def _named(facts: Facts, places: list[int]) -> str:
     return _listed(facts, places, between=", and ") + "," * bool(facts.who_are)
 
 
-def _listed(facts: Facts, places: list[int], more: str = "", between: str = ", and of ") -> str:
-    """'its 1-hop neighbours 511 and 513 and its 2-hop neighbour 9'; 'atoms N3 and O4'; 'film 50, which they liked,'."""
+def _listed(facts: Facts, places: list[int], alike: int = 0, between: str = ", and of ") -> str:
+    """'its 1-hop neighbours 511 and 513 and its 2-hop neighbour 9'; 'atoms N3, O4 and 2 more that count as much as O4';
+    'film 50, which they liked,'. `alike`: how many more count as much as the last."""
+    more = f"{alike} more that count{'s' * (alike == 1)} as much as {facts.names[places[-1]]}" if alike else ""
     groups: dict[str, list[str]] = {}  # whoever comes first in `places`, the strongest, is named first
     if facts.who_are:
         for place in places:
             groups.setdefault(facts.who_are[place], []).append(facts.names[place])
         phrases = [f"{_and(names)}, {clause}" for clause, names in groups.items()]
-        return between.join([*phrases, *([more] if more else [])])
+        return between.join(filter(None, [*phrases, more]))
     for place in places:
         owner = f"{facts.whose[place]}'s" if facts.whose else "its"
         kind = f"{owner} {facts.hop[place]}-hop {facts.kind}" if facts.named_by_hop else facts.kind
         groups.setdefault(kind, []).append(facts.names[place])
-    phrases = [f"{kind}{'s' * (len(names) > 1)} {_and(names)}" for kind, names in groups.items()]
-    return _and([*phrases, *([more] if more else [])])
+    if more and len(groups) == 1:
+        ((kind, names),) = groups.items()
+        return f"{kind}s {_and([*names, more])}"
+    return _and([*(f"{kind}{'s' * (len(names) > 1)} {_and(names)}" for kind, names in groups.items()), more])
 
 
 def _counted(facts: Facts, removed: list[int]) -> list[int]:
@@ -317,6 +334,7 @@ def _count(count: int, kind: str) -> str:
 
 
 def _and(words: Sequence[str]) -> str:
+    words = list(filter(None, words))
     return " and ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
 
 
