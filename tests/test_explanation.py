@@ -25,6 +25,7 @@ from dgl_lara.drawing.words import Facts, how_sure, number, sentence, tell
 from dgl_lara.errors import InputError
 from dgl_lara.game.game import Game
 from dgl_lara.game.tasks import NODE
+from dgl_lara.runs import open_run
 from dgl_lara.training.config import TrainingConfig
 
 QUICK = TrainingConfig(hidden=16, dim=5, masks=4, steps=20)
@@ -128,12 +129,33 @@ def test_every_file_reads_back(tmp_path):
     for ending in (".csv", ".json", ".graphml"):
         one.save(tmp_path / f"e{ending}")
     pd.testing.assert_frame_equal(
-        pd.read_csv(tmp_path / "e.csv"), one.to_frame(), check_dtype=False, check_exact=False, rtol=1e-5
+        pd.read_csv(tmp_path / "e.csv"), one.rows(), check_dtype=False, check_exact=False, rtol=1e-5
     )
     assert json.loads((tmp_path / "e.json").read_text()) == one.to_dict()
     graph = nx.read_graphml(tmp_path / "e.graphml", node_type=int)
     assert dict(graph.nodes(data=True)) == dict(one.to_networkx().nodes(data=True))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["e.csv", "e.graphml", "e.json"]
+
+
+def test_files_hold_what_was_asked_and_what_it_is_called(quick_runs, own_folders, tmp_path):
+    """A contrast cannot be taken for the explanation of a class."""
+    lara = open_run(quick_runs["ba-shapes"]).trained()
+    found = lara.explain([512, 600], (2, 1)).named(classes=["base", "top", "middle", "bottom"])
+    one = found[0]
+    for ending in (".csv", ".json", ".graphml"):
+        one.save(tmp_path / f"e{ending}")
+    content, frame = json.loads((tmp_path / "e.json").read_text()), pd.read_csv(tmp_path / "e.csv")
+    assert content["value"] == "logit difference" and content["sentence"] == one.in_words()
+    assert (content["explained_class_name"], content["rather_than_name"]) == ("middle", "top")
+    for held in (content, nx.read_graphml(tmp_path / "e.graphml").graph):
+        assert (held["explained_class"], held["rather_than"]) == (2, 1)
+    for held in (frame, found.to_frame()):
+        assert set(held.explained_class) == {2} and set(held.rather_than) == {1}
+    assert set(frame.target) == {512} and frame.player.tolist() == one.to_frame().player.tolist()
+    alone = lara.explain([512])
+    assert "rather_than" not in alone.to_frame() and not {"rather_than", "explained_class_name"} & set(
+        alone[0].to_dict()
+    )
 
 
 def test_unknown_ending_and_missing_game(tmp_path):

@@ -364,5 +364,5 @@ def test_a_run_that_was_never_trained_is_not_the_newest(tmp_path, monkeypatch):
 def test_refining_the_doubtful_says_who_still_is(quick_runs):
     asked = ("explain", "--run", quick_runs["ba-shapes"], "--node", 512, "--refine", "auto", "--at-least")
     assert "all are expected to reach 0.1%, and the model was asked about none" in run(*asked, 0.001).output
-    spent = "1 in doubt (below 99.9%); 896 evaluations of the model were spent on them"
+    spent = "1 in doubt (below 99.9%): the model was asked about 896 coalitions for it"
     assert f"{spent}, and 1 still is: more pairs may help (--refine N)" in run(*asked, 0.999).output

@@ -361,8 +361,8 @@ def _spent(doubtful: int, pairs: int, still: int, at_least: float) -> str:
     share = f"{100 * at_least:g}%"
     if not doubtful:
         return f"no explanation was in doubt: all are expected to reach {share}, and the model was asked about none"
-    yet = "none is any more"
+    yet = "none is in doubt any more"
     if still:
         yet = f"{still:,} still {'is' if still == 1 else 'are'}: more pairs may help (--refine N)"
-    spent = f"{2 * pairs:,} evaluations of the model were spent on them"
-    return f"{doubtful:,} in doubt (below {share}); {spent}, and {yet}"
+    asked = f"the model was asked about {2 * pairs:,} coalitions for {'it' if doubtful == 1 else 'them'}"
+    return f"{doubtful:,} in doubt (below {share}): {asked}, and {yet}"

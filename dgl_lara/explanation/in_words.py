@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -29,6 +30,13 @@ class InWords(OneTarget):
     def in_words(self) -> str:
         """One sentence: who decided it, and what happens without them (evaluated, not estimated)."""
         return self._told.text
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything, in plain values, with the names of classes, where they have any, and the sentence."""
+        known, of_class = super().to_dict(), self.batch.names.of_class
+        asked = [name for name in ("explained_class", "rather_than", "predicted_class") if name in known]
+        called = {f"{name}_name": of_class(known[name]) for name in asked} if self.batch.names.classes else {}
+        return {**known, **called, "value": self.value_name, "sentence": self.in_words()}
 
     @property
     def removed(self) -> list[str]:

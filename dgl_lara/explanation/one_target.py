@@ -167,12 +167,24 @@ class OneTarget:
         place, plays = find(kind.of_edges(self.nodes[src], self.nodes[dst]), self.players)
         return torch.where(plays, place, -1)
 
+    @property
+    def _asked(self) -> dict[str, int]:
+        """The explained class, and the one that it is set against."""
+        rival = self.batch.rather_than
+        return {"explained_class": self.explained_class, **({} if rival is None else {"rather_than": int(rival)})}
+
+    def rows(self) -> pd.DataFrame:
+        """As `to_frame`, with what every row has in common: the target, what was asked of it, and how far the scores
+        can be trusted."""
+        known = {name: values.repeat(len(self)) for name, values in self.batch.trust().items()}
+        return in_own_numbers(self.numbered_frame().assign(target=self.target, **self._asked, **known), self.batch.game)
+
     def to_networkx(self) -> nx.DiGraph:
         """The same for networkx: nodes under their original numbers, with hop and target; score and rank where they
         belong, on nodes or on edges (features have no place); of the graph source and confidence, if known."""
         import networkx as nx
 
-        about = {"task": self.task.name, "target": self.target, "explained_class": self.explained_class}
+        about = {"task": self.task.name, "target": self.target, **self._asked}
         known = {name: values.tolist()[0] for name, values in self.batch.trust().items()}
         graph = nx.DiGraph(**about, **{name: value for name, value in known.items() if value == value})  # no NaN
         near, nodes = self.subgraph(), self.nodes

@@ -211,8 +211,9 @@ class Scored:
 
     def to_frame(self) -> pd.DataFrame:
         """One row a (target, player) pair: target, player, hop, score, rank (1 is the highest), explained_class, kind;
-        of edges also u and v, both ends, of features also their names, where they have any. On graphs of several types
-        nodes have the numbers of their types, which stand beside them. Of links the ends are there too."""
+        of a contrast also rather_than, the class that the explained one is set against; of edges also u and v, both
+        ends, of features also their names, where they have any. On graphs of several types nodes have the numbers of
+        their types, which stand beside them. Of links the ends are there too."""
         return in_own_numbers(self.numbered_frame(), self.game)
 
     def numbered_frame(self) -> pd.DataFrame:
@@ -227,7 +228,8 @@ class Scored:
             explained_class=self.explained_class[players.row].cpu().numpy(),
             kind=players.kind,
         )
-        return frame.assign(**self.about_players())
+        rival = {} if self.rather_than is None else {"rather_than": self.rather_than[players.row].cpu().numpy()}
+        return frame.assign(**rival, **self.about_players())
 
     def about_players(self) -> dict[str, Any]:
         """Of each pair, beyond its number: both ends of an edge, the name of a feature."""

@@ -216,8 +216,7 @@ class Explanation(InWords):
             raise InputError("features have no place in a graph: save their scores as .csv or .json.")
         with written_whole(path) as temporary:
             if path.suffix == ".csv":
-                known = {name: values.repeat(len(self)) for name, values in self.batch.trust().items()}
-                self.to_frame().assign(**known).to_csv(temporary, index=False)
+                self.rows().to_csv(temporary, index=False)
             elif path.suffix == ".json":
                 temporary.write_text(self.to_json() + "\n")
             elif path.suffix == ".graphml":
