@@ -304,7 +304,7 @@ class LARA:
         self.cost_ = (self.state_.nodes_asked + self.game.nodes_asked - before) / self.game.num_targets
         with working("learning how far the scores can be trusted"):
             self.errors_ = self._learned_errors(judging)
-        if self.tells_doubt and (warning := doubt(self.agreement)):
+        if self.tells_doubt and (warning := doubt(self.agreement, self.state_.best_of_neighbours)):
             say(warning)
 
     def _take(self, state: TrainingState) -> None:

@@ -13,6 +13,7 @@ from games import gcn_game
 
 from dgl_lara.cli import main
 from dgl_lara.cli.benchmark import METHODS
+from dgl_lara.drawing.words import doubt
 from dgl_lara.evaluation import comparison as benchmark
 from dgl_lara.evaluation import timing
 from dgl_lara.evaluation.lara_method import LaraMethod
@@ -155,6 +156,12 @@ def test_nobody_is_warned_of_an_explainer_that_is_only_timed(own_folders, quick_
     assert "learned little" not in capsys.readouterr().err
     benchmark.fitted(contest, "lara", 0)
     assert "learned little" in capsys.readouterr().err
+
+
+def test_who_knows_little_of_the_neighbours_alone_is_told_of():
+    assert doubt(0.93, 0.7) == doubt(0.93) == doubt(None) == ""
+    assert doubt(0.93, 0.25).startswith("of the neighbours this explainer has learned little: its agreement over them")
+    assert doubt(0.2, 0.1).startswith("this explainer has learned little: its agreement on validation targets is 0.20")
 
 
 @pytest.mark.long

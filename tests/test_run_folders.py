@@ -75,6 +75,20 @@ def test_an_explainer_that_has_learned_little_is_told_of(here):
         assert found.exit_code == 0 and "learned little: its agreement on validation targets is 0.18" in found.stderr
 
 
+def test_a_run_that_was_stopped_says_so(here):
+    words = (["explain", "--node", 5], [*AGREEMENT[:1], *AGREEMENT[3:]], ["summary", "--targets", 20])
+    assert not any("was stopped" in run(each[0], "--run", "one", *each[1:]).stderr for each in words)
+    config = json.loads(Path("runs/one/config.json").read_text())
+    config["training"] |= {"epochs": None, "steps": 99}
+    Path("runs/one/config.json").write_text(json.dumps(config))
+    for each in words:
+        found = run(each[0], "--run", "one", *each[1:])
+        assert found.exit_code == 0 and "the training of this run was stopped after 60 of 99 steps" in found.stderr
+    assert "dgl-lara train --resume runs/one" in run("runs", "show", "one").stdout
+    told = {line.split()[0]: "60 (stopped)" in line for line in run("runs").stdout.splitlines()[2:4]}
+    assert told == {"one": True, "two": False}
+
+
 def test_an_untrained_run_is_refused_before_its_code_is_run(here):
     Path("runs/one/explainer.pt").unlink()
     config = json.loads(Path("runs/one/config.json").read_text())

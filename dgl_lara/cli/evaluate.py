@@ -21,7 +21,7 @@ from dgl_lara.cli.options import (
     stored_name,
     trust_options,
 )
-from dgl_lara.cli.printing import echo, width
+from dgl_lara.cli.printing import echo, warn_of, width
 from dgl_lara.metrics import METRICS
 
 if TYPE_CHECKING:
@@ -79,6 +79,7 @@ def evaluate_command(
     to_stdout = json_file == Path("-")
     tell = partial(echo, err=to_stdout)
     tell(f"{what}; run {run.folder}")
+    warn_of(run.folder)
     names = tuple(METRICS) if "all" in metrics else metrics
     announce(subject, names)
     question = {"targets": len(chosen), "split": split, "seed": seed, "pairs": pairs, "reference": reference_pairs}

@@ -28,7 +28,7 @@ from dgl_lara.cli.options import (
     players_option,
     trust_options,
 )
-from dgl_lara.cli.printing import echo, width
+from dgl_lara.cli.printing import echo, warn_of, width
 
 if TYPE_CHECKING:
     from dgl_lara.explanation import Explanation, Explanations
@@ -175,7 +175,7 @@ def explain_command(
 
 def _to_file(question: Question, out: Path) -> str:
     asked = question.open()
-    _warn(asked.run)
+    warn_of(asked.run.folder)
     rows = asked.to_file(asked.targets, out)
     _tell_spent(asked)
     return f"{len(asked.targets):,} explanations, {rows:,} rows in {out}"
@@ -195,7 +195,7 @@ def _in_shards(
         count = len(manifest["shards"])
         return f"{manifest['targets']:,} explanations, {manifest['rows']:,} rows in {count} shards in {out}"
     asked, one = question.open(), Shard(*shard)
-    _warn(asked.run)
+    warn_of(asked.run.folder)
     record = asked.to_shard(one, folder)
     _tell_spent(asked)
     missing = len(folder.missing(one.of))
@@ -216,7 +216,7 @@ def _explain_few(
 
     run = question.open_run(pairs)
     asked, classes = _asked_for(run, given), _classes(run, named_classes)
-    _warn(run)
+    warn_of(run.folder)
     is_page = picture is not None and picture.suffix == ".html"
     others = run.parts[1:] if is_page and question.players is None and not question.graph else []  # to switch to
     for place, target in enumerate(asked):
@@ -231,16 +231,6 @@ def _explain_few(
             explanation.save(path, beside)
         if files:
             echo("\nwritten: " + ", ".join(map(str, files)))
-
-
-def _warn(run: Run) -> None:
-    """Whoever explains with an explainer that has learned little hears of it, each time."""
-    from dgl_lara.drawing.words import doubt
-    from dgl_lara.reports.run_overview import Overview
-    from dgl_lara.utils.progress import say
-
-    if warning := doubt(Overview(run.folder).agreement):
-        say(warning)
 
 
 def _check_endings(picture: Path | None, out: Path | None) -> None:

@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import click
 
@@ -33,6 +34,15 @@ def tell(text: str) -> None:
     """Why a command ends; of several processes that work as one, one says it."""
     if may_tell():
         echo(text, err=True)
+
+
+def warn_of(run: Path) -> None:
+    """Whoever uses a run that was stopped, or an explainer that has learned little, hears of it each time."""
+    from dgl_lara.reports.run_overview import Overview
+    from dgl_lara.utils.progress import say
+
+    for caveat in Overview(run).caveats:
+        say(caveat)
 
 
 def may_tell() -> bool:

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from dgl_lara.cli.options import FILE, RUN, Count, check_there, choose_device, device_option, seed_option, trust_options
-from dgl_lara.cli.printing import echo
+from dgl_lara.cli.printing import echo, warn_of
 
 
 @click.command("report")
@@ -47,6 +47,7 @@ def report(
     reuse_freed_memory()
     run = open_run(folder or newest_run(), choose_device(device), trust=trust, to_explain=True)
     say(f"run {run.folder}" + ("" if folder else " (the newest; --run names another)"))
+    warn_of(run.folder)
     page = render(measure(run, split, targets, pairs, reference_pairs, seed))
     out = out or run.folder / "report.html"
     with written_whole(out) as temporary:

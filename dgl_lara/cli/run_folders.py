@@ -43,6 +43,8 @@ def show(run: str) -> None:
     echo(text_table(["setting", "value"], [[name, plainly(value)] for name, value in settings(found).items()]))
     if found.agreement is not None:
         echo(f"\n{found.steps} steps, validation agreement {found.agreement:.3f}")
+    if found.stopped:
+        echo(f"stopped after {found.stopped}; go on with: dgl-lara train --resume {found.folder}")
     if not found.is_trained:
         echo(f"\nnot trained yet; go on with: dgl-lara train --resume {found.folder}")
     for name, content in found.evaluations.items():

@@ -20,7 +20,7 @@ from dgl_lara.cli.options import (
     players_option,
     trust_options,
 )
-from dgl_lara.cli.printing import echo, width
+from dgl_lara.cli.printing import echo, warn_of, width
 
 if TYPE_CHECKING:
     from dgl_lara.explanation import Explanations, Summary
@@ -65,6 +65,7 @@ def summary(
 
     run = open_run(folder or newest_run(), choose_device(device), trust=trust, players=players, to_explain=True)
     say(f"run {run.folder}" + ("" if folder else " (the newest; --run names another)"))
+    warn_of(run.folder)
     reuse_freed_memory(run.dataset.graph.num_nodes())
     parts = run.parts if players is None else [run]
     only = None

@@ -354,14 +354,19 @@ def how_sure(corrected: bool, confidence: float | None, kind: str, local: bool) 
     return f"These scores are {source}, and expected to explain {share}."
 
 
-def doubt(agreement: float | None) -> str:
+def doubt(agreement: float | None, of_neighbours: float | None = None) -> str:
     """What is to be said of an explainer that has learned little, by its best agreement; nothing of a good one."""
-    if agreement is None or agreement >= LITTLE:
-        return ""
-    return (
-        f"this explainer has learned little: its agreement on validation targets is {agreement:.2f} (1 is perfect, 0 "
-        "is worthless); train longer (--epochs), or refine what you rely on"
-    )
+    advice = "let it learn longer or from more targets, or refine what you rely on"
+    if agreement is not None and agreement < LITTLE:
+        of = f"its agreement on validation targets is {agreement:.2f} (1 is perfect, 0 is worthless)"
+        return f"this explainer has learned little: {of}; {advice}"
+    if of_neighbours is not None and of_neighbours < LITTLE:
+        of = f"its agreement over them alone is {of_neighbours:.2f} (1 is perfect, 0 is worthless)"
+        return (
+            f"of the neighbours this explainer has learned little: {of}, so scores that are not corrected (of other "
+            f"classes, of new nodes) tell little of them; {advice}"
+        )
+    return ""
 
 
 def how_far(novelty: float) -> str:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from dgl_lara.choices import PLAYERS, RUNS
+from dgl_lara.drawing.words import doubt
 from dgl_lara.errors import InputError, LaraError
 from dgl_lara.utils.registry import closest
 
@@ -81,6 +82,22 @@ class Overview:
     def steps(self) -> int | None:
         done = [row.get("step", "") for row in self.history]
         return int(done[-1]) if done and done[-1].isdigit() else None
+
+    @property
+    def stopped(self) -> str:
+        """How far its training came, where that was stopped: '220 of 400 steps'; empty where it was not."""
+        unit = "epoch" if self.training.get("epochs") is not None else "step"
+        done, wanted = (self.history[-1].get(unit, "") if self.history else ""), self.training.get(f"{unit}s")
+        if not (self.is_trained and done.isdigit() and isinstance(wanted, int) and int(done) < wanted):
+            return ""
+        return f"{done} of {wanted} {unit}s"
+
+    @property
+    def caveats(self) -> list[str]:
+        """What whoever explains with it should know."""
+        again = f"go on with: dgl-lara train --resume {self.folder}"
+        stopped = f"the training of this run was stopped after {self.stopped}: its scores are not corrected; {again}"
+        return list(filter(None, [stopped if self.stopped else "", doubt(self.agreement)]))
 
     @property
     def is_trained(self) -> bool:
@@ -192,7 +209,8 @@ def listing(runs: Sequence[Overview]) -> Rows:
         delta, many = run.judged.get("delta, kept", run.judged.get("delta, paper", (None, 0)))
         state = "damaged" if run.damage else run.agreement if run.is_trained else "not trained yet"
         size = f"{run.size / 2**20:.1f}"
-        rows.append([run.folder.name, run.started, run.dataset, run.model, run.steps, state, delta, many or None, size])
+        steps = f"{run.steps} (stopped)" if run.stopped else run.steps
+        rows.append([run.folder.name, run.started, run.dataset, run.model, steps, state, delta, many or None, size])
     return header, rows
 
 
