@@ -140,7 +140,7 @@ def test_every_file_reads_back(tmp_path):
 def test_files_hold_what_was_asked_and_what_it_is_called(quick_runs, own_folders, tmp_path):
     """A contrast cannot be taken for the explanation of a class."""
     lara = open_run(quick_runs["ba-shapes"]).trained()
-    found = lara.explain([512, 600], torch.tensor([[2, 1], [2, 1]])).named(classes=["base", "top", "middle", "bottom"])
+    found = lara.explain([512, 600], [(2, 1), (2, 1)]).named(classes=["base", "top", "middle", "bottom"])
     one = found[0]
     for ending in (".csv", ".json", ".graphml"):
         one.save(tmp_path / f"e{ending}")
