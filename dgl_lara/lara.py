@@ -71,6 +71,7 @@ OTHER_MODEL = (
     "note: the model says of none of these {}s what it said in training. It is another one, or the graph has changed: "
     "the scores may not be of this model."
 )
+OTHER_GRAPH = "note: this graph has {2:,} {0}s, that of the training had {1:,}: the scores are not corrected."
 FEW = 16  # targets that are explained from their surroundings, where nothing is embedded yet
 
 Targets = Tensor | Sequence[int] | Sequence[tuple[int, int]]
@@ -553,7 +554,12 @@ class LARA:
         if more.get("pairs") is None:
             more["pairs"] = stored.get("pairs")
         lara = LARA(model, graph, features, config.task, config.hops, stored.get("value", "logit"), **more)
-        return lara.with_explainer(explainer, stored)
+        lara.with_explainer(explainer, stored)
+        if lara.samples_ is not None and lara.task.sides == 1:
+            then, now = len(lara.samples_.full), lara.task.num_targets(lara.graph)
+            if then != now:
+                say(OTHER_GRAPH.format(lara.task, then, now))
+        return lara
 
     def with_explainer(self, explainer: Explainer, stored: dict[str, Any]) -> LARA:
         """Itself, with a trained g; `stored` is what its file holds beside it."""

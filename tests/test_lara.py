@@ -12,6 +12,7 @@ from games import SmallGCN, random_graph
 from dgl_lara import LARA, Explanations
 from dgl_lara.errors import InputError, LaraError
 from dgl_lara.game.tasks import NODE
+from dgl_lara.inference.asked import as_classes
 from dgl_lara.lara import choose_hops
 from dgl_lara.training.config import ALL, MINI_BATCHES, TrainingConfig, default, within_memory
 
@@ -115,6 +116,24 @@ def test_hops_are_measured_in_few_calls():
 
     assert choose_hops(counted, GRAPH, FEATURES, NODE, "measure") == 3
     assert len(calls) == 2 + 1 + 5  # untouched (twice, to see whether it is random), its own answer, radius 0 to 4
+
+
+def test_loaded_beside_another_graph(tmp_path, capsys):
+    lara = LARA(SmallGCN(), GRAPH, FEATURES, hops=2, config=QUICK).fit(range(60))
+    lara.save(tmp_path / "lara.pt")
+    capsys.readouterr()
+    LARA.load(tmp_path / "lara.pt", SmallGCN(), GRAPH, FEATURES)
+    assert "note" not in capsys.readouterr().err
+    LARA.load(tmp_path / "lara.pt", SmallGCN(), random_graph(20, 40, 1), FEATURES[:20])
+    assert (
+        "this graph has 20 nodes, that of the training had 60: the scores are not corrected" in capsys.readouterr().err
+    )
+
+
+@pytest.mark.parametrize("classes", [(1, 1), [(0, 1), (2, 2), (0, 2)]])
+def test_no_class_is_set_against_itself(classes):
+    with pytest.raises(InputError, match="can be set against another one, not against itself"):
+        as_classes(classes, 3, 3, torch.device("cpu"))
 
 
 def test_saved_and_loaded(tmp_path):

@@ -124,6 +124,13 @@ def test_dropout_in_train_mode_is_no_mistake():
     torch.testing.assert_close(game.logits, Game(SmallGCN(), GRAPH, FEATURES).logits)
 
 
+def test_features_that_are_no_numbers_are_not_blamed_on_the_model():
+    features = FEATURES.clone()
+    features[7, 0] = torch.nan
+    with pytest.raises(LaraError, match=r"edges \(the features hold such values themselves\)"):
+        LARA(SmallGCN(), GRAPH, features, hops=1, config=QUICK).fit(range(40))
+
+
 def test_features_of_another_graph():
     with pytest.raises(InputError, match=r"one row a node, 40 \(got 39\)"):
         LARA(SmallGCN(), GRAPH, FEATURES[1:], config=QUICK).fit(range(40))

@@ -37,12 +37,12 @@ def as_classes(classes: Any, count: int, known: int, device: torch.device) -> Te
                 f"classes={classes} can mean one class for each of the two targets, or one rather than the other; "
                 f"write {list(classes)} for the first, {[list(classes)] * 2} for the second."
             )
-        return torch.stack([as_classes([one] * count, count, known, device) for one in classes], dim=1)
+        return _apart(*(as_classes([one] * count, count, known, device) for one in classes))
     if isinstance(classes, list) and classes and all(isinstance(one, list | tuple) for one in classes):
         if any(len(one) != 2 for one in classes):
             raise InputError("classes must name one, or two to set against each other, for each target.")
         sides = ([one[side] for one in classes] for side in (0, 1))
-        return torch.stack([as_classes(side, count, known, device) for side in sides], dim=1)
+        return _apart(*(as_classes(side, count, known, device) for side in sides))
     try:
         given = torch.as_tensor(classes, device=device).flatten()
     except (ValueError, TypeError, RuntimeError, OverflowError) as error:
@@ -55,3 +55,12 @@ def as_classes(classes: Any, count: int, known: int, device: torch.device) -> Te
     if int(wanted.min()) < 0 or int(wanted.max()) >= known:
         raise InputError(f"classes must lie in 0..{known - 1} (got {wanted.tolist()[:5]}).")
     return wanted
+
+
+def _apart(classes: Tensor, rivals: Tensor) -> Tensor:
+    """(count, 2)"""
+    if bool((classes == rivals).any()):
+        raise InputError(
+            f"a class can be set against another one, not against itself (got {classes.tolist()[:5]} twice)."
+        )
+    return torch.stack([classes, rivals], dim=1)

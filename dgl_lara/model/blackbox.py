@@ -52,9 +52,10 @@ def call(f: Model, graph: dgl.DGLGraph, features: Tensor, rows: int, what: str, 
     if output.device != features.device:
         raise ModelError(f"the model answers on {output.device}, the features are on {features.device}.")
     if not bool(torch.isfinite(output).all()):
+        cause = "" if bool(torch.isfinite(features).all()) else " (the features hold such values themselves)"
         raise ModelError(
             f"the model returned NaN or infinity on a graph of {graph.num_nodes()} nodes and {graph.num_edges()} "
-            "edges; such a prediction cannot be explained."
+            f"edges{cause}; such a prediction cannot be explained."
         )
     return output.float()
 
