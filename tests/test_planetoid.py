@@ -35,6 +35,23 @@ def test_equals_what_pyg_reads(real_data, tmp_path, name):
         torch.testing.assert_close(ours.split(part), theirs[f"{part}_mask"].nonzero().flatten())
 
 
+def test_classes_go_by_the_names_that_their_sizes_tell(real_data):
+    """In the original Cora 818 papers are on neural networks, 180 on rule learning; Citeseer has 701 on databases."""
+    if not (real_data / "planetoid").is_dir():
+        pytest.skip("needs planetoid/raw in the data folder")
+    for name, sizes in (
+        ("cora", {"neural networks": 818, "genetic algorithms": 418, "theory": 351, "rule learning": 180}),
+        (
+            "citeseer",
+            {"databases": 701, "information retrieval": 668, "agents": 596, "human-computer interaction": 508},
+        ),
+        ("pubmed", {"experimental diabetes": 4103, "type 2 diabetes": 7875}),
+    ):
+        dataset = load(name)
+        called = dict(zip(dataset.names["classes"], dataset.labels.bincount().tolist(), strict=True))
+        assert len(called) == dataset.num_classes and sizes.items() <= called.items()
+
+
 def test_a_pickle_that_wants_more_than_arrays_is_refused(tmp_path):
     class Evil:
         def __reduce__(self):

@@ -125,6 +125,7 @@ def assemble_molecules(
             motif=torch.as_tensor(motif),
             edge_truth=torch.as_tensor(edge_truth),
             node_names=ATOMS,
+            own_names={"classes": ("mutagen", "no mutagen")},
             checked_edge_data=True,
         )
     )

@@ -25,6 +25,16 @@ CHECKSUMS = {  # of edges, labels, features (bits) and test nodes
     "citeseer": "9d5eab7fc215559e4b6ee17e5b0a3c292d05b2350c6d9814e624beb046d937bf",
     "pubmed": "3fdd722c58432e3f6b39cd430dd01fe902a30f4667c5c8fb51ee0f453382d598",
 }
+CLASSES = {
+    "cora": (
+        "theory", "reinforcement learning", "genetic algorithms", "neural networks", "probabilistic methods",
+        "case-based", "rule learning",
+    ),
+    "citeseer": (
+        "AI", "machine learning", "information retrieval", "databases", "agents", "human-computer interaction",
+    ),
+    "pubmed": ("experimental diabetes", "type 1 diabetes", "type 2 diabetes"),
+}  # fmt: skip
 
 
 def build(name: str, options: Options) -> Dataset:
@@ -76,6 +86,7 @@ def _read(name: str, paths: dict[str, Path]) -> Dataset:
             num_classes=y.shape[1],
             source="Planetoid",
             key={"dataset": name},
+            own_names={"classes": CLASSES[name]},
         )
     )
 
