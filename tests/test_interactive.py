@@ -157,6 +157,7 @@ def test_browser_shows_the_targets_score_classes_and_whole_circles(opened, tmp_p
           && b.y + b.height <= box[1] + box[3]; });
       return {key: $("key").textContent, inside, rings: document.querySelectorAll(".ring").length,
               rows: [...$("best").rows].map(row => [...row.cells].map(cell => cell.textContent)),
+              head: document.querySelector("aside thead tr").cells[0].textContent,
               dashed: nodes.map((n, i) => n.classList.contains("other") ? data.players[i].class : null)};
     """
     answer = ask(one.to_html(), script, tmp_path)
@@ -165,6 +166,7 @@ def test_browser_shows_the_targets_score_classes_and_whole_circles(opened, tmp_p
     assert answer["inside"] and answer["rings"] == 3
     classes = dict(zip(map(str, one.players.tolist()), map(str, one.player_classes()), strict=True))
     assert answer["rows"][0][:2] == ["512", classes["512"]]
+    assert answer["head"] == "node"  # no neighbour of its own
     assert all(classes[name] == said for name, said, _ in answer["rows"])
     assert str(one.explained_class) not in answer["dashed"] and any(answer["dashed"])
 

@@ -69,7 +69,8 @@ AT_LEAST = 0.9  # confidence below which an explanation is in doubt
 @click.option("--at-least", type=Rate(0.999),
               help="With --refine auto: the confidence below which an explanation is in doubt. [0.9]")  # fmt: skip
 @click.option("--amortised", is_flag=True,
-              help="Scores of the explainer alone, not corrected by what the model said in training.")  # fmt: skip
+              help="Scores of the explainer alone, not corrected by what the model said in training (--refine begins "
+              "with these).")  # fmt: skip
 @click.option("--verify", is_flag=True, help="Add each one's fidelity, by model calls, and whether chance does better.")
 @click.option("--out", type=Named(path_type=Path),
               help="A .parquet, .csv, .jsonl file; of one target .csv, .json, .graphml; shards: folder.")  # fmt: skip
@@ -224,7 +225,7 @@ def _explain_few(
             echo()
         explanation = _explain_one(run, target, classes, question.wanted, question.top)
         if not place:
-            echo(NOT_ADDITIVE.format(explanation.game.value))
+            echo(NOT_ADDITIVE.format(explanation.value_name))
         files = [_file_of(path, target, len(asked)) for path in (picture, out) if path]
         beside = [_scored(part, target, classes, question.wanted)[0][0] for part in others]
         for path in files:

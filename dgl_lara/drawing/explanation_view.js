@@ -250,7 +250,7 @@ function drawTable() {
     everyone.some(p => p.other) && `dashed rim: another class than ${data.other_than}`]
     .filter(Boolean).map(text => html("span", text)));
   const byClass = data.players.some(player => player.class !== null);
-  document.querySelector("aside thead tr").replaceChildren(...[data.kind, byClass && "class", "score"].filter(Boolean)
+  document.querySelector("aside thead tr").replaceChildren(...[own ? "node" : data.kind, byClass && "class", "score"].filter(Boolean)
     .map(text => html("th", text)));
   const order = data.players.map((player, place) => place).filter(place => !data.players[place].target)
     .sort((a, b) => Math.abs(data.players[b].score) - Math.abs(data.players[a].score)).slice(0, 12)

@@ -135,7 +135,7 @@ class Explanation(InWords):
             title=self.in_words(),
             about=f"Scores by {self.batch.method}; explained is the {self.value_name}"
             + (f" of class {self.class_name}" if self.class_name else "")
-            + f"; players are {game.kind.in_words}; {NOT_ADDITIVE.format(game.value)}. The curves are "
+            + f"; players are {game.kind.in_words}; {NOT_ADDITIVE.format(self.value_name)}. The curves are "
             "the model's own outputs, evaluated for every step of the slider"
             + ("; the target itself always stays." if self.batch.includes_target else ".")
             + f" {self.how_sure()}".rstrip(),
