@@ -21,6 +21,7 @@ from dgl_lara.drawing.global_view import draw_summaries
 from dgl_lara.drawing.pictures import inline
 from dgl_lara.drawing.plots import fidelity_figure, training_figure
 from dgl_lara.explanation import Explanation
+from dgl_lara.metrics import METRICS
 from dgl_lara.metrics.agreement import ROUGH
 from dgl_lara.metrics.fidelity import MEASURES, with_error
 from dgl_lara.reports.deviations import applying
@@ -59,7 +60,8 @@ def render(found: Findings) -> str:
         fidelity_plot=_picture(fidelity_figure(found.tables["fidelity"], ""), "Fidelity against sparsity"),
         fidelity=_fidelity_table(average),
         verdict=_verdict(average),
-        reference=f"{found.tables['agreement']['reference'].iloc[0]}, on the same {len(found.targets)} targets",
+        reference=METRICS["agreement"].note(found.tables["agreement"]),
+        measured=len(found.targets),
         again=found.again,
         agreement=_agreement_table(found),
         truth=_table(truth) if len(truth) and truth["targets"].iloc[0] else None,
@@ -117,8 +119,7 @@ def _fidelity_table(average: pd.DataFrame) -> Table:
 
 
 def _agreement_table(found: Findings) -> Table:
-    table = found.tables["agreement"].drop(columns="reference")
-    return _table(table if found.run.game.kind.includes_target else table.drop(columns="neighbours only"))
+    return _table(found.tables["agreement"].drop(columns="reference"))
 
 
 def _summary(found: Findings, average: pd.DataFrame) -> list[str]:
@@ -126,7 +127,9 @@ def _summary(found: Findings, average: pd.DataFrame) -> list[str]:
     agreement = found.tables["agreement"].set_index("method").loc["lara"]
     lara, chance = _row(average, "lara"), _row(average, "random")
     assert lara is not None and chance is not None
-    alone = f", and with {_r2(agreement['neighbours only'])} over the neighbours alone" * game.kind.includes_target
+    alone = ""
+    if game.kind.includes_target:
+        alone = f", and with {_r2(agreement['neighbours only'])} over the neighbours alone"
     return [
         f"The model is right on {found.accuracy['test']:.1%} of the test {game.task}s of {found.run.dataset.name}.",
         f"The explainer's scores agree with the true attribution with R² = {_r2(agreement['R2 corrected'])} on "
