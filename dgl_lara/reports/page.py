@@ -26,7 +26,7 @@ from dgl_lara.metrics.agreement import ROUGH
 from dgl_lara.metrics.fidelity import MEASURES, with_error
 from dgl_lara.reports.deviations import applying
 from dgl_lara.reports.findings import Findings
-from dgl_lara.reports.run_overview import plainly, who_plays
+from dgl_lara.reports.run_overview import Overview, plainly, settings
 from dgl_lara.runs import Run, environment
 from dgl_lara.targets.our_model import OurModel
 from dgl_lara.utils.progress import Progress
@@ -35,6 +35,13 @@ from dgl_lara.utils.templates import Table, rendered
 DRAWN = 25  # players of an example
 MARKDOWN = str.maketrans("", "", "`*")  # marks of the changelog's table that a page does not show
 TOO_ROUGH = "a figure that so few reference pairs cannot tell (--reference-pairs)"  # in the place of an R2
+SHAPE = {  # of a model of ours, in words
+    "in_dim": "features",
+    "in_dims": "features of each type",
+    "num_classes": "classes",
+    "divide_by_row_sum": "features are divided by their row sum",
+    "weigh_degrees": "weights of edges count in degrees",
+}
 MOST = 8  # rows of a way of sorting players
 LOW = 0.8  # agreement below which the page warns
 FEW = 30  # targets below which it does too
@@ -256,14 +263,11 @@ def _caveats(found: Findings) -> list[str]:
 
 
 def _settings(run: Run) -> list[list[object]]:
+    """What `runs show` tells of the run, and the shape of the model where it is one of ours."""
     stored = run.made_with()
-    config = run.config.to_dict()
-    training, options, players = config.pop("training"), config.pop("options"), config.pop("players", None)
-    config["players"] = who_plays(players)
-    rows = [("command", stored["command"]), ("started", stored["time"]), ("code (git)", stored["git"])]
-    rows += [(f"version of {name}", version) for name, version in stored["versions"].items()]
-    rows += [*config.items(), *((f"data: {name}", value) for name, value in options.items())]
+    rows: dict[str, object] = {"command": stored["command"], "started": stored["time"], "code (git)": stored["git"]}
+    rows |= settings(Overview(run.folder))
     if isinstance(run.model, OurModel):
-        rows += [(f"model: {name}", value) for name, value in asdict(run.model.config).items()]
-    rows += [(f"training: {name}", value) for name, value in training.items()]
-    return [[name, plainly(value)] for name, value in rows]
+        shape = asdict(run.model.config).items()
+        rows |= {f"model: {SHAPE.get(name, name.replace('_', ' '))}": value for name, value in shape}
+    return [[name, plainly(value)] for name, value in rows.items()]
