@@ -72,6 +72,7 @@ def render(found: Findings) -> str:
         again=found.again,
         agreement=_agreement_table(found),
         truth=_table(truth) if len(truth) and truth["targets"].iloc[0] else None,
+        without_truth=_without_truth(truth, len(found.targets)),
         speed=_table(found.speed),
         cost=found.cost,
         machine=f"Measured on {platform.machine()} {game.features.device.type}, {torch.get_num_threads()} thread(s); "
@@ -106,6 +107,14 @@ def _plain(value: object) -> object:
     return None if isinstance(value, float) and not np.isfinite(value) else value
 
 
+def _without_truth(truth: pd.DataFrame, measured: int) -> str:
+    """Why the table of ground truth is of fewer targets than the others."""
+    having = int(truth["targets"].iloc[0]) if len(truth) else measured
+    if having == measured:
+        return ""
+    return f"These are the targets with a motif, {having} of the {measured} measured; the others have none to find."
+
+
 def _averages(found: Findings) -> pd.DataFrame:
     table = found.tables["fidelity"]
     return table[table["sparsity"] == "average"].reset_index(drop=True)
@@ -134,13 +143,15 @@ def _summary(found: Findings, average: pd.DataFrame) -> list[str]:
     agreement = found.tables["agreement"].set_index("method").loc["lara"]
     lara, chance = _row(average, "lara"), _row(average, "random")
     assert lara is not None and chance is not None
+    corrected = " corrected" if _corrections(found.run) else ""
     alone = ""
     if game.kind.includes_target:
         alone = f", and with {_r2(agreement['neighbours only'])} over the neighbours alone"
     return [
         f"The model is right on {found.accuracy['test']:.1%} of the test {game.task}s of {found.run.dataset.name}.",
-        f"The explainer's scores agree with the true attribution with R² = {_r2(agreement['R2 corrected'])} on "
-        f"{len(found.targets)} {found.split} {game.task}s (1 is perfect; the reference's noise is taken out){alone}.",
+        f"The explainer's{corrected} scores agree with the true attribution with R² = "
+        f"{_r2(agreement['R2 corrected'])} on {len(found.targets)} {found.split} {game.task}s "
+        f"(1 is perfect; the reference's noise is taken out){alone}.",
         f"Δ fidelity{' with the target kept' * game.kind.includes_target} is {with_error(lara, 'delta')}; players "
         f"ranked by chance reach {with_error(chance, 'delta')}.",
         f"One explanation takes {found.speed['seconds'].iloc[0] * 1000:.1f} ms once the explainer is trained.",
@@ -183,8 +194,17 @@ def _what(found: Findings) -> list[str]:
         "paper; the Banzhaf value). A positive score speaks for the class, a negative one against it.",
         game.kind.removal,
         f"Explainer: LARA, one small network trained on the {run.config.training.train_on} split without any label; "
-        "afterwards a score is a dot product, without a call of the model.",
+        f"afterwards a score is a dot product, {_corrections(run)}without a call of the model.",
     ]
+
+
+def _corrections(run: Run) -> str:
+    """What becomes of the scores whose figures stand on the page, where training has kept what it takes."""
+    lara = run.trained()
+    if lara.samples_ is None or lara.errors_ is None:
+        return ""
+    told = f"what the model said in training about {lara.samples_.pairs:,} pairs of coalitions"
+    return f"corrected by {told} (“amortised” in the tables: not corrected), both "
 
 
 def _examples(name: str, group: list[tuple[Explanation, float]], labels: Tensor) -> list[tuple[Markup, str]]:
