@@ -257,7 +257,7 @@ def test_agreement_on_a_dense_graph(monkeypatch):
     game, players, phi = dense_game()
     monkeypatch.setattr("dgl_lara.metrics.common.reference.AFFORDABLE", 0)
     against = reference(game, torch.tensor([0]), 1200, 0)
-    assert "few beside up to 1200 players" in against.how
+    assert "; that is few for up to 1,200 players" in against.how
     assert against.r_squared(phi) == pytest.approx(1, abs=1e-3)
     assert against.r_squared(0.4 * phi) == pytest.approx(0.64, abs=0.01)
 

@@ -99,6 +99,20 @@ def test_the_table_fits_a_terminal_and_does_not_star_chance():
     assert "its amortised form" in on_terminal(timed, 200) and "its amortised form" not in text
 
 
+def test_what_is_said_below_is_of_the_columns_that_are_shown():
+    of_speed = {"targets/s": 7.0, "LARA is x times faster": 2.0, "LARA, stored, is x times faster": 5.0}
+    of_graphs = {"F+ paper, average": 1.0, "F- paper, average": 0.0}
+    of_nodes = {**of_graphs, "Delta kept, average": 1.0, "rank correlation": 0.5, "R2": 0.4}
+    said = {"average over sparsity": 1, "the target itself stays": 2, "rank correlation, R2": 2, "Times faster": 0}
+    for place, figures in enumerate((of_speed, of_graphs, of_nodes)):
+        table = summary(pd.DataFrame([{"method": "lara", "label": "lara", "seed": 0, **figures}]))
+        for text in (on_terminal(table, 500), comparison_markdown(table, "x")):
+            found = [words for words in said if words.lower() in text.lower()]
+            assert found == [
+                words for words, first in said.items() if place in ((0,) if not first else range(first, 3))
+            ]
+
+
 def test_what_cannot_be_measured_is_said_before_it_begins(own_folders, quick_runs, tmp_path):
     asked = ["--methods", "random,lara", "--metric", "fidelity,auc", "--seeds", 1, "--targets", 1]
     found = compare(quick_runs["ba-shapes"], *asked, "--out", tmp_path / "b")
@@ -137,6 +151,7 @@ def test_speed_is_measured_on_a_draw_from_everything(own_folders, quick_runs, mo
     figures = timing.in_turns(rival, lara)
     assert sorted(asked[-1]) == list(range(700)) and asked[-1][:50] != list(range(50))
     assert figures["LARA is x times faster"] > 0 and figures["LARA, stored, is x times faster"] > 0
+    assert "targets/s, stored" not in figures
 
     def slow(targets):  # the same time for each target, then almost none for more of them
         asked.append(targets.tolist())
@@ -147,6 +162,20 @@ def test_speed_is_measured_on_a_draw_from_everything(own_folders, quick_runs, mo
     for each in (True, False):
         timing.in_turns(rival, lara)
         assert len(asked[-1]) < 100 if each else len(asked[-1]) == 700
+
+
+def test_columns_of_speed_are_of_one_thing_in_all_rows(own_folders, quick_runs, monkeypatch):
+    """Times the rate of the row, they are LARA's own rate: of a row of LARA too, whose corrections take longer."""
+    contest = contest_on(quick_runs["ba-shapes"], 3)
+    yardstick, lara = (benchmark.taught_a_little(contest, name, 0) for name in ("lara-amortised", "lara"))
+    rival = benchmark.METHODS["random"](contest, 0)
+    rates = {yardstick.explain: 60.0, yardstick.explain_again: 240.0, lara.explain: 20.0, lara.explain_again: 40.0}
+    monkeypatch.setattr(timing, "rate", lambda call, targets, device: rates.get(call, 5.0))
+    for method in (rival, lara):
+        found = timing.in_turns(method, yardstick)
+        own = found["targets/s"]
+        assert own * found["LARA is x times faster"] == 60 and own * found["LARA, stored, is x times faster"] == 240
+    assert found["targets/s, stored"] == 40
 
 
 def test_nobody_is_warned_of_an_explainer_that_is_only_timed(own_folders, quick_runs, capsys, monkeypatch):

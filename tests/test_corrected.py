@@ -1,5 +1,6 @@
 """Shared coalitions after training: samples are kept, scores corrected, and each says how far it can be trusted."""
 
+import re
 from dataclasses import replace
 
 import dgl
@@ -24,6 +25,7 @@ from dgl_lara.training.loop import new_explainer, train
 from dgl_lara.training.objectives import OBJECTIVES
 from dgl_lara.training.subgraphs import FullGraph
 from dgl_lara.utils import progress
+from dgl_lara.utils.progress import Progress
 from dgl_lara.utils.randomness import generator
 
 SHORT = TrainingConfig(hidden=16, dim=5, masks=4, steps=30)
@@ -379,6 +381,18 @@ def test_model_calls_only_for_the_doubtful(game, lara):
         lara.settle(found, at_least=1.5)
     with pytest.raises(InputError, match="nothing is known of how wrong"):
         lara.settle(replace(found, variance=None))
+
+
+def test_a_bar_of_a_refinement_says_how_many_are_in_doubt_and_which_round_it_is(lara, monkeypatch):
+    labels = []
+    monkeypatch.setattr(Progress, "show", lambda bar: labels.append(bar.label))
+    monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", -1.0)
+    found = lara.explain(range(25, 40), corrected=False)
+    lara.settle(found, at_least=0.95)
+    doubtful = int((found.confidence < 0.95).sum())
+    rounds = list(dict.fromkeys(label.split(": ")[0] for label in labels))
+    assert len(rounds) > 1 and rounds[0] == f"refining {doubtful} in doubt, round 1 of 3"
+    assert all(re.fullmatch(r"refining \d+ in doubt, round \d of 3", one) for one in rounds)
 
 
 def test_drawn_samples_are_reproducible(game):

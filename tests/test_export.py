@@ -1,6 +1,7 @@
 """`dgl-lara explain`: whole files or none, the same rows in every format, resumed after a kill."""
 
 import json
+import re
 from pathlib import Path
 
 import pandas as pd
@@ -76,6 +77,37 @@ def test_killed_then_resumed(tmp_path, monkeypatch):
     assert made == [30, 30, "again"]  # only what was missing
     export.explain_to_file(one, torch.arange(80), 4, tmp_path / "unbroken.parquet", ABOUT)
     pd.testing.assert_frame_equal(pd.read_parquet(out), pd.read_parquet(tmp_path / "unbroken.parquet"))
+
+
+@pytest.mark.parametrize("ending", [".parquet", ".csv", ".jsonl"])
+def test_interrupted_it_says_what_is_kept_and_goes_on_with_that(tmp_path, monkeypatch, capsys, ending):
+    one, out, made, stops = bulk("walk", False), tmp_path / f"e{ending}", [], [0, 2]
+    whole = export.rows
+
+    def rows(bulk, targets, top):
+        if stops and len(made) == stops[0]:
+            stops.pop(0)
+            raise KeyboardInterrupt
+        made.append(len(targets))
+        return whole(bulk, targets, top)
+
+    monkeypatch.setattr(export, "rows", rows)
+    for words in ("", f"2 of 3 parts are kept in {out}.parts; the same command goes on"):
+        with pytest.raises(KeyboardInterrupt):
+            export.explain_to_file(one, torch.arange(80), 4, out, ABOUT)
+        said = capsys.readouterr().err
+        assert words in said and ("parts" in said) == bool(words)
+    export.explain_to_file(one, torch.arange(80), 4, out, ABOUT)
+    assert made == [30, 30, 20]
+    export.explain_to_file(one, torch.arange(80), 4, tmp_path / f"unbroken{ending}", ABOUT)
+    assert out.read_text("latin1") == (tmp_path / f"unbroken{ending}").read_text("latin1")
+
+
+def test_the_bar_says_its_pace_in_words(tmp_path, monkeypatch):
+    notes = []
+    monkeypatch.setattr(export.Progress, "note", lambda bar, *words, **figures: notes.append((words, figures)))
+    export.explain_to_file(bulk("walk", False), torch.arange(80), 4, tmp_path / "e.csv", ABOUT)
+    assert notes and all(re.fullmatch(r"[\d,.]+ a second", *words) and not more for words, more in notes)
 
 
 def test_parts_of_another_question_are_not_taken(tmp_path, monkeypatch):

@@ -115,7 +115,7 @@ def test_agreement_with_a_sampled_reference_states_its_noise(monkeypatch):
     phi = exact(game, players)
     monkeypatch.setattr("dgl_lara.metrics.common.reference.EXACT_UP_TO", 2)
     against = reference(game, targets, 200, seed=0)
-    assert against.how == "estimated from 200 pairs of coalitions (random subsets) a target"
+    assert against.how == "estimated from 200 pairs of coalitions (random subsets) for each target"
     truth = Explanations(players, phi, game.explained_class, NODE, "exact")
     result = agreement(truth, against)
     noise = (against.estimate.phi - phi).square().mean()
@@ -123,6 +123,36 @@ def test_agreement_with_a_sampled_reference_states_its_noise(monkeypatch):
     assert result["R2 corrected"] == pytest.approx(1, abs=0.01)
     assert result["R2"] < result["R2 corrected"]
     assert result["noise ceiling"] == pytest.approx(result["R2"], abs=0.02)
+
+
+def noted(metric, **columns):
+    return METRICS[metric].note(pd.DataFrame([columns]))
+
+
+def test_the_note_on_agreement_is_short_sentences():
+    of_nodes = {"reference": "estimated", "noise ceiling": 0.8, "R2 corrected": 0.9, "neighbours only": 0.7}
+    of_graphs = {name: figure for name, figure in of_nodes.items() if name != "neighbours only"}
+    for columns, words in ((of_nodes, "R2 corrected and neighbours only have"), (of_graphs, "R2 corrected has")):
+        said = noted("agreement", **columns)
+        assert said.startswith("The true attribution is estimated.\n") and f"\n{words} that noise taken out" in said
+        assert max(map(len, said.splitlines())) <= 120
+    assert noted("agreement", **{**of_nodes, "noise ceiling": 1.0}) == "The true attribution is estimated."
+    assert "An R2 above 1 is noise" in noted("agreement", **{**of_graphs, "R2 corrected": 1.2})
+
+
+def test_what_kept_means_is_said_where_something_is():
+    assert "'kept': the target itself stays" in noted("fidelity", definition="kept")
+    assert "kept" not in noted("fidelity", definition="paper")
+
+
+def test_graphs_have_no_neighbours_to_agree_on_alone():
+    batch = dgl.batch([random_graph(5, 10, seed) for seed in (1, 2)])
+    game = Game(PooledGCN(), batch, torch.randn(10, 3), "graph")
+    against = reference(game, torch.tensor([0, 1]), 50, seed=0)
+    found = Explanations(against.players, against.estimate.phi, game.explained_class, GRAPH, "perfect")
+    table = METRICS["agreement"].table(Case(game, torch.tensor([0, 1]), None, 50), found)
+    assert "neighbours only" not in table and "R2, neighbours" not in METRICS["agreement"].figures(table)
+    assert METRICS["agreement"].figures(table)["R2"] == 1
 
 
 def test_roc_auc_is_the_share_of_right_orders():
@@ -191,9 +221,7 @@ def test_a_reference_too_dear_target_by_target_shares_its_masks(monkeypatch):
     monkeypatch.setattr("dgl_lara.metrics.common.reference.AFFORDABLE", 10)
     calls = game.calls
     against = reference(game, torch.arange(12), 200, seed=0)
-    assert (
-        against.how == "estimated from 200 pairs of coalitions (random subsets) a target (masks shared by all targets)"
-    )
+    assert against.how == "estimated from 200 pairs of coalitions (random subsets) for each target, the same for all"
     assert game.calls - calls == 4  # two halves, S and the rest
 
 

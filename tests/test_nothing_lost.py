@@ -191,7 +191,11 @@ def test_killed_between_two_files_of_the_last_checkpoint(here, monkeypatch, afte
     with pytest.raises(Killed):
         CliRunner().invoke(main, list(map(str, words)), catch_exceptions=False)
     monkeypatch.setattr(os, "replace", replaced)
-    assert run("train", "--resume", "k").exit_code == 0
+    resumed = run("train", "--resume", "k")
+    assert resumed.exit_code == 0 and ("training was finished" in resumed.output) == (after == "checkpoint.pt")
+    again = after != "checkpoint.pt"
+    assert ("going on from step 2 of 3" in resumed.output) == again
+    assert ("with what was asked again after the interruption" in resumed.output) == again
     torch.testing.assert_close(torch.load("k/explainer.pt", weights_only=True)["weights"], unbroken, rtol=0, atol=0)
     assert Path("k/metrics.csv").read_text() == Path("r/metrics.csv").read_text()
 

@@ -105,6 +105,18 @@ def test_durations(seconds, text):
     assert duration(seconds) == text
 
 
+def test_a_bar_has_not_two_lines_within_a_second(monkeypatch, capsys):
+    """Its own clock, that of what it is part of and that of the command may ask at one moment."""
+    now = [100.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    bar = Progress(range(800), "training")
+    for at, done in ((101.0, 18), (101.2, 23), (101.9, 30), (102.1, 40)):
+        now[0], bar.done = at, done
+        bar.show()
+    said = capsys.readouterr().err.splitlines()
+    assert [line.split(" after")[0] for line in said] == ["training: 18/800", "training: 40/800"]
+
+
 def test_short_work_is_silent_and_long_work_is_not(impatient, capsys):
     list(Progress(range(3), "short"))
     with working("short too"):

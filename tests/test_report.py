@@ -17,6 +17,7 @@ from dgl_lara.game.tasks import GRAPH, NODE
 from dgl_lara.metrics.fidelity import fidelity_per_target
 from dgl_lara.reports import findings
 from dgl_lara.reports import page as report
+from dgl_lara.reports import run_overview as overview
 from dgl_lara.reports.deviations import DEVIATIONS, applying
 from dgl_lara.runs import open_run
 from dgl_lara.training.config import default, paper
@@ -111,6 +112,34 @@ def test_page_holds_its_sections_and_the_figures(found, page):
     assert f"{history.step.max()} steps" in text
     stored = json.loads((found.run.folder / "environment.json").read_text())
     assert stored["command"] in text and stored["versions"]["torch"] in text
+
+
+def test_settings_are_those_that_runs_show_tells_in_words(found):
+    told = dict(report._settings(found.run))
+    shown = overview.settings(overview.find(str(found.run.folder)))
+    assert {name: told[name] for name in shown} == {name: overview.plainly(value) for name, value in shown.items()}
+    assert told["model"] == "dgl-lara's own" and told["model: features are divided by their row sum"] in ("yes", "no")
+    assert "training: all-classes" in told and not [name for name in told if "_" in name]
+
+
+def test_the_page_says_why_ground_truth_is_of_fewer_targets(found, page):
+    having = int(found.tables["auc"].targets.iloc[0])
+    assert 0 < having < 16
+    assert f"the targets with a motif, {having} of the 16 measured; the others have none to find" in page
+    assert report._without_truth(found.tables["auc"], having) == "" == report._without_truth(pd.DataFrame(), 16)
+
+
+def test_what_the_page_says_of_scores_is_of_those_that_are_corrected_too(found, page, monkeypatch):
+    lara = found.run.trained()
+    text = html.unescape(re.sub(r"\s+", " ", page))
+    assert "where LARA spends none after its training" in text
+    if lara.samples_ is None:
+        assert "a score is a dot product, without a call" in text and "corrected scores" not in text
+        return
+    words = f"corrected by what the model said in training about {lara.samples_.pairs:,} pairs of coalitions"
+    assert words in text and "The explainer's corrected scores agree" in text
+    monkeypatch.setattr(lara, "errors_", None)
+    assert "corrected" not in report._summary(found, report._averages(found))[1]
 
 
 def test_page_says_what_the_model_had_to_do(found, page):

@@ -204,8 +204,7 @@ def test_what_the_reference_is_stands_below_the_table(here):
     lines = run(*AGREEMENT).stdout.splitlines()
     (header,) = [line for line in lines if line.startswith("method")]
     assert (
-        "reference" not in header
-        and len([line for line in lines if line.startswith("the true attribution (phi): ")]) == 1
+        "reference" not in header and len([line for line in lines if line.startswith("The true attribution is ")]) == 1
     )
 
 

@@ -434,7 +434,7 @@ def test_walks_and_pairs_agree_on_a_graph_with_its_own_self_loops():
 
 
 @pytest.mark.usefixtures("hardly_judged")
-def test_ctrl_c_in_the_middle_of_a_step_waits_for_its_end(monkeypatch):
+def test_ctrl_c_in_the_middle_of_a_step_waits_for_its_end(monkeypatch, capsys):
     """A real signal inside the optimiser: what is stored is a whole step, and resuming repeats the unbroken run."""
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job begins by ignoring it
     game = gcn_game(nodes=40, edges=50, seed=3)
@@ -461,9 +461,14 @@ def test_ctrl_c_in_the_middle_of_a_step_waits_for_its_end(monkeypatch):
                     checkpoint=lambda s, kept=kept: kept.update(torch.load(_saved(s), weights_only=True)),
                 )
         assert kept["step"] == 6
+        capsys.readouterr()
         resumed = train(game, config, targets, targets, resume=kept)
         torch.testing.assert_close(resumed.best_weights, unbroken.best_weights, rtol=0, atol=0)
         assert resumed.history == unbroken.history
+        assert "going on from step 6 of 12\n" in capsys.readouterr().err and resumed.went_on_from == 6
+        train(game, config, targets, targets, resume=resumed.to_dict())
+        said = capsys.readouterr().err
+        assert "training was finished: all 12 steps are made" in said and "going on" not in said
 
 
 def test_a_graph_too_large_for_phi_is_judged_by_unseen_coalitions(monkeypatch):

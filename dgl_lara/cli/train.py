@@ -220,7 +220,9 @@ def _tell_of(lara: LARA) -> None:
     if lara.samples_:
         use = "to correct scores" if lara.errors_ else "too few to correct scores or to know their errors"
         kept = f"{lara.samples_.pairs:,} pairs of coalitions kept, {use}"
-    echo(f"{kept}; the model was given {lara.cost_:,.0f} nodes for each of the {lara.game.num_targets:,} {lara.task}s")
+    given = f"the model was given {lara.cost_:,.0f} nodes for each of the {lara.game.num_targets:,} {lara.task}s"
+    twice = state.went_on_from is not None and state.went_on_from < state.step
+    echo(f"{kept}; {given}" + ", with what was asked again after the interruption" * twice)
 
 
 def chosen_players(

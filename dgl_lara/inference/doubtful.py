@@ -14,6 +14,7 @@ from dgl_lara.errors import InputError
 from dgl_lara.explanation import Explanations
 from dgl_lara.game.game import Game
 from dgl_lara.inference.own_draws import own_draws
+from dgl_lara.utils.progress import working
 
 ROUNDS = (64, 128, 256)  # pairs of coalitions that are spent on a target, one after the other
 AT_LEAST = 0.9
@@ -41,11 +42,12 @@ def settle_doubtful(
             "with a number of pairs, or train again, which learns it."
         )
     spent = torch.zeros(len(explanations), dtype=torch.long)
-    for pairs in ROUNDS:
+    for number, pairs in enumerate(ROUNDS, 1):
         doubtful = _doubtful(explanations, at_least)
         if not bool(doubtful.any()):
             break
-        explanations = with_own_samples(game, explanations, doubtful, pairs, stretch, seed)
+        with working(f"refining {int(doubtful.sum()):,} in doubt, round {number} of {len(ROUNDS)}"):
+            explanations = with_own_samples(game, explanations, doubtful, pairs, stretch, seed)
         spent[doubtful.cpu()] += pairs
     return Settled(explanations, spent, _doubtful(explanations, at_least).cpu())
 

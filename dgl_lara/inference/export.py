@@ -60,7 +60,13 @@ def explain_to_file(
     question = {**about, "targets": order, "top": top, "parts": sizes}
     folder = out.with_name(out.name + ".parts")
     with locked(folder, wait=True):  # two that write one file do so one after the other
-        count = _in_parts(bulk, parts, top, out, about, make or rows, folder / short_hash(question))
+        mine = folder / short_hash(question)
+        try:
+            count = _in_parts(bulk, parts, top, out, about, make or rows, mine)
+        except KeyboardInterrupt:
+            if kept := len(list(mine.glob("*.parquet"))):
+                say(f"{kept:,} of {len(parts):,} parts are kept in {folder}; the same command goes on from there.")
+            raise
         _clear(folder)
     return count
 
@@ -83,7 +89,8 @@ def _in_parts(
                 # without pandas' notes in the file, which no checksum covers
                 pq.write_table(table.replace_schema_metadata(None), temporary, write_page_checksum=True)
             done += len(piece)
-            bar.note(a_second=f"{done / (time.monotonic() - started):,.0f}")
+            pace = done / (time.monotonic() - started)
+            bar.note(f"{pace:,.0f} a second" if pace >= 10 else f"{pace:.1f} a second")
     with written_whole(out) as temporary:
         return WRITERS[out.suffix](paths, temporary, about)
 

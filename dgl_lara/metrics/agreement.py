@@ -15,10 +15,10 @@ from dgl_lara.metrics.common.reference import Reference
 
 ROUGH = 1.05  # noise is taken out, so that an R2 may come out somewhat above 1; further above there was only noise
 CEILING = (
-    "the ceiling is of the column R2, whose reference has noise of its own; R2 corrected and neighbours only have that "
-    "noise taken out, and may stand above it"
+    "Its estimate for a single player is noisy, so perfect scores would reach only the noise ceiling in the column R2."
+    "\nR2 corrected{too} that noise taken out: perfect scores reach 1, which may be above the ceiling."
 )
-TOO_ROUGH = "an R2 above 1 is noise: so few reference pairs cannot tell it (--reference-pairs asks for more)"
+TOO_ROUGH = "An R2 above 1 is noise: so few reference pairs cannot tell it (--reference-pairs asks for more)."
 
 
 class Agreement(Metric):
@@ -35,33 +35,33 @@ class Agreement(Metric):
         return super().shown(table.drop(columns="reference"))
 
     def note(self, table: pd.DataFrame) -> str:
-        lines = [f"the true attribution (phi): {table['reference'].iloc[0]}"]
+        lines = [f"The true attribution is {table['reference'].iloc[0]}."]
         if (table["noise ceiling"] < 1).any():
-            lines.append(CEILING)
-        if (table[["R2 corrected", "neighbours only"]] > ROUGH).to_numpy().any():
+            lines.append(CEILING.format(too=" and neighbours only have" if "neighbours only" in table else " has"))
+        if (table.filter(["R2 corrected", "neighbours only"]) > ROUGH).to_numpy().any():
             lines.append(TOO_ROUGH)
         return "\n".join(lines)
 
     def figures(self, table: pd.DataFrame) -> dict[str, float]:
         row = table.iloc[0]
-        return {
-            "R2": row["R2 corrected"],
-            "R2, neighbours": row["neighbours only"],
-            "rank correlation": row["rank correlation"],
-        }
+        names = {"R2": "R2 corrected", "R2, neighbours": "neighbours only", "rank correlation": "rank correlation"}
+        return {name: row[long] for name, long in names.items() if long in row}
 
 
 def agreement(explanations: Explanations, against: Reference) -> dict[str, float]:
     """R squared over all pairs, raw and corrected for the reference's noise; mean rank correlation a target.
 
-    The target's own phi is by far the largest, so R squared is also given over the neighbours alone.
+    Where the target is a player, its own phi is by far the largest, so R squared is also given over the neighbours
+    alone.
     """
     scores, phi = explanations.scores, against.estimate.phi
-    others = ~explanations.is_target
+    beside = {}
+    if explanations.includes_target:
+        beside["neighbours only"] = against.r_squared(scores, ~explanations.is_target)
     return {
         "R2": r_squared(scores, phi),
         "R2 corrected": against.r_squared(scores),
-        "neighbours only": against.r_squared(scores, others),
+        **beside,
         "noise ceiling": against.ceiling,
         "rank correlation": _mean_rank_correlation(scores, phi, against.players),
     }

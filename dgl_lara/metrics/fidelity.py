@@ -41,7 +41,8 @@ class Fidelity(Metric):
     }
 
     def note(self, table: pd.DataFrame) -> str:
-        return "average over sparsity 0.3 ... 0.7, ± standard error over targets; 'kept': the target itself stays"
+        kept = "; 'kept': the target itself stays" * bool((table["definition"] == "kept").any())
+        return f"average over sparsity 0.3 ... 0.7, ± standard error over targets{kept}"
 
     def table(self, case: Case, explanations: Explanations) -> pd.DataFrame:
         return fidelity(case.game, explanations)

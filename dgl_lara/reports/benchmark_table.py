@@ -23,8 +23,18 @@ COLUMNS: dict[str, int] = {
 
 FLOOR = "random"
 SHORT = {"LARA is x times faster": "x LARA", "LARA, stored, is x times faster": "x stored"}
-SPEED_NOTE = "LARA is here its amortised form, the scores of g alone; lara's own row says what correcting them takes."
-R2_NOTE = "R2 asks for scores on phi's scale, which most methods' are not: their rank correlation says more."
+SPEED_NOTE = (
+    "Times faster: LARA in its amortised form, the explainer's scores alone, against the method of the row, in turns "
+    "in one process. Rows of LARA are compared with that form too; correcting scores takes them longer. Stored: LARA "
+    "has its embeddings from before."
+)
+FIDELITY_NOTE = "F+, F-, Delta: average over sparsity 0.3 ... 0.7"
+KEPT_NOTE = "; kept: the target itself stays"
+TRUTH_NOTE = "rank correlation, R2: with the true attribution"
+R2_NOTE = (
+    "R2 asks for scores on the scale of the true attribution, which most methods' are not: their rank correlation says "
+    "more."
+)
 AUC_NOTE = (
     "AUC ranks players by their signed scores, AUC |score| by their size. A node of the true motif may speak against "
     "the predicted class: a faithful signed score is then low, scores without a sign (OrphicX, edge masks) are not."
@@ -72,17 +82,28 @@ def on_terminal(table: pd.DataFrame, width: int) -> str:
     right = [[text.rjust(max(map(len, column))) for text in column] for column in figures]
     head, *lines = zip(methods, *right, strict=True)
     text = text_blocks(head, lines, width)
-    notes = [f"* best of the column, {FLOOR} aside", "F+, F-, Delta: average over sparsity 0.3 ... 0.7"]
-    notes += ["rank correlation, R2: with the true attribution (phi)"] if "rank correlation" in table else []
+    notes = [f"* best of the column, {FLOOR} aside"]
     notes += [f"{short}: {long}" for long, short in SHORT.items() if long in table]
     notes += _notes(table)
     return "\n".join([text, *(line for note in notes for line in textwrap.wrap(note, width))])
 
 
 def _notes(table: pd.DataFrame) -> list[str]:
-    """What a reader of some columns must know."""
-    notes = {"LARA is x times faster": SPEED_NOTE, "R2": R2_NOTE, "AUC": AUC_NOTE}
-    return [note for column, note in notes.items() if column in table]
+    """What a reader of some columns must know, of those that are shown."""
+    kept = any(" kept" in name for name in table.columns)
+    notes = [
+        (FIDELITY_NOTE + KEPT_NOTE * kept, any(name.startswith(("F+", "F-", "Delta")) for name in table.columns)),
+        (TRUTH_NOTE, "rank correlation" in table),
+        (SPEED_NOTE, "LARA is x times faster" in table),
+        (R2_NOTE, "R2" in table),
+        (AUC_NOTE, "AUC" in table),
+    ]
+    return [note for note, applies in notes if applies]
+
+
+def _sentences(notes: list[str]) -> list[str]:
+    """Lines of a Markdown paragraph run together."""
+    return [note[0].upper() + note[1:].rstrip(".") + "." for note in notes]
 
 
 def _best_of(sign: int, figures: pd.Series) -> str:
@@ -111,10 +132,8 @@ def write_comparison(
 def comparison_markdown(table: pd.DataFrame, title: str, note: str = "") -> str:
     lines = [f"# {title}", "", markdown_table(*shown(table, lambda text: f"**{text}**")), ""]
     lines += [
-        "Mean ± standard deviation over seeds; best in bold. F+, F-: average over sparsity 0.3 ... 0.7, as the paper",
-        "defines them and with the target kept. Rank correlation, R2: with phi. Speed: this method and LARA in turns,",
-        "in one process; 'stored': without the pass of g over everything, whose embeddings LARA has from before.",
-        *_notes(table),
+        "Mean ± standard deviation over seeds; best in bold.",
+        *_sentences(_notes(table)),
         *([note] if note else []),
     ]
     if "left out" in table:

@@ -21,11 +21,12 @@ from dgl_lara.drawing.global_view import draw_summaries
 from dgl_lara.drawing.pictures import inline
 from dgl_lara.drawing.plots import fidelity_figure, training_figure
 from dgl_lara.explanation import Explanation
+from dgl_lara.metrics import METRICS
 from dgl_lara.metrics.agreement import ROUGH
 from dgl_lara.metrics.fidelity import MEASURES, with_error
 from dgl_lara.reports.deviations import applying
 from dgl_lara.reports.findings import Findings
-from dgl_lara.reports.run_overview import plainly, who_plays
+from dgl_lara.reports.run_overview import Overview, plainly, settings
 from dgl_lara.runs import Run, environment
 from dgl_lara.targets.our_model import OurModel
 from dgl_lara.utils.progress import Progress
@@ -34,6 +35,13 @@ from dgl_lara.utils.templates import Table, rendered
 DRAWN = 25  # players of an example
 MARKDOWN = str.maketrans("", "", "`*")  # marks of the changelog's table that a page does not show
 TOO_ROUGH = "a figure that so few reference pairs cannot tell (--reference-pairs)"  # in the place of an R2
+SHAPE = {  # of a model of ours, in words
+    "in_dim": "features",
+    "in_dims": "features of each type",
+    "num_classes": "classes",
+    "divide_by_row_sum": "features are divided by their row sum",
+    "weigh_degrees": "weights of edges count in degrees",
+}
 MOST = 8  # rows of a way of sorting players
 LOW = 0.8  # agreement below which the page warns
 FEW = 30  # targets below which it does too
@@ -59,10 +67,12 @@ def render(found: Findings) -> str:
         fidelity_plot=_picture(fidelity_figure(found.tables["fidelity"], ""), "Fidelity against sparsity"),
         fidelity=_fidelity_table(average),
         verdict=_verdict(average),
-        reference=f"{found.tables['agreement']['reference'].iloc[0]}, on the same {len(found.targets)} targets",
+        reference=METRICS["agreement"].note(found.tables["agreement"]),
+        measured=len(found.targets),
         again=found.again,
         agreement=_agreement_table(found),
         truth=_table(truth) if len(truth) and truth["targets"].iloc[0] else None,
+        without_truth=_without_truth(truth, len(found.targets)),
         speed=_table(found.speed),
         cost=found.cost,
         machine=f"Measured on {platform.machine()} {game.features.device.type}, {torch.get_num_threads()} thread(s); "
@@ -97,6 +107,14 @@ def _plain(value: object) -> object:
     return None if isinstance(value, float) and not np.isfinite(value) else value
 
 
+def _without_truth(truth: pd.DataFrame, measured: int) -> str:
+    """Why the table of ground truth is of fewer targets than the others."""
+    having = int(truth["targets"].iloc[0]) if len(truth) else measured
+    if having == measured:
+        return ""
+    return f"These are the targets with a motif, {having} of the {measured} measured; the others have none to find."
+
+
 def _averages(found: Findings) -> pd.DataFrame:
     table = found.tables["fidelity"]
     return table[table["sparsity"] == "average"].reset_index(drop=True)
@@ -117,8 +135,7 @@ def _fidelity_table(average: pd.DataFrame) -> Table:
 
 
 def _agreement_table(found: Findings) -> Table:
-    table = found.tables["agreement"].drop(columns="reference")
-    return _table(table if found.run.game.kind.includes_target else table.drop(columns="neighbours only"))
+    return _table(found.tables["agreement"].drop(columns="reference"))
 
 
 def _summary(found: Findings, average: pd.DataFrame) -> list[str]:
@@ -126,11 +143,15 @@ def _summary(found: Findings, average: pd.DataFrame) -> list[str]:
     agreement = found.tables["agreement"].set_index("method").loc["lara"]
     lara, chance = _row(average, "lara"), _row(average, "random")
     assert lara is not None and chance is not None
-    alone = f", and with {_r2(agreement['neighbours only'])} over the neighbours alone" * game.kind.includes_target
+    corrected = " corrected" if _corrections(found.run) else ""
+    alone = ""
+    if game.kind.includes_target:
+        alone = f", and with {_r2(agreement['neighbours only'])} over the neighbours alone"
     return [
         f"The model is right on {found.accuracy['test']:.1%} of the test {game.task}s of {found.run.dataset.name}.",
-        f"The explainer's scores agree with the true attribution with R² = {_r2(agreement['R2 corrected'])} on "
-        f"{len(found.targets)} {found.split} {game.task}s (1 is perfect; the reference's noise is taken out){alone}.",
+        f"The explainer's{corrected} scores agree with the true attribution with R² = "
+        f"{_r2(agreement['R2 corrected'])} on {len(found.targets)} {found.split} {game.task}s "
+        f"(1 is perfect; the reference's noise is taken out){alone}.",
         f"Δ fidelity{' with the target kept' * game.kind.includes_target} is {with_error(lara, 'delta')}; players "
         f"ranked by chance reach {with_error(chance, 'delta')}.",
         f"One explanation takes {found.speed['seconds'].iloc[0] * 1000:.1f} ms once the explainer is trained.",
@@ -173,8 +194,17 @@ def _what(found: Findings) -> list[str]:
         "paper; the Banzhaf value). A positive score speaks for the class, a negative one against it.",
         game.kind.removal,
         f"Explainer: LARA, one small network trained on the {run.config.training.train_on} split without any label; "
-        "afterwards a score is a dot product, without a call of the model.",
+        f"afterwards a score is a dot product, {_corrections(run)}without a call of the model.",
     ]
+
+
+def _corrections(run: Run) -> str:
+    """What becomes of the scores whose figures stand on the page, where training has kept what it takes."""
+    lara = run.trained()
+    if lara.samples_ is None or lara.errors_ is None:
+        return ""
+    told = f"what the model said in training about {lara.samples_.pairs:,} pairs of coalitions"
+    return f"corrected by {told} (“amortised” in the tables: not corrected), both "
 
 
 def _examples(name: str, group: list[tuple[Explanation, float]], labels: Tensor) -> list[tuple[Markup, str]]:
@@ -253,14 +283,11 @@ def _caveats(found: Findings) -> list[str]:
 
 
 def _settings(run: Run) -> list[list[object]]:
+    """What `runs show` tells of the run, and the shape of the model where it is one of ours."""
     stored = run.made_with()
-    config = run.config.to_dict()
-    training, options, players = config.pop("training"), config.pop("options"), config.pop("players", None)
-    config["players"] = who_plays(players)
-    rows = [("command", stored["command"]), ("started", stored["time"]), ("code (git)", stored["git"])]
-    rows += [(f"version of {name}", version) for name, version in stored["versions"].items()]
-    rows += [*config.items(), *((f"data: {name}", value) for name, value in options.items())]
+    rows: dict[str, object] = {"command": stored["command"], "started": stored["time"], "code (git)": stored["git"]}
+    rows |= settings(Overview(run.folder))
     if isinstance(run.model, OurModel):
-        rows += [(f"model: {name}", value) for name, value in asdict(run.model.config).items()]
-    rows += [(f"training: {name}", value) for name, value in training.items()]
-    return [[name, plainly(value)] for name, value in rows]
+        shape = asdict(run.model.config).items()
+        rows |= {f"model: {SHAPE.get(name, name.replace('_', ' '))}": value for name, value in shape}
+    return [[name, plainly(value)] for name, value in rows.items()]

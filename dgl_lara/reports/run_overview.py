@@ -215,7 +215,7 @@ def listing(runs: Sequence[Overview]) -> Rows:
 
 
 def settings(run: Overview) -> dict[str, object]:
-    """Everything that was chosen, by name."""
+    """Everything that was chosen, by name; options of the command line by theirs."""
     apart = ("options", "training", "model", "dataset", "players", "data")
     by_epochs = run.training.get("epochs") is not None  # then nobody looks at the steps
     training = {name: value for name, value in run.training.items() if not (by_epochs and name == "steps")}
@@ -223,14 +223,18 @@ def settings(run: Overview) -> dict[str, object]:
         training["batch_size"] = training["batch_size"] or "all"
     return {
         "data set": run.config.get("dataset"),
-        **{f"data: {name}": value for name, value in _as_table(run.config.get("options")).items()},
+        **{f"data: {_hyphened(name)}": value for name, value in _as_table(run.config.get("options")).items()},
         "model": run.model,
         "players": who_plays(run.config.get("players")),
         **{name: value for name, value in run.config.items() if name not in apart},
-        **{f"training: {name}": value for name, value in training.items()},
+        **{f"training: {_hyphened(name)}": value for name, value in training.items()},
         "checksum of the data": run.config.get("data"),
         **{f"version of {name}": version for name, version in _as_table(run.environment.get("versions")).items()},
     }
+
+
+def _hyphened(name: str) -> str:
+    return name.replace("_", "-")
 
 
 def who_plays(held: object) -> str:
@@ -281,7 +285,7 @@ def as_options(run: Overview) -> dict[str, object]:
     given |= {name: config.get(name) for name in ("hops", "value", "preset")}
     given |= _players(config.get("players"))
     training["batch_size"] = training.get("batch_size") or "all"
-    return given | {name.replace("_", "-"): value for name, value in training.items()}
+    return given | {_hyphened(name): value for name, value in training.items()}
 
 
 def _players(held: object) -> dict[str, object]:

@@ -40,7 +40,7 @@ from dgl_lara.training.state import TrainingState
 from dgl_lara.training.subgraphs import FullGraph, NeighborSubgraphs, target_batches
 from dgl_lara.training.validation import ByPhi
 from dgl_lara.utils.interrupts import held_back_interrupts
-from dgl_lara.utils.progress import Progress, phase, working
+from dgl_lara.utils.progress import Progress, phase, say, working
 from dgl_lara.utils.randomness import seeded, some_targets
 from dgl_lara.utils.ranks import ALONE, Lost, Ranks
 
@@ -140,6 +140,9 @@ def train(
         state.load_dict(resume if ranks.is_first else {**resume, "shared": None})
     asked_before, asked_elsewhere = state.nodes_asked, game.nodes_asked
     plan = Plan.of(config, len(targets))
+    if resume and ranks.is_first and state.step <= plan.total:
+        state.went_on_from = state.step
+        say(went_on(state.step, plan.total))
     if whole and not resume:  # of several processes the first one decides: they need not have as much memory
         pairs = pool_size(game, config, targets, validation, plan.total) if ranks.is_first else 0
         (state.pool,) = ranks.total(pairs)
@@ -191,6 +194,16 @@ def train(
         state.best_weights = {name: ranks.of_first(state.best_weights.get(name, part)) for name, part in shape.items()}
         state.history = json.loads(ranks.text_of_first(json.dumps(state.history)))
     return state
+
+
+def went_on(step: int, total: int) -> str:
+    """What a resumed training still does, in a sentence."""
+    if step < total:
+        return f"going on from step {step:,} of {total:,}"
+    return (
+        f"training was finished: all {total:,} steps are made; only what follows them is done again, measuring how "
+        "good the scores are and how far they can be trusted"
+    )
 
 
 @contextmanager

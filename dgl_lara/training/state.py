@@ -32,6 +32,7 @@ class TrainingState:
     keeper: SampleKeeper | None = None  # what f said of everybody, where the whole graph is asked at once
     pool: int = 0  # pairs that all steps share; 0: each has its own
     nodes_asked: int = 0  # that f was given, see `Game.nodes_asked`
+    went_on_from: int | None = None  # the step of the checkpoint, where training was resumed
     judging: Samples | None = None  # of validation targets, by which g was judged
 
     def best_explainer(self) -> Explainer:

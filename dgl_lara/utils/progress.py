@@ -5,6 +5,7 @@ By a bar on a terminal, by a line now and then elsewhere; on stderr, so that std
 
 from __future__ import annotations
 
+import math
 import shutil
 import sys
 import threading
@@ -165,7 +166,7 @@ class Bar(tqdm):
 
 
 class Progress(Generic[T]):
-    """Iterate over `items` and show how far; `note(loss=...)` adds figures to what is shown.
+    """Iterate over `items` and show how far; `note(loss=...)` adds figures to what is shown, or words.
 
     Where the work is not a walk over items: `with Progress(total=n, label=...) as bar`, then `bar.advance(k)`.
     """
@@ -192,15 +193,16 @@ class Progress(Generic[T]):
         )  # fmt: skip
         self.is_open, self.stays_open = False, times > 1
         self.started = self.last = time.monotonic()
+        self.told_at = -math.inf
         self.marks = deque([(self.started, done)], maxlen=LINES_OF_PACE)
         if times > 1 and self.whole is None:
             bars[self.label] = self  # last: who is interrupted before it has nothing to close
 
-    def note(self, **figures: Any) -> None:
+    def note(self, *words: str, **figures: Any) -> None:
         texts = (
             f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}" for name, value in figures.items()
         )
-        self.figures = ", ".join(texts)
+        self.figures = ", ".join([*words, *texts])
         self.bar.set_postfix_str(self.figures, refresh=False)
 
     def __enter__(self) -> Progress[T]:
@@ -250,14 +252,16 @@ class Progress(Generic[T]):
             self.bar.last_print_t += spent
 
     def show(self) -> None:
-        """The bar, or a line in its place."""
-        self.last = time.monotonic()
+        """The bar, or a line in its place; not two lines within a second, where several clocks ask for one."""
+        now = time.monotonic()
         if self.on_terminal:
             self.bar.refresh()
             heard()
-        else:
-            say(self.line(self.last - self.started))
-            self.marks.append((self.last, self.done))
+        elif now - self.told_at >= min(PATIENCE, SECONDS_BETWEEN_LINES):
+            self.told_at = now
+            say(self.line(now - self.started))
+            self.marks.append((now, self.done))
+        self.last = now
 
     def line(self, elapsed: float) -> str:
         """'asking the model: 1,200/30,000 after 15 s, about 6 min left, loss 0.2'."""

@@ -47,9 +47,7 @@ def reference(game: Game, targets: Tensor, pairs: int, seed: int) -> Reference:
         first, second = (draw(game, players, pairs // 2, generator(1000 + seed * 2 + half)) for half in (0, 1))
     estimate = in_halves(first, second)
     spread = (estimate.phi - estimate.phi.mean()).square().mean()
-    how = f"estimated from {pairs} pairs of coalitions (random subsets) a target" + (
-        " (masks shared by all targets)" if share else ""
-    )
-    if not first.enough:
-        how += f"; few beside up to {most} players: single ones are rough (see the ceiling), R2 corrected is not biased"
+    how = f"estimated from {pairs:,} pairs of coalitions (random subsets) for each target"
+    how += ", the same for all" * share
+    how += "" if first.enough else f"; that is few for up to {most:,} players"
     return Reference(players, estimate, 1 - (estimate.error.square().mean() / spread).item(), how)
