@@ -13,7 +13,7 @@ from dgl_lara.baselines import BASELINES
 from dgl_lara.choices import LARA_FORMS, VALUES
 from dgl_lara.cli.options import (
     FILE,
-    FOLDER,
+    NEW_FOLDER,
     RUN,
     Count,
     check_there,
@@ -57,7 +57,7 @@ class Several(click.ParamType):
 @click.option("--seeds", type=Count(), default=5, show_default=True, help="How often each is repeated.")
 @click.option("--value", type=click.Choice(VALUES), default="logit", show_default=True, help="The number explained.")
 @click.option("--quick", is_flag=True, help="Shorter training, mostly of the rivals: minutes instead of hours.")
-@click.option("--out", type=FOLDER, help="Folder of the results. Default: runs/benchmark-<dataset>.")
+@click.option("--out", type=NEW_FOLDER, help="Folder of the results. Default: runs/benchmark-<dataset>.")
 @device_option
 @trust_options
 def benchmark(
@@ -81,10 +81,13 @@ def benchmark(
     from dgl_lara.lara import LARA
     from dgl_lara.reports.benchmark_table import on_terminal, summary, write_comparison
     from dgl_lara.runs import RUNS, open_run
+    from dgl_lara.utils.places import check_folder
     from dgl_lara.utils.progress import say
 
     if (name is None) == (folder is None):
         raise click.UsageError("give either --dataset or --run.")
+    if out is None:
+        check_folder(RUNS, "name another place with --out")
     if folder:
         run = open_run(folder, choose_device(device), trust=trust)
         dataset, game = run.dataset, run.game

@@ -12,7 +12,7 @@ from dgl_lara.cli.options import (
     RUN,
     Count,
     DatasetName,
-    Named,
+    Written,
     check_there,
     choose_device,
     device_option,
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 @click.option("--pairs", type=Count(0), help="Coalition pairs of the 'sampled' row. [300; graphs: 100]")
 @click.option("--reference-pairs", type=Count(100), default=2000, show_default=True,
               help="Coalition pairs of the true attribution that agreement is measured against.")  # fmt: skip
-@click.option("--json", "json_file", type=Named(dir_okay=False, allow_dash=True, path_type=Path),
+@click.option("--json", "json_file", type=Written(dir_okay=False, allow_dash=True, path_type=Path),
               help="Write the figures here too; '-': to standard output, and all else to standard error.")  # fmt: skip
 @seed_option
 @players_option

@@ -12,15 +12,16 @@ from dgl_lara.choices import PICTURES, TABLES
 from dgl_lara.cli.options import (
     FILE,
     MOST_SHARDS,
+    NEW_FILE,
     RUN,
     ClassName,
     Count,
     CountOrWord,
     Memory,
-    Named,
     NumberOrFile,
     Rate,
     ShardOf,
+    Written,
     check_there,
     choose_device,
     class_number,
@@ -51,7 +52,7 @@ AT_LEAST = 0.9  # confidence below which an explanation is in doubt
 )
 @click.option("--pair", "some_pairs", type=Count(0), nargs=2, multiple=True, metavar="U V",
               help="The same for the link from U to V.")  # fmt: skip
-@click.option("--picture", type=FILE, help="With --node or --graph: a .png, .svg, .pdf or interactive .html file.")
+@click.option("--picture", type=NEW_FILE, help="With --node or --graph: a .png, .svg, .pdf or interactive .html file.")
 @click.option("--class", "asked_class", type=ClassName(),
               help="With --node or --graph: explain this class, a number or its name.")  # fmt: skip
 @click.option("--rather-than", type=ClassName(), help="With --class: why that class rather than this one.")
@@ -71,7 +72,7 @@ AT_LEAST = 0.9  # confidence below which an explanation is in doubt
 @click.option("--amortised", is_flag=True,
               help="Scores of the explainer alone, not corrected by what the model said in training.")  # fmt: skip
 @click.option("--verify", is_flag=True, help="Add each one's fidelity, by model calls, and whether chance does better.")
-@click.option("--out", type=Named(path_type=Path),
+@click.option("--out", type=Written(path_type=Path),
               help="A .parquet, .csv, .jsonl file; of one target .csv, .json, .graphml; shards: folder.")  # fmt: skip
 @click.option("--shard", type=ShardOf(),
               help="Explain one of N shards of what is asked for: 0/4, 1/4, 2/4, 3/4, into one folder.")  # fmt: skip

@@ -14,6 +14,7 @@ from dgl_lara.choices import PLAYERS, RUNS
 from dgl_lara.datasets import DATASETS, SOURCES, Options, check_name, is_file_name
 from dgl_lara.errors import InputError, LaraError
 from dgl_lara.targets import recipe_for
+from dgl_lara.utils.places import unwritable
 from dgl_lara.utils.registry import closest
 
 if TYPE_CHECKING:
@@ -34,6 +35,16 @@ class Named(click.Path):
         if str(value) == "" or "\0" in str(value):
             self.fail(f"must name a file or a folder (got {str(value)!r}).", param, ctx)
         return super().convert(value, param, ctx)
+
+
+class Written(Named):
+    """What will be written; a place where it cannot be is refused before any work."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        path = super().convert(value, param, ctx)
+        if not (self.allow_dash and str(path) == "-") and (sentence := unwritable(path)):
+            self.fail(sentence, param, ctx)
+        return path
 
 
 class Count(click.IntRange):
@@ -114,6 +125,8 @@ class ShardOf(click.ParamType):
 
 FILE = Named(dir_okay=False, path_type=Path)
 FOLDER = Named(file_okay=False, path_type=Path)
+NEW_FILE = Written(dir_okay=False, path_type=Path)
+NEW_FOLDER = Written(file_okay=False, path_type=Path)
 
 
 class RunFolder(Named):
