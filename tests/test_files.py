@@ -311,7 +311,7 @@ BAD_NODES = {
     "src of two dims": ({"src": ONES((40, 1), int)}, "src and dst must be two lists of one length"),
     "flat x": ({"x": ONES(40)}, "x must have one row a node and one column a feature (got shape (40,))"),
     "no columns": ({"x": ONES((40, 0))}, "features must have one row a node, (40, dim) (got (40, 0))"),
-    "few labels": ({"y": np.arange(39) % 2}, "labels must have one entry a node, (40,) (got (39,))"),
+    "few labels": ({"y": np.arange(39) % 2}, "mine.npz: there must be one label for each of the 40 nodes (got 39)"),
     "labels in a table": ({"y": ONES((40, 2), int)}, "labels must have one entry a node (got shape (40, 2))"),
     "one label": ({"y": np.array(3)}, "labels must have one entry a node (got shape ())"),
     "negative label": ({"y": np.arange(40) % 3 - 1}, "labels must lie in 0..1 (got -1..1)"),
@@ -323,7 +323,7 @@ BAD_NODES = {
     "NaN label": ({"y": np.full(40, np.nan)}, "labels must be whole numbers (got fractions)"),
     "NaN": (
         {"x": np.where(np.eye(40, 3) > 0, np.nan, 1)},
-        "features must be finite (3 rows hold NaN or infinity, first: row 0)",
+        "mine.npz: features must be finite (3 rows hold NaN or infinity, first: row 0)",
     ),
     "infinity": (
         {"x": np.where(np.arange(40)[:, None] == 7, np.inf, 1)},
@@ -362,7 +362,7 @@ def test_bad_node_file(npz, changes, fragment):
 
 OWNER = np.arange(NODES) // 4
 BAD_GRAPHS = {
-    "few labels": ({"y": np.arange(9) % 2}, "labels must have one entry a graph, (10,) (got (9,))"),
+    "few labels": ({"y": np.arange(9) % 2}, "there must be one label for each of the 10 graphs (got 9)"),
     "short": ({"graph": OWNER[:-1]}, "must name, in rising order, the graph of each of the 40 nodes"),
     "falling": ({"graph": OWNER[::-1].copy()}, "must name, in rising order"),
     "edge between two": ({"dst": graph_arrays()["src"] + 4}, "edges must join nodes 0..39"),
@@ -397,7 +397,7 @@ def test_bin_with_unlike_graphs(tmp_path):
 def test_bin_is_checked_like_npz(tmp_path):
     path = tmp_path / "mine.bin"
     dgl.save_graphs(str(path), [a_graph(x=torch.full((6, 2), torch.nan), y=torch.arange(6) % 2)])
-    refused(path, "features must be finite (6 rows")
+    refused(path, f"{path}: features must be finite (6 rows")
 
 
 # --- what used to be taken without a word ----------------------------------------------------------------------------

@@ -13,6 +13,21 @@ from dgl_lara.datasets.storage import checksum
 from dgl_lara.errors import InputError
 
 PARTS = ("train", "val", "test")
+NUMBER = "[0-9]{1,18}"  # int() would also take 1_0, +1, digits of other scripts, and what is beyond 2^63
+
+
+def text_lines(path: Path) -> list[tuple[int, str]]:
+    """The lines of a list of the user's own that are not blank, stripped, each with its number in the file."""
+    try:
+        lines = path.read_text().splitlines()
+    except OSError as error:
+        raise InputError(f"{path} cannot be read ({(error.strerror or str(error)).lower()}).") from error
+    except ValueError as error:
+        raise InputError(f"{path} must be a text file.") from error
+    found = [(place, line.strip()) for place, line in enumerate(lines, 1) if line.strip()]
+    if not found:
+        raise InputError(f"{path} is empty.")
+    return found
 
 
 def pick(path: Path, what: str, data: Mapping[str, Tensor], names: tuple[str, ...]) -> Tensor:

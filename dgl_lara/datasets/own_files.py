@@ -110,7 +110,8 @@ def _assemble(
             source=f"file {path.name}{how}",
             key={"dataset": path.stem, "content": content_of(*parts)},
             **splits,
-        )
+        ),
+        path,
     )
 
 

@@ -56,7 +56,8 @@ def read_typed(path: Path, graphs: list[dgl.DGLGraph], options: Options) -> Data
             },
             target_type=target_type,
             **splits,
-        )
+        ),
+        path,
     )
 
 
