@@ -242,6 +242,10 @@ def test_no_command_begins_what_it_cannot_write(words, place, reason, tmp_path, 
     assert [(one.name, one.read_text()) for one in tmp_path.iterdir()] == [("file", "kept")]
 
 
+def test_a_method_that_is_none_gets_the_closest():
+    refused(run("benchmark", "--dataset", "ba-shapes", "--methods", "larra"), "(got 'larra'). Did you mean 'lara'?")
+
+
 def test_standard_output_can_be_written_anywhere(tmp_path, monkeypatch):
     monkeypatch.chdir("/proc")
     refused(run("eval", "--run", tmp_path / "none", "--json", "-"), "is not a run folder")

@@ -567,8 +567,16 @@ def test_command_explains_one_graph(quick_runs, tmp_path):
         ("ba-shapes", ["--node", 3, "--out", "a.parquet"], "must end in .csv, .json, .graphml (got 'a.parquet')."),
         ("ba-shapes", ["--graph", 3], "this run explains nodes: ask with --node (its data set is ba-shapes)."),
         ("molecules", ["--node", 3], "this run explains graphs: ask with --graph (its data set is molecules)."),
-        ("ba-shapes", ["--node", 3, "--all"], "--all, --split, --nodes or --pairs, one of them."),
-        ("ba-shapes", ["--all", "--picture", "a.png", "--out", "a.csv"], "--picture and --class go with --node"),
+        ("ba-shapes", [], "--node, --graph, --pair, --all, --split, --nodes or --pairs, one of them."),
+        ("ba-shapes", ["--node", 3, "--all"], "--node and --all are given; name one of them."),
+        ("ba-shapes", ["--nodes", "n.txt", "--split", "test"], "--split and --nodes are given; name one of them."),
+        ("ba-shapes", ["--node", 3, "--pairs", "n.txt"], "--node and --pairs are given; name one of them."),
+        ("ba-shapes", ["--all", "--picture", "a.png", "--out", "a.csv"], "Error: --picture goes with --node, --graph "),
+        (
+            "ba-shapes",
+            ["--split", "test", "--class", "ant", "--rather-than", "bee"],
+            "Error: --class and --rather-than go with --node, --graph or --pair, not with --split.",
+        ),
         ("ba-shapes", ["--all"], "name the file to write with --out."),
     ],
 )

@@ -234,6 +234,12 @@ def test_compare_shows_what_differs(here):
     assert rows["steps"] == ["60", "60"]
 
 
+def test_a_run_is_not_compared_with_itself(here):
+    found = run("runs", "compare", "one", "runs/one")
+    assert found.exit_code == 2 and found.stdout == ""
+    assert found.stderr == "Error: one and runs/one are the same run, runs/one; name two.\n"
+
+
 def test_settings_are_words(here):
     config = json.loads(Path("runs/one/config.json").read_text())
     groups = [["colour", [0, 1]], ["size", [2]]]

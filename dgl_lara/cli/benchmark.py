@@ -27,6 +27,7 @@ from dgl_lara.cli.options import (
 from dgl_lara.cli.printing import echo
 from dgl_lara.datasets import Options
 from dgl_lara.metrics import METRICS
+from dgl_lara.utils.registry import closest
 
 METHODS = (*BASELINES.names, *LARA_FORMS)
 
@@ -41,7 +42,8 @@ class Several(click.ParamType):
         words = tuple(self.known) if value == "all" else tuple(word.strip() for word in str(value).split(","))
         wrong = [word for word in words if word not in self.known]
         if wrong:
-            self.fail(f"{self.name} are 'all' or some of {', '.join(self.known)} (got '{wrong[0]}').", param, ctx)
+            some = f"'all' or some of {', '.join(self.known)}"
+            self.fail(f"{self.name} are {some} (got '{wrong[0]}').{closest(wrong[0], self.known)}", param, ctx)
         return words
 
 
