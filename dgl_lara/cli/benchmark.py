@@ -118,4 +118,4 @@ def benchmark(
         if isinstance(row.get("left out"), str):
             echo(f"left out: {row['name']} ({row['left out']})")
     files = write_comparison(records, table, title, out, note)
-    echo(f"written: {out}/ " + ", ".join(path.name for path in files))
+    echo("written: " + ", ".join(map(str, files)))
