@@ -1,5 +1,7 @@
 """A graph of the user's own, as .npz or DGL .bin: what loads, and the sentence for everything that does not."""
 
+from pathlib import Path
+
 import dgl
 import numpy as np
 import pytest
@@ -7,6 +9,7 @@ import scipy.sparse as sp
 import torch
 
 from dgl_lara.datasets import Options, load
+from dgl_lara.datasets.own_files import load_graph
 from dgl_lara.errors import InputError, LaraError
 from dgl_lara.utils.schema import tensor
 
@@ -298,7 +301,7 @@ def test_truncated_bin(tmp_path):
         refused(path, "is truncated or not a DGL .bin file", LaraError)
 
 
-@pytest.mark.parametrize("name", ["src", "dst", "x", "y"])
+@pytest.mark.parametrize("name", ["src", "dst", "x"])
 def test_missing_array(npz, name):
     refused(
         npz(node_arrays(), **{name: None}), f"lacks the array(s) {name}; it must hold src, dst, x and y, or edge_index"
@@ -373,6 +376,23 @@ BAD_GRAPHS = {
 }
 
 
+WITHOUT = "With --model nothing is learned from labels"
+
+
+def test_who_has_no_labels_is_told_what_they_are_for(npz):
+    refused(npz(node_arrays(), y=None), f"mine.npz lacks the labels, an array y (it has src, dst, x). {WITHOUT}: they")
+    as_told = np.zeros(40, int)
+    as_told[0] = 6
+    assert load(npz(node_arrays(), y=as_told), Options()).num_classes == 7
+
+
+def test_a_graph_that_is_only_explained_needs_no_labels(npz):
+    graph, x = load_graph(Path(npz(node_arrays(), y=None)))
+    assert graph.num_nodes() == len(x) == 40
+    with pytest.raises(InputError, match=r"lacks the array\(s\) x; it must hold src, dst and x, or edge_index"):
+        load_graph(Path(npz(node_arrays(), x=None, y=None)))
+
+
 @pytest.mark.parametrize(("changes", "fragment"), BAD_GRAPHS.values(), ids=BAD_GRAPHS)
 def test_bad_graph_file(npz, changes, fragment):
     refused(npz(graph_arrays(), **changes), fragment)
@@ -383,7 +403,7 @@ def test_bin_without_features_or_labels(tmp_path):
     dgl.save_graphs(str(path), [a_graph(y=torch.arange(6))])
     refused(path, "node features must be stored as x or feat (found: y)")
     dgl.save_graphs(str(path), [a_graph(x=torch.rand(6, 2))])
-    refused(path, "labels must be stored as y or label or labels (found: x)")
+    refused(path, "labels must be stored as y or label or labels (found: x). " + WITHOUT)
     dgl.save_graphs(str(path), [a_graph(x=torch.rand(6, 2))] * 2)
     refused(path, "labels must be stored as y or label or labels (found: nothing)")
 

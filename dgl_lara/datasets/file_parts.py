@@ -13,6 +13,11 @@ from dgl_lara.datasets.storage import checksum
 from dgl_lara.errors import InputError
 
 PARTS = ("train", "val", "test")
+LABELS = ("y", "label", "labels")
+NO_LABELS = (
+    "With --model nothing is learned from labels: they serve for accuracy, and the highest for num_classes. If there "
+    "are none, store zeros, and the number of the last class in one place."
+)
 NUMBER = "[0-9]{1,18}"  # int() would also take 1_0, +1, digits of other scripts, and what is beyond 2^63
 
 
@@ -30,11 +35,12 @@ def text_lines(path: Path) -> list[tuple[int, str]]:
     return found
 
 
-def pick(path: Path, what: str, data: Mapping[str, Tensor], names: tuple[str, ...]) -> Tensor:
+def pick(path: Path, what: str, data: Mapping[str, Tensor], names: tuple[str, ...], hint: str = "") -> Tensor:
     for name in names:
         if name in data:
             return data[name]
-    raise InputError(f"{path}: {what} must be stored as {' or '.join(names)} (found: {', '.join(data) or 'nothing'}).")
+    found = ", ".join(data) or "nothing"
+    raise InputError(f"{path}: {what} must be stored as {' or '.join(names)} (found: {found}). {hint}".rstrip())
 
 
 def whole_numbers(path: Path, name: str, values: Tensor) -> Tensor:
