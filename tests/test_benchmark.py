@@ -21,7 +21,7 @@ from dgl_lara.game.game import Game
 from dgl_lara.reports.benchmark_table import comparison_markdown, on_terminal, shown, summary
 from dgl_lara.runs import open_run
 from dgl_lara.training.config import default
-from dgl_lara.utils.tables import text_blocks, text_table
+from dgl_lara.utils.tables import cell, text_blocks, text_table
 
 MEASURES = ("fidelity", "agreement", "auc", "throughput")
 
@@ -119,6 +119,8 @@ def test_what_cannot_be_measured_is_said_before_it_begins(own_folders, quick_run
     assert found.exit_code == 0, found.output
     assert "comparing 2 methods, 1 seed of each, 1 targets; LARA is trained anew for each seed" in found.stderr
     assert "no auc: none of these targets has a ground truth" in found.stderr and "AUC" not in found.stdout
+    files = ", ".join(str(tmp_path / "b" / f"benchmark.{ending}") for ending in ("csv", "json", "md"))
+    assert found.stdout.splitlines()[-1] == f"written: {files}"
 
 
 def contest_on(folder, targets):
@@ -256,6 +258,13 @@ def test_a_method_that_cannot_is_left_out_with_its_reason(tmp_path):
     assert "a weight for every edge" in table.loc["gnn-explainer", "left out"]
     assert pd.isna(table.loc["gnn-explainer", "F+ paper, average"])
     assert not pd.isna(table.loc["random", "F+ paper, average"])
+
+
+def test_large_figures_are_shown_as_everywhere():
+    """The same in tables that are made here and in those of speed."""
+    assert [cell(some) for some in (541013.623, 609_899, -1000.0, 999.5, -0.0)] == [
+        "541,014", "609,899", "-1,000", "999.500", "0.000",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("words", [["--methods", "randon"], ["--metric", "speed"], ["--dataset", "ba-shapes"]])

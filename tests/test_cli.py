@@ -5,6 +5,7 @@ import resource
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -179,8 +180,9 @@ def test_bad_numbers_in_a_file(tmp_path):
         (["--dataset", "mutag", "--source", "generated"], "'mutag' cannot be generated"),
         (["--dataset", "ba-shapes", "--nodes", 500], "--nodes sets the size of the data set 'citation' only"),
         (["--dataset", "citation", "--nodes", 10], "--nodes must be at least 400 (got 10)"),
-        (["--dataset", "ba-shapes", "--epochs", 0], "0 is not in the range 1<=x<="),
-        (["--dataset", "ba-shapes", "--lr", 0], "0.0 is not in the range 0<x<="),
+        (["--dataset", "ba-shapes", "--epochs", 0], "must be a whole number from 1 to 1,000,000,000 (got '0')"),
+        (["--dataset", "ba-shapes", "--lr", 0], "must be a number above 0, up to 1,000 (got '0')"),
+        (["--dataset", "ba-shapes", "--lr", "ten"], "must be a number above 0, up to 1,000 (got 'ten')"),
         (["--dataset", "ba-shapes", "--architecture", "mlp"], "'mlp' is not one of 'gcn', 'gat', 'gin', 'sage'"),
         ([], "Missing option '--dataset'"),
     ],
@@ -207,4 +209,62 @@ def test_checkpoint_of_another_set_names_the_field(tmp_path):
 def test_out_that_cannot_be_written(tmp_path):
     (tmp_path / "file").touch()
     out = tmp_path / "file" / "model.pt"
-    refused(run("target", "--dataset", "ba-shapes", "--epochs", 1, "--out", out), "cannot be stored in", code=1)
+    refused(run("target", "--dataset", "ba-shapes", "--out", out), str(out), f"{tmp_path / 'file'} is not a folder")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["explain", "--node", 5, "--picture", "{}/x.png"],
+        ["explain", "--all", "--out", "{}/x.parquet"],
+        ["explain", "--all", "--shard", "0/2", "--out", "{}/shards"],
+        ["report", "--out", "{}/x.html"],
+        ["summary", "--out", "{}/x.csv"],
+        ["eval", "--json", "{}/x.json"],
+        ["train", "--dataset", "ba-shapes", "--out", "{}/run"],
+        ["benchmark", "--dataset", "ba-shapes", "--out", "{}/results"],
+        ["target", "--dataset", "ba-shapes", "--out", "{}/x.pt"],
+        ["partition", "--dataset", "citation", "--out", "{}/parts"],
+        ["shards", "shards", "--out", "{}/x.csv"],
+        ["reproduce", "table-1", "--out", "{}/results"],
+    ],
+)
+@pytest.mark.parametrize(
+    ("place", "reason"), [("/proc", "nothing can be written in /proc"), ("file/in", "file is not a folder")]
+)
+def test_no_command_begins_what_it_cannot_write(words, place, reason, tmp_path, monkeypatch):
+    """No data set is read, no run looked for: there is none here."""
+    monkeypatch.chdir(tmp_path)
+    Path("file").write_text("kept")
+    words = [str(word).format(place) for word in words]
+    asked = f"'{words[-1]}' cannot be written ({reason}); name another place."
+    refused(run(*words), asked)
+    assert [(one.name, one.read_text()) for one in tmp_path.iterdir()] == [("file", "kept")]
+
+
+def test_a_method_that_is_none_gets_the_closest():
+    refused(run("benchmark", "--dataset", "ba-shapes", "--methods", "larra"), "(got 'larra'). Did you mean 'lara'?")
+
+
+def test_standard_output_can_be_written_anywhere(tmp_path, monkeypatch):
+    monkeypatch.chdir("/proc")
+    refused(run("eval", "--run", tmp_path / "none", "--json", "-"), "is not a run folder")
+
+
+@pytest.mark.parametrize(
+    "words", [["train", "--dataset", "ba-shapes"], ["benchmark", "--dataset", "ba-shapes"]], ids=lambda words: words[0]
+)
+def test_a_place_that_nobody_named_is_looked_at_too(words, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("runs").touch()
+    refused(run(*words), "'runs' cannot be written (runs is not a folder); name another place with --out.")
+
+
+@pytest.mark.parametrize(
+    ("words", "remedy"),
+    [(["report", "--run"], "name another place with --out"), (["train", "--resume"], "a copy of it")],
+)
+def test_a_run_folder_that_cannot_be_written_is_said_before_it_is_opened(words, remedy):
+    refused(
+        run(*words, "/proc/self"), "'/proc/self' cannot be written (nothing can be written in /proc/self); ", remedy
+    )

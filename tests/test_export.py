@@ -16,7 +16,7 @@ from dgl_lara.errors import InputError
 from dgl_lara.inference import export
 from dgl_lara.inference.scores import explain
 from dgl_lara.runs import open_run
-from dgl_lara.shards.question import read_targets
+from dgl_lara.shards.question import Question, read_targets
 
 ABOUT = {"run": "a", "seed": 0}
 pytestmark = pytest.mark.usefixtures("hardly_judged")
@@ -127,8 +127,23 @@ def test_parts_of_another_question_are_not_taken(tmp_path, monkeypatch):
 def test_bad_files(tmp_path):
     with pytest.raises(InputError, match=r"must end in .parquet, .csv, .jsonl \(got 'e.txt'\)"):
         export.explain_to_file(bulk("walk", False), torch.arange(3), 4, tmp_path / "e.txt", ABOUT)
-    (tmp_path / "n.txt").write_text("3\nfour\n")
-    with pytest.raises(InputError, match="one whole number a line"):
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("3\n\nfour\n", r"n.txt must hold one whole number a line \(line 3 is 'four'\)\."),
+        ("3\n1_0\n", r"line 2 is '1_0'"),
+        (f"{2**63}\n", r"line 1 is '9223372036854775808'"),
+        ("\n \n", r"n.txt is empty\."),
+        ("\xff\0", r"n.txt must be a text file\."),
+        (None, r"n.txt cannot be read \(no such file or directory\)\."),
+    ],
+)
+def test_lists_of_targets_that_are_none(content, said, tmp_path):
+    if content is not None:
+        (tmp_path / "n.txt").write_text(content, encoding="latin-1")
+    with pytest.raises(InputError, match=said):
         read_targets(tmp_path / "n.txt")
 
 
@@ -274,3 +289,13 @@ def test_stored_logits_spare_the_pass_of_f_unless_the_model_changed(a_run):
     with torch.no_grad():
         other.model.head.bias += 1
     assert float(other.game.logits.sum()) > float(run.game.logits.sum()) + 1000
+
+
+def test_a_list_is_read_before_the_run(tmp_path):
+    (tmp_path / "n.txt").write_text("three\n")
+    for asked in (
+        Question(tmp_path / "no run", nodes=tmp_path / "n.txt"),
+        Question(tmp_path, pairs=tmp_path / "n.txt"),
+    ):
+        with pytest.raises(InputError, match=r"n\.txt"):
+            asked.open()

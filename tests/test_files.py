@@ -1,5 +1,7 @@
 """A graph of the user's own, as .npz or DGL .bin: what loads, and the sentence for everything that does not."""
 
+from pathlib import Path
+
 import dgl
 import numpy as np
 import pytest
@@ -7,6 +9,7 @@ import scipy.sparse as sp
 import torch
 
 from dgl_lara.datasets import Options, load
+from dgl_lara.datasets.own_files import load_graph
 from dgl_lara.errors import InputError, LaraError
 from dgl_lara.utils.schema import tensor
 
@@ -298,7 +301,7 @@ def test_truncated_bin(tmp_path):
         refused(path, "is truncated or not a DGL .bin file", LaraError)
 
 
-@pytest.mark.parametrize("name", ["src", "dst", "x", "y"])
+@pytest.mark.parametrize("name", ["src", "dst", "x"])
 def test_missing_array(npz, name):
     refused(
         npz(node_arrays(), **{name: None}), f"lacks the array(s) {name}; it must hold src, dst, x and y, or edge_index"
@@ -311,7 +314,7 @@ BAD_NODES = {
     "src of two dims": ({"src": ONES((40, 1), int)}, "src and dst must be two lists of one length"),
     "flat x": ({"x": ONES(40)}, "x must have one row a node and one column a feature (got shape (40,))"),
     "no columns": ({"x": ONES((40, 0))}, "features must have one row a node, (40, dim) (got (40, 0))"),
-    "few labels": ({"y": np.arange(39) % 2}, "labels must have one entry a node, (40,) (got (39,))"),
+    "few labels": ({"y": np.arange(39) % 2}, "mine.npz: there must be one label for each of the 40 nodes (got 39)"),
     "labels in a table": ({"y": ONES((40, 2), int)}, "labels must have one entry a node (got shape (40, 2))"),
     "one label": ({"y": np.array(3)}, "labels must have one entry a node (got shape ())"),
     "negative label": ({"y": np.arange(40) % 3 - 1}, "labels must lie in 0..1 (got -1..1)"),
@@ -323,7 +326,7 @@ BAD_NODES = {
     "NaN label": ({"y": np.full(40, np.nan)}, "labels must be whole numbers (got fractions)"),
     "NaN": (
         {"x": np.where(np.eye(40, 3) > 0, np.nan, 1)},
-        "features must be finite (3 rows hold NaN or infinity, first: row 0)",
+        "mine.npz: features must be finite (3 rows hold NaN or infinity, first: row 0)",
     ),
     "infinity": (
         {"x": np.where(np.arange(40)[:, None] == 7, np.inf, 1)},
@@ -362,7 +365,7 @@ def test_bad_node_file(npz, changes, fragment):
 
 OWNER = np.arange(NODES) // 4
 BAD_GRAPHS = {
-    "few labels": ({"y": np.arange(9) % 2}, "labels must have one entry a graph, (10,) (got (9,))"),
+    "few labels": ({"y": np.arange(9) % 2}, "there must be one label for each of the 10 graphs (got 9)"),
     "short": ({"graph": OWNER[:-1]}, "must name, in rising order, the graph of each of the 40 nodes"),
     "falling": ({"graph": OWNER[::-1].copy()}, "must name, in rising order"),
     "edge between two": ({"dst": graph_arrays()["src"] + 4}, "edges must join nodes 0..39"),
@@ -371,6 +374,23 @@ BAD_GRAPHS = {
     "from one": ({"graph": OWNER + 1}, "must number the graphs 0, 1, 2, ..."),
     "below zero": ({"graph": OWNER - 1}, "must number the graphs 0, 1, 2, ..."),
 }
+
+
+WITHOUT = "With --model nothing is learned from labels"
+
+
+def test_who_has_no_labels_is_told_what_they_are_for(npz):
+    refused(npz(node_arrays(), y=None), f"mine.npz lacks the labels, an array y (it has src, dst, x). {WITHOUT}: they")
+    as_told = np.zeros(40, int)
+    as_told[0] = 6
+    assert load(npz(node_arrays(), y=as_told), Options()).num_classes == 7
+
+
+def test_a_graph_that_is_only_explained_needs_no_labels(npz):
+    graph, x = load_graph(Path(npz(node_arrays(), y=None)))
+    assert graph.num_nodes() == len(x) == 40
+    with pytest.raises(InputError, match=r"lacks the array\(s\) x; it must hold src, dst and x, or edge_index"):
+        load_graph(Path(npz(node_arrays(), x=None, y=None)))
 
 
 @pytest.mark.parametrize(("changes", "fragment"), BAD_GRAPHS.values(), ids=BAD_GRAPHS)
@@ -383,7 +403,7 @@ def test_bin_without_features_or_labels(tmp_path):
     dgl.save_graphs(str(path), [a_graph(y=torch.arange(6))])
     refused(path, "node features must be stored as x or feat (found: y)")
     dgl.save_graphs(str(path), [a_graph(x=torch.rand(6, 2))])
-    refused(path, "labels must be stored as y or label or labels (found: x)")
+    refused(path, "labels must be stored as y or label or labels (found: x). " + WITHOUT)
     dgl.save_graphs(str(path), [a_graph(x=torch.rand(6, 2))] * 2)
     refused(path, "labels must be stored as y or label or labels (found: nothing)")
 
@@ -397,7 +417,7 @@ def test_bin_with_unlike_graphs(tmp_path):
 def test_bin_is_checked_like_npz(tmp_path):
     path = tmp_path / "mine.bin"
     dgl.save_graphs(str(path), [a_graph(x=torch.full((6, 2), torch.nan), y=torch.arange(6) % 2)])
-    refused(path, "features must be finite (6 rows")
+    refused(path, f"{path}: features must be finite (6 rows")
 
 
 # --- what used to be taken without a word ----------------------------------------------------------------------------

@@ -42,8 +42,8 @@ FORBIDDEN = [
 
 # What `--help` loads: names of alternatives come from file names, not from importing them.
 LIGHT = [
-    "choices", "errors", "datasets", "targets", "utils", "utils.registry", "explainer", "explainer.gates", "training",
-    "training.objectives", "metrics", "baselines",
+    "choices", "errors", "datasets", "targets", "utils", "utils.places", "utils.registry", "explainer",
+    "explainer.gates", "training", "training.objectives", "metrics", "baselines",
 ]  # fmt: skip
 
 

@@ -154,6 +154,10 @@ def test_saved_and_loaded(tmp_path):
     (tmp_path / "other.pt").write_bytes((tmp_path / "lara.pt").read_bytes()[:500])
     with pytest.raises(LaraError, match="truncated or not a checkpoint"):
         LARA.load(tmp_path / "other.pt", model, GRAPH, FEATURES)
+    for other in (model.state_dict(), torch.zeros(3)):
+        torch.save(other, tmp_path / "other.pt")
+        with pytest.raises(LaraError, match="other.pt holds no trained explainer: neither `save` of a LARA nor"):
+            LARA.load(tmp_path / "other.pt", model, GRAPH, FEATURES)
 
 
 def test_a_model_that_it_was_not_trained_for_is_noticed(tmp_path, capsys):

@@ -1,6 +1,7 @@
 """What goes wrong with a model of one's own: one clear sentence each, in Python and on the command line."""
 
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 import dgl
@@ -221,3 +222,15 @@ def test_classes_that_are_none(classes):
     lara = LARA.of_game(one.game).with_explainer(one.explainer, {})
     with pytest.raises(InputError, match="classes must"):
         lara.explain([3], classes=classes)
+    with pytest.raises(InputError, match=r"^classes must be whole numbers in 0\.\.2 \(got \['ant'\]\)\.$"):
+        lara.explain([3], classes=["ant"])
+    with pytest.raises(InputError, match=r"^targets must be whole numbers or a mask of booleans \(got '5'\)\.$"):
+        lara.explain("5")
+
+
+def test_a_model_that_sees_the_whole_graph_is_told_so_in_plain_words(monkeypatch):
+    said = []
+    monkeypatch.setattr("dgl_lara.game.game.working", lambda what: said.append(what) or nullcontext())
+    with pytest.warns(UserWarning, match="where it sees 4 hops around a node alone"):
+        Game(lambda graph, x: x - x.mean(dim=0), GRAPH, FEATURES, "node", 1)
+    assert "finding out how much around a node the model must be shown" in said

@@ -277,6 +277,7 @@ def test_an_evaluation_that_takes_long_says_so_and_offers_fewer_targets(monkeypa
     said = capsys.readouterr().err
     assert re.search(r"this will take about [\d.]+ (min|h) \(sampled 300 .*, fidelity .*\); --targets \d+ would", said)
     assert "--pairs 0 leaves 'sampled' out" in said
+    assert not forecasts.forecast(subject, ["auc"]).parts  # without a ground truth nothing is measured
     without = forecasts.forecast(subject_of(pairs=0), ["fidelity"])
     assert list(without.parts) == ["fidelity"] and without.seconds < expected.seconds
     assert expected.fewer < 12

@@ -200,6 +200,19 @@ def test_several_metrics_are_measured_at_once(here):
     assert found.exit_code == 0 and {"agreement", "fidelity"} < set(json.loads(found.stdout))
 
 
+def test_a_metric_that_cannot_be_had_is_refused_alone_and_left_out_among_others(here, monkeypatch):
+    why = "this data set has no ground truth."
+    monkeypatch.setattr("dgl_lara.metrics.auc.GroundTruthAUC.missing", lambda *_: why)
+    alone = run("eval", "--run", "one", "--metric", "auc", "--metric", "auc", "--json", "auc.json")
+    assert alone.exit_code == 2 and alone.stdout == ""
+    assert alone.stderr.splitlines()[-1] == f"Error: no auc: {why}"
+    assert not Path("auc.json").exists() and not [*Path("runs/one").glob("eval-auc*")]
+    words = ["--metric", "auc", "--metric", "latency", "--targets", 5, "--json", "both.json"]
+    both = run("eval", "--run", "one", *words)
+    assert both.exit_code == 0 and both.output.count(f"no auc: {why}") == 1
+    assert "eval-auc" not in both.output and "auc" not in json.loads(Path("both.json").read_text())
+
+
 def test_what_the_reference_is_stands_below_the_table(here):
     lines = run(*AGREEMENT).stdout.splitlines()
     (header,) = [line for line in lines if line.startswith("method")]
@@ -232,6 +245,12 @@ def test_compare_shows_what_differs(here):
     rows = {line.rsplit(None, 2)[0].strip(): line.split()[-2:] for line in shown[2:]}
     assert rows["training: masks"] == ["2", "7"] and "training: hidden" not in rows
     assert rows["steps"] == ["60", "60"]
+
+
+def test_a_run_is_not_compared_with_itself(here):
+    found = run("runs", "compare", "one", "runs/one")
+    assert found.exit_code == 2 and found.stdout == ""
+    assert found.stderr == "Error: one and runs/one are the same run, runs/one; name two.\n"
 
 
 def test_settings_are_words(here):

@@ -162,3 +162,9 @@ def test_checksum_is_of_numbers_not_of_text():
 def test_data_dir_that_is_no_folder_is_refused():
     with pytest.raises(InputError, match="--data-dir must be a folder .got 'nowhere'"):
         load("ba-shapes", Options(data_dir=Path("nowhere")))
+
+
+def test_a_file_that_cannot_be_written_is_called_as_the_user_calls_it():
+    with pytest.raises(OSError) as caught, written_whole(Path("/proc/x.csv")):
+        pass
+    assert caught.value.filename == "/proc/x.csv"

@@ -139,7 +139,7 @@ def test_features_by_type_are_checked():
     refused(dataset, "features must be a dict of tensors by node type (author, paper, venue)", features=own["author"])
     refused(dataset, "target_type must name the node type that is explained", target_type=None)
     refused(dataset, "target_type must be one of author, paper, venue (got 'song')", target_type="song")
-    refused(dataset, "labels must have one entry a node, (140,) (got (90,))", target_type="paper")
+    refused(dataset, "there must be one label for each of the 140 nodes (got 90)", target_type="paper")
     plain = load("ba-shapes")
     refused(plain, "features must be a tensor (got dict)", features={"_N": plain.features})
 
@@ -153,7 +153,7 @@ def test_pairs_are_checked():
     refused(dataset, "pairs must have two columns, (num_pairs, 2)", pairs=dataset.pairs[:, :1])
     refused(dataset, "relation must say what a pair stands for", relation=None)
     refused(dataset, "relation must say what a pair stands for", relation=("user", "hears", "song"))
-    refused(dataset, "labels must have one entry a link", pairs=dataset.pairs[:-1])
+    refused(dataset, "one label for each of the", pairs=dataset.pairs[:-1])
 
 
 def test_links_of_a_graph_of_one_type():

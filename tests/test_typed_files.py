@@ -47,7 +47,14 @@ def test_what_is_no_pair_is_refused_wherever_it_stands(tmp_path, line, before):
     path.write_text(f"{before}{line}\n3,4\n")
     with pytest.raises(InputError, match="must hold a pair of node numbers a line, u,v") as caught:
         read_pairs(path)
-    assert "\n" not in str(caught.value)
+    assert "\n" not in str(caught.value) and f"(line {1 + bool(before)} is '{line[:40]}')" in str(caught.value)
+
+
+@pytest.mark.parametrize(("text", "said"), [("\n", "is empty"), ("user,item\n", "holds a heading and no pairs")])
+def test_a_list_without_pairs(tmp_path, text, said):
+    (tmp_path / "pairs.csv").write_text(text)
+    with pytest.raises(InputError, match=said):
+        read_pairs(tmp_path / "pairs.csv")
 
 
 @pytest.fixture
@@ -118,7 +125,7 @@ def test_what_is_missing_is_named(stored):
     refused(stored(graph), "features of type 'actor' must be stored as x or feat (found: nothing)")
     graph = a_typed_graph()
     graph.nodes["film"].data["x"][2] = torch.nan
-    refused(stored(graph), "features of type 'film' must be finite (1 rows hold NaN or infinity, first: row 2)")
+    refused(stored(graph), ".bin: features of type 'film' must be finite (1 rows hold NaN or infinity, first: row 2)")
     graph = a_typed_graph()
     del graph.nodes["user"].data["y"]
     refused(stored(graph), "on the nodes of one type, those to be explained (it has the types actor, film, user")

@@ -13,7 +13,7 @@ from dgl_lara.baselines import BASELINES
 from dgl_lara.choices import LARA_FORMS, VALUES
 from dgl_lara.cli.options import (
     FILE,
-    FOLDER,
+    NEW_FOLDER,
     RUN,
     Count,
     check_there,
@@ -27,6 +27,7 @@ from dgl_lara.cli.options import (
 from dgl_lara.cli.printing import echo
 from dgl_lara.datasets import Options
 from dgl_lara.metrics import METRICS
+from dgl_lara.utils.registry import closest
 
 METHODS = (*BASELINES.names, *LARA_FORMS)
 
@@ -41,7 +42,8 @@ class Several(click.ParamType):
         words = tuple(self.known) if value == "all" else tuple(word.strip() for word in str(value).split(","))
         wrong = [word for word in words if word not in self.known]
         if wrong:
-            self.fail(f"{self.name} are 'all' or some of {', '.join(self.known)} (got '{wrong[0]}').", param, ctx)
+            some = f"'all' or some of {', '.join(self.known)}"
+            self.fail(f"{self.name} are {some} (got '{wrong[0]}').{closest(wrong[0], self.known)}", param, ctx)
         return words
 
 
@@ -57,7 +59,7 @@ class Several(click.ParamType):
 @click.option("--seeds", type=Count(), default=5, show_default=True, help="How often each is repeated.")
 @click.option("--value", type=click.Choice(VALUES), default="logit", show_default=True, help="The number explained.")
 @click.option("--quick", is_flag=True, help="Shorter training, mostly of the rivals: minutes instead of hours.")
-@click.option("--out", type=FOLDER, help="Folder of the results. Default: runs/benchmark-<dataset>.")
+@click.option("--out", type=NEW_FOLDER, help="Folder of the results. Default: runs/benchmark-<dataset>.")
 @device_option
 @trust_options
 def benchmark(
@@ -81,10 +83,13 @@ def benchmark(
     from dgl_lara.lara import LARA
     from dgl_lara.reports.benchmark_table import on_terminal, summary, write_comparison
     from dgl_lara.runs import RUNS, open_run
+    from dgl_lara.utils.places import check_folder
     from dgl_lara.utils.progress import say
 
     if (name is None) == (folder is None):
         raise click.UsageError("give either --dataset or --run.")
+    if out is None:
+        check_folder(RUNS, "name another place with --out")
     if folder:
         run = open_run(folder, choose_device(device), trust=trust)
         dataset, game = run.dataset, run.game
@@ -113,4 +118,4 @@ def benchmark(
         if isinstance(row.get("left out"), str):
             echo(f"left out: {row['name']} ({row['left out']})")
     files = write_comparison(records, table, title, out, note)
-    echo(f"written: {out}/ " + ", ".join(path.name for path in files))
+    echo("written: " + ", ".join(map(str, files)))

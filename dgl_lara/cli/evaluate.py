@@ -12,7 +12,7 @@ from dgl_lara.cli.options import (
     RUN,
     Count,
     DatasetName,
-    Named,
+    Written,
     check_there,
     choose_device,
     device_option,
@@ -22,6 +22,7 @@ from dgl_lara.cli.options import (
     trust_options,
 )
 from dgl_lara.cli.printing import echo, warn_of, width
+from dgl_lara.errors import InputError
 from dgl_lara.metrics import METRICS
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 @click.option("--pairs", type=Count(0), help="Coalition pairs of the 'sampled' row. [300; graphs: 100]")
 @click.option("--reference-pairs", type=Count(100), default=2000, show_default=True,
               help="Coalition pairs of the true attribution that agreement is measured against.")  # fmt: skip
-@click.option("--json", "json_file", type=Named(dir_okay=False, allow_dash=True, path_type=Path),
+@click.option("--json", "json_file", type=Written(dir_okay=False, allow_dash=True, path_type=Path),
               help="Write the figures here too; '-': to standard output, and all else to standard error.")  # fmt: skip
 @seed_option
 @players_option
@@ -76,11 +77,17 @@ def evaluate_command(
     subject = Subject(lara, Case(lara.game, chosen, dataset.motif, reference_pairs, seed), pairs)
     what = f"{dataset.name} ({dataset.source}), {len(chosen)} {split} {dataset.task}s, value: {lara.game.value}"
     what += "" if lara.players.name == "nodes" else f", players: {lara.players.name}"
+    names = tuple(dict.fromkeys(METRICS if "all" in metrics else metrics))
+    lacking = {each: reason for each in names if (reason := METRICS[each].missing(subject.case))}
+    if len(lacking) == len(names):
+        raise InputError("; ".join(f"no {each}: {reason.rstrip('.')}" for each, reason in lacking.items()) + ".")
     to_stdout = json_file == Path("-")
     tell = partial(echo, err=to_stdout)
     tell(f"{what}; run {run.folder}")
     warn_of(run.folder)
-    names = tuple(METRICS) if "all" in metrics else metrics
+    for each, reason in lacking.items():
+        tell(f"no {each}: {reason}")
+    names = tuple(each for each in names if each not in lacking)
     announce(subject, names)
     question = {"targets": len(chosen), "split": split, "seed": seed, "pairs": pairs, "reference": reference_pairs}
     stem = "eval" if split == "test" else f"eval-{split}"
@@ -92,8 +99,7 @@ def evaluate_command(
         results[each] = evaluate(subject, each)
         written += write_results(each, results[each], run.folder, stem, what, question)
         tell(f"\n{each}")
-        missing = METRICS[each].missing(subject.case)
-        tell(print_table(each, results[each], width()) if missing is None else missing)
+        tell(print_table(each, results[each], width()))
     if cost := subject.cost_in_words():
         tell("\n" + cost)
     if to_stdout:

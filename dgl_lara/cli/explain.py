@@ -12,15 +12,16 @@ from dgl_lara.choices import PICTURES, TABLES
 from dgl_lara.cli.options import (
     FILE,
     MOST_SHARDS,
+    NEW_FILE,
     RUN,
     ClassName,
     Count,
     CountOrWord,
     Memory,
-    Named,
     NumberOrFile,
     Rate,
     ShardOf,
+    Written,
     check_there,
     choose_device,
     class_number,
@@ -51,7 +52,7 @@ AT_LEAST = 0.9  # confidence below which an explanation is in doubt
 )
 @click.option("--pair", "some_pairs", type=Count(0), nargs=2, multiple=True, metavar="U V",
               help="The same for the link from U to V.")  # fmt: skip
-@click.option("--picture", type=FILE, help="With --node or --graph: a .png, .svg, .pdf or interactive .html file.")
+@click.option("--picture", type=NEW_FILE, help="With --node or --graph: a .png, .svg, .pdf or interactive .html file.")
 @click.option("--class", "asked_class", type=ClassName(),
               help="With --node or --graph: explain this class, a number or its name.")  # fmt: skip
 @click.option("--rather-than", type=ClassName(), help="With --class: why that class rather than this one.")
@@ -72,7 +73,7 @@ AT_LEAST = 0.9  # confidence below which an explanation is in doubt
               help="Scores of the explainer alone, not corrected by what the model said in training (--refine begins "
               "with these).")  # fmt: skip
 @click.option("--verify", is_flag=True, help="Add each one's fidelity, by model calls, and whether chance does better.")
-@click.option("--out", type=Named(path_type=Path),
+@click.option("--out", type=Written(path_type=Path),
               help="A .parquet, .csv, .jsonl file; of one target .csv, .json, .graphml; shards: folder.")  # fmt: skip
 @click.option("--shard", type=ShardOf(),
               help="Explain one of N shards of what is asked for: 0/4, 1/4, 2/4, 3/4, into one folder.")  # fmt: skip
@@ -130,15 +131,21 @@ def explain_command(
         raise click.UsageError(f"--graph: {files_given[0]} does not exist; a graph of the run is named by its number.")
     if files_given and not any([some_nodes, some_pairs, *many]):
         raise click.UsageError(f"say what to explain on {files_given[0]}: --node, --pair, --all, --nodes or --pairs.")
-    if sum([bool(some_nodes), bool(some_graphs), bool(some_pairs), *many]) != 1:
-        raise click.UsageError(
-            "say what to explain: --node, --graph, --pair, --all, --split, --nodes or --pairs, one of them."
-        )
+    asked = {"--node": some_nodes, "--graph": some_graphs, "--pair": some_pairs, "--all": everything, "--split": split,
+             "--nodes": nodes_file, "--pairs": pairs_file}  # fmt: skip
+    named = [option for option, given in asked.items() if given]
+    if not named:
+        raise click.UsageError(f"say what to explain: {', '.join([*asked][:-1])} or --pairs, one of them.")
+    if len(named) > 1:
+        raise click.UsageError(f"{' and '.join(named)} are given; name one of them.")
     few = bool(some_nodes or some_graphs or some_pairs)
+    alone = {"--picture": picture, "--class": asked_class, "--rather-than": rather_than}
+    surplus = [option for option, given in alone.items() if given is not None]
+    if not few and surplus:
+        goes = "goes" if len(surplus) == 1 else "go"
+        raise click.UsageError(f"{' and '.join(surplus)} {goes} with --node, --graph or --pair, not with {named[0]}.")
     if not few and out is None:
         raise click.UsageError("name the file to write with --out.")
-    if not few and (picture or asked_class is not None):
-        raise click.UsageError("--picture and --class go with --node, --graph or --pair.")
     if rather_than is not None and asked_class is None:
         raise click.UsageError("--rather-than goes with --class: why one class rather than the other.")
     if at_least is not None and refine != "auto":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Sequence
+from math import nan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from dgl_lara.choices import PLAYERS, RUNS
 from dgl_lara.datasets import DATASETS, SOURCES, Options, check_name, is_file_name
 from dgl_lara.errors import InputError, LaraError
 from dgl_lara.targets import recipe_for
+from dgl_lara.utils.places import unwritable
 from dgl_lara.utils.registry import closest
 
 if TYPE_CHECKING:
@@ -36,6 +38,16 @@ class Named(click.Path):
         return super().convert(value, param, ctx)
 
 
+class Written(Named):
+    """What will be written; a place where it cannot be is refused before any work."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        path = super().convert(value, param, ctx)
+        if not (self.allow_dash and str(path) == "-") and (sentence := unwritable(path)):
+            self.fail(sentence, param, ctx)
+        return path
+
+
 class Count(click.IntRange):
     """A whole number within bounds that no list exceeds; digits as people type them."""
 
@@ -43,9 +55,10 @@ class Count(click.IntRange):
         super().__init__(low, high)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if isinstance(value, str) and not re.fullmatch(r"[+-]?[0-9]{1,18}", value.strip()):
-            self.fail(f"must be a whole number from {self.min} to {self.max:,} (got '{value[:40]}').", param, ctx)
-        return super().convert(value, param, ctx)
+        is_number = re.fullmatch(r"[+-]?[0-9]{1,18}", str(value).strip())
+        if not is_number or not int(self.min or 0) <= int(value) <= int(self.max or 0):
+            self.fail(f"must be a whole number from {self.min} to {self.max:,} (got '{str(value)[:40]}').", param, ctx)
+        return int(value)
 
 
 class Rate(click.FloatRange):
@@ -55,9 +68,12 @@ class Rate(click.FloatRange):
         super().__init__(0, high, min_open=True)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        given = super().convert(value, param, ctx)
-        if given != given:
-            self.fail("must be a number (got nan).", param, ctx)
+        try:
+            given = float(value)
+        except ValueError:
+            given = nan
+        if not 0 < given <= float(self.max or 0):
+            self.fail(f"must be a number above 0, up to {self.max:,g} (got '{str(value)[:40]}').", param, ctx)
         return given
 
 
@@ -114,6 +130,8 @@ class ShardOf(click.ParamType):
 
 FILE = Named(dir_okay=False, path_type=Path)
 FOLDER = Named(file_okay=False, path_type=Path)
+NEW_FILE = Written(dir_okay=False, path_type=Path)
+NEW_FOLDER = Written(file_okay=False, path_type=Path)
 
 
 class RunFolder(Named):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from dgl_lara.cli.options import FILE, FOLDER, Count, dataset_options, load_dataset, seed_option
+from dgl_lara.cli.options import FILE, NEW_FOLDER, Count, dataset_options, load_dataset, seed_option
 from dgl_lara.cli.printing import echo
 from dgl_lara.datasets import Options
 
@@ -19,7 +19,7 @@ from dgl_lara.datasets import Options
 @click.option("--method", type=click.Choice(["metis", "random", "order"]),
               help="By METIS, at random, or in the nodes' own order. [metis]")  # fmt: skip
 @click.option("--half", is_flag=True, help="Features in half precision, which takes half of the room.")
-@click.option("--out", type=FOLDER, required=True, help="The folder to write.")
+@click.option("--out", type=NEW_FOLDER, required=True, help="The folder to write.")
 @seed_option
 def partition(
     name: str | None,

@@ -14,7 +14,7 @@ from types import ModuleType
 import click
 
 from dgl_lara.choices import VALUES
-from dgl_lara.cli.options import FOLDER, Count, DatasetName, device_option
+from dgl_lara.cli.options import FOLDER, NEW_FOLDER, Count, DatasetName, device_option
 from dgl_lara.cli.printing import echo
 from dgl_lara.errors import LaraError
 
@@ -63,7 +63,7 @@ def script(what: str) -> ModuleType:
 @click.option("--value", type=click.Choice(VALUES[:3]), default="logit", show_default=True,
               help="The number explained (the authors' code: log-odds).")  # fmt: skip
 @click.option("--data-dir", type=FOLDER, help="Folder with original data (else DGL_LARA_DATA, else the cache).")
-@click.option("--out", type=FOLDER, help="Folder of the results. Default: experiments/results.")
+@click.option("--out", type=NEW_FOLDER, help="Folder of the results. Default: experiments/results.")
 @click.option("--jobs", type=Count(1, 256), help="Data sets at a time, with `all`. [2 if there are two cores]")
 @click.option("--only", type=DatasetName(), hidden=True, help="What concerns this data set (a job of `all`).")
 @device_option

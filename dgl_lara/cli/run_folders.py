@@ -62,7 +62,10 @@ def compare(one: str, other: str) -> None:
     from dgl_lara.reports.run_overview import comparison, find
     from dgl_lara.utils.tables import text_table
 
-    echo(text_table(*comparison(find(one), find(other))))
+    first, second = find(one), find(other)
+    if first.folder.resolve() == second.folder.resolve():
+        raise InputError(f"{one} and {other} are the same run, {first.folder}; name two.")
+    echo(text_table(*comparison(first, second)))
 
 
 @runs.command()

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import click
 
-from dgl_lara.cli.options import FILE, FOLDER
+from dgl_lara.cli.options import FOLDER, NEW_FILE
 from dgl_lara.cli.printing import echo
 
 
 @click.command("shards")
 @click.argument("folder", type=FOLDER)
-@click.option("--out", type=FILE, help="Put all of them into this .parquet, .csv or .jsonl file.")
+@click.option("--out", type=NEW_FILE, help="Put all of them into this .parquet, .csv or .jsonl file.")
 def shards(folder: Path, out: Path | None) -> None:
     """Say which shards of FOLDER are missing (exit code 1), or check all of them and join them to a file."""
     from dgl_lara.shards.shard_folder import ShardFolder

@@ -9,7 +9,7 @@ import click
 
 from dgl_lara.choices import SUMMARIES
 from dgl_lara.cli.options import (
-    FILE,
+    NEW_FILE,
     RUN,
     ClassName,
     Count,
@@ -36,7 +36,7 @@ ROWS = 12  # of a table
 @click.option("--split", type=click.Choice(["train", "val", "test"]), help="Only targets of this split.")
 @click.option("--targets", type=Count(), default=MOST, show_default=True,
               help="At most so many, drawn at random where there are more.")  # fmt: skip
-@click.option("--out", type=FILE, multiple=True,
+@click.option("--out", type=NEW_FILE, multiple=True,
               help="A table (.csv) or a picture (.png, .svg, .pdf). Can be given several times.")  # fmt: skip
 @players_option
 @device_option

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from dgl_lara.cli.options import FILE, Count, Rate, dataset_options, device_option, load_dataset, seed_option
+from dgl_lara.cli.options import FILE, NEW_FILE, Count, Rate, dataset_options, device_option, load_dataset, seed_option
 from dgl_lara.cli.printing import echo
 from dgl_lara.datasets import Options
 from dgl_lara.targets import ALL_ARCHITECTURES, PAPER_ACCURACY, recipe_for
@@ -21,7 +21,7 @@ from dgl_lara.targets import ALL_ARCHITECTURES, PAPER_ACCURACY, recipe_for
 @click.option("--readout", type=click.Choice(["max", "max-mean"]), help="Pooling of a graph task's model.")
 @click.option("--epochs", type=Count(), help="At the most; training stops early on validation.")
 @click.option("--lr", type=Rate(), help="Learning rate of Adam.")
-@click.option("--out", type=FILE, help="Store the model here too.")
+@click.option("--out", type=NEW_FILE, help="Store the model here too.")
 @seed_option
 @device_option
 def target(

@@ -14,7 +14,7 @@ import click
 from dgl_lara.choices import BASELINES, EMBEDDINGS, FEATURES_OF, INPUTS, PLAYERS, PRESETS, TRAIN_ON, VALUES
 from dgl_lara.cli.options import (
     FILE,
-    FOLDER,
+    NEW_FOLDER,
     RUN,
     Count,
     CountOrWord,
@@ -94,7 +94,7 @@ def training_options(command: Callable) -> Callable:
               help="What takes the place of a removed feature; rows: values of rows of the data.")  # fmt: skip
 @click.option("--feature-groups", type=FILE, help='Columns that play together, a JSON file: {"job": [1, 2, 3]}.')
 @training_options
-@click.option("--out", type=FOLDER, help="Run folder. Default: runs/<dataset>-<time>.")
+@click.option("--out", type=NEW_FOLDER, help="Run folder. Default: runs/<dataset>-<time>.")
 @click.option("--resume", type=RUN, help="Continue this run; all settings come from it.")
 @click.option("--memory", type=Memory(), help="Working memory to keep to, like 4GB. [70 % of what is free]")
 @click.option("--processes", type=Count(1, 1024), default=1, show_default="1",
@@ -129,7 +129,8 @@ def train(
     """Train an explainer for a model on a data set."""
     if processes > 1 and not is_a_child():
         sys.exit(run_together(processes))
-    from dgl_lara.runs import RunConfig, check_free, create_run, open_run
+    from dgl_lara.runs import RUNS, RunConfig, check_free, create_run, open_run
+    from dgl_lara.utils.places import check_folder
     from dgl_lara.utils.progress import say
     from dgl_lara.utils.ranks import Lost
 
@@ -146,6 +147,8 @@ def train(
         raise click.UsageError("--weights goes with --model, the function that builds the model they belong to.")
     if out:
         check_free(out)
+    elif resume is None:
+        check_folder(RUNS, "name another place with --out")
     if resume:
         fixed = {**changes, "target": target_file, "weights": weights_file, "out": out}
         extra = [field for field, given in fixed.items() if given is not None]
@@ -154,6 +157,7 @@ def train(
                 f"--resume takes all settings from the run; leave out --{extra[0].replace('_', '-')}."
             )
         check_there(resume)
+        check_folder(resume, "go on with a copy of it in another place")
         run = open_run(resume, choose_device(device), memory, trust=trust if own_name is None else own_name)
     else:
         dataset = load_dataset(str(name), options, device)

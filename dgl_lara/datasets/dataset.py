@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import dgl
@@ -208,10 +209,13 @@ def cut(order: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return train.sort().values, val.sort().values, test.sort().values
 
 
-def checked(dataset: Dataset) -> Dataset:
-    """The data set itself, if its parts fit together; otherwise one sentence that says which does not."""
-    name, graph = dataset.name, dataset.graph
-    _check_types(dataset)
+def checked(dataset: Dataset, file: Path | None = None) -> Dataset:
+    """The data set itself, if its parts fit together; otherwise one sentence that says which does not.
+
+    `file`: where it was read from, which is what its user knows it by.
+    """
+    name, graph = str(file or dataset.name), dataset.graph
+    _check_types(dataset, name)
     if graph.is_homogeneous:
         _check_rows(name, "", dataset.features, graph.num_nodes())
     else:
@@ -219,9 +223,8 @@ def checked(dataset: Dataset) -> Dataset:
             _check_rows(name, f" of type '{kind}'", dataset.features[kind], graph.num_nodes(kind))
     units, expected = dataset.task, _num_targets(dataset)
     if dataset.labels.dim() != 1 or len(dataset.labels) != expected:
-        raise InputError(
-            f"{name}: labels must have one entry a {units}, ({expected},) (got {tuple(dataset.labels.shape)})."
-        )
+        got = f"{len(dataset.labels):,}" if dataset.labels.dim() == 1 else f"shape {tuple(dataset.labels.shape)}"
+        raise InputError(f"{name}: there must be one label for each of the {expected:,} {units}s (got {got}).")
     if graph.num_edges() == 0:
         raise InputError(f"{name}: the graph has no edges, so there is nothing to explain.")
     low, high = int(dataset.labels.min()), int(dataset.labels.max())
@@ -264,9 +267,9 @@ def _check_rows(name: str, of: str, features: Tensor, nodes: int) -> None:
         )
 
 
-def _check_types(dataset: Dataset) -> None:
+def _check_types(dataset: Dataset, name: str) -> None:
     """What only graphs of several node types and link tasks can get wrong."""
-    name, graph, known = dataset.name, dataset.graph, ", ".join(dataset.graph.ntypes)
+    graph, known = dataset.graph, ", ".join(dataset.graph.ntypes)
     if isinstance(dataset.features, dict) == graph.is_homogeneous:
         wanted = "a tensor" if graph.is_homogeneous else f"a dict of tensors by node type ({known})"
         raise InputError(f"{name}: features must be {wanted} (got {type(dataset.features).__name__}).")

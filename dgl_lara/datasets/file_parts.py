@@ -13,13 +13,34 @@ from dgl_lara.datasets.storage import checksum
 from dgl_lara.errors import InputError
 
 PARTS = ("train", "val", "test")
+LABELS = ("y", "label", "labels")
+NO_LABELS = (
+    "With --model nothing is learned from labels: they serve for accuracy, and the highest for num_classes. If there "
+    "are none, store zeros, and the number of the last class in one place."
+)
+NUMBER = "[0-9]{1,18}"  # int() would also take 1_0, +1, digits of other scripts, and what is beyond 2^63
 
 
-def pick(path: Path, what: str, data: Mapping[str, Tensor], names: tuple[str, ...]) -> Tensor:
+def text_lines(path: Path) -> list[tuple[int, str]]:
+    """The lines of a list of the user's own that are not blank, stripped, each with its number in the file."""
+    try:
+        lines = path.read_text().splitlines()
+    except OSError as error:
+        raise InputError(f"{path} cannot be read ({(error.strerror or str(error)).lower()}).") from error
+    except ValueError as error:
+        raise InputError(f"{path} must be a text file.") from error
+    found = [(place, line.strip()) for place, line in enumerate(lines, 1) if line.strip()]
+    if not found:
+        raise InputError(f"{path} is empty.")
+    return found
+
+
+def pick(path: Path, what: str, data: Mapping[str, Tensor], names: tuple[str, ...], hint: str = "") -> Tensor:
     for name in names:
         if name in data:
             return data[name]
-    raise InputError(f"{path}: {what} must be stored as {' or '.join(names)} (found: {', '.join(data) or 'nothing'}).")
+    found = ", ".join(data) or "nothing"
+    raise InputError(f"{path}: {what} must be stored as {' or '.join(names)} (found: {found}). {hint}".rstrip())
 
 
 def whole_numbers(path: Path, name: str, values: Tensor) -> Tensor:

@@ -15,29 +15,22 @@ import torch
 from torch import Tensor
 
 from dgl_lara.datasets.dataset import Dataset, checked, random_split
-from dgl_lara.datasets.file_parts import PARTS, content_of, numbers_of, pick
+from dgl_lara.datasets.file_parts import NUMBER, PARTS, content_of, numbers_of, pick, text_lines
 from dgl_lara.datasets.npz_layouts import check_names, names_beside
 from dgl_lara.errors import InputError
 
 
 def read_pairs(path: Path) -> Tensor:
     """(num_pairs, 2), each pair once, in the order of the file."""
-    try:
-        lines = path.read_text().splitlines()
-        words = [re.split(r"[,\s]+", line.strip()) for line in lines if line.strip()]
-        if words and not any(re.match(r"[-+.]?\d", word) for word in words[0]):
-            words = words[1:]
-        found = list(dict.fromkeys((_number(u), _number(v)) for u, v in words))
-        return torch.tensor(found, dtype=torch.long).view(-1, 2)
-    except (OSError, ValueError, RuntimeError, OverflowError) as error:  # also: not text, numbers beyond 2^63
-        raise InputError(f"{path} must hold a pair of node numbers a line, u,v ({error}).") from error
-
-
-def _number(word: str) -> int:
-    """int() would also take 1_0, +1 and digits of other scripts."""
-    if not re.fullmatch(r"[0-9]+", word):
-        raise ValueError(f"'{word}' is not a node number")
-    return int(word)
+    lines = [(place, line, re.split(r"[,\s]+", line)) for place, line in text_lines(path)]
+    if not any(re.match(r"[-+.]?\d", word) for word in lines[0][2]):
+        lines = lines[1:]  # a heading
+    for place, line, words in lines:
+        if len(words) != 2 or not all(re.fullmatch(NUMBER, word) for word in words):
+            raise InputError(f"{path} must hold a pair of node numbers a line, u,v (line {place} is '{line[:40]}').")
+    if not lines:
+        raise InputError(f"{path} holds a heading and no pairs.")
+    return torch.tensor(list(dict.fromkeys((int(u), int(v)) for _, _, (u, v) in lines)))
 
 
 def link_dataset(
@@ -79,7 +72,8 @@ def link_dataset(
             relation=stands_for,
             leave_out=leave_out,
             **_apart(splits),
-        )
+        ),
+        path,
     )
 
 

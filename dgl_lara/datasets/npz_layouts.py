@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from dgl_lara.datasets.file_parts import NO_LABELS
 from dgl_lara.datasets.storage import DAMAGE, Arrays, damaged
 from dgl_lara.errors import InputError
 from dgl_lara.utils.progress import say
@@ -34,8 +35,9 @@ NAMES = {
 Names = dict[str, Any]  # tuples of texts; of the nodes of several types: by type
 
 
-def read_layout(path: Path) -> tuple[Arrays, Names]:
-    """The arrays in our layout, as far as they are there, and whatever names the file holds."""
+def read_layout(path: Path, labelled: bool = True) -> tuple[Arrays, Names]:
+    """The arrays in our layout, as far as they are there, and whatever names the file holds. `labelled`: it must have
+    labels; who explains a graph without learning from it needs none."""
     found, skipped = _read(path)
     arrays = dict(found)
     if "edge_index" in arrays and "src" not in arrays:
@@ -51,7 +53,7 @@ def read_layout(path: Path) -> tuple[Arrays, Names]:
         name = next((name for name in theirs if name in arrays), None)
         if name is not None:
             arrays[ours] = arrays[name]
-    _check_complete(path, arrays, [*found, *skipped])
+    _check_complete(path, ("src", "dst", "x", "y")[: 3 + labelled], arrays, [*found, *skipped])
     names = {
         of: tuple(found[name].astype(str).tolist())
         for of, words in NAMES.items()
@@ -107,14 +109,16 @@ def _edges_of(path: Path, adjacency: sp.csr_matrix) -> tuple[np.ndarray, np.ndar
     return present.tocoo().row.astype(np.int64), present.tocoo().col.astype(np.int64)
 
 
-def _check_complete(path: Path, arrays: Arrays, held: list[str]) -> None:
-    missing = [name for name in ("src", "dst", "x", "y") if name not in arrays]
+def _check_complete(path: Path, needed: tuple[str, ...], arrays: Arrays, held: list[str]) -> None:
+    missing = [name for name in needed if name not in arrays]
+    if missing == ["y"]:
+        raise InputError(f"{path} lacks the labels, an array y (it has {', '.join(held)}). {NO_LABELS}")
     if missing:
         has = ", ".join(held) or "none"
         has += ", a scipy sparse matrix alone" if {"indices", "indptr", "shape"} <= set(held) else ""
         raise InputError(
-            f"{path} lacks the array(s) {', '.join(missing)}; it must hold src, dst, x and y, or edge_index, or a "
-            f"sparse adjacency (adj_data, adj_indices, adj_indptr, adj_shape) (it has {has})."
+            f"{path} lacks the array(s) {', '.join(missing)}; it must hold {', '.join(needed[:-1])} and {needed[-1]}, "
+            f"or edge_index, or a sparse adjacency (adj_data, adj_indices, adj_indptr, adj_shape) (it has {has})."
         )
 
 

@@ -26,6 +26,8 @@ from torch import Tensor
 from dgl_lara.datasets import Options
 from dgl_lara.datasets.dataset import Dataset, checked
 from dgl_lara.datasets.file_parts import (
+    LABELS,
+    NO_LABELS,
     PARTS,
     check_edges,
     content_of,
@@ -59,7 +61,7 @@ def load_graph(path: Path) -> tuple[dgl.DGLGraph, Any]:
     if not os.path.isfile(path):
         raise InputError(f"the graph file '{path}' does not exist.")
     if path.suffix == ".npz":
-        read, _ = read_layout(path)
+        read, _ = read_layout(path, labelled=False)
         src, dst = (whole_numbers(path, name, _tensor(path, name, read[name])) for name in ("src", "dst"))
         x = _tensor(path, "x", read["x"])
         check_edges(path, src, dst, len(x))
@@ -110,7 +112,8 @@ def _assemble(
             source=f"file {path.name}{how}",
             key={"dataset": path.stem, "content": content_of(*parts)},
             **splits,
-        )
+        ),
+        path,
     )
 
 
@@ -177,7 +180,7 @@ def _read_bin(path: Path, options: Options) -> Dataset:
     task = "node" if len(graphs) == 1 else "graph"
     x = pick(path, "node features", graph.ndata, ("x", "feat"))
     holder = graph.ndata if len(graphs) == 1 else labels
-    y = pick(path, "labels", holder, ("y", "label", "labels"))
+    y = pick(path, "labels", holder, LABELS, NO_LABELS)
     masks = {part: holder.get(f"{part}_mask") for part in PARTS}
     src, dst = (ends.long() for ends in graph.edges())
     check_edges(path, src, dst, graph.num_nodes())

@@ -14,11 +14,9 @@ from torch import Tensor
 
 from dgl_lara.datasets import Options
 from dgl_lara.datasets.dataset import Dataset, checked
-from dgl_lara.datasets.file_parts import PARTS, content_of, labels_and_splits, numbers_of, pick
+from dgl_lara.datasets.file_parts import LABELS, NO_LABELS, PARTS, content_of, labels_and_splits, numbers_of, pick
 from dgl_lara.datasets.npz_layouts import check_names, names_beside
 from dgl_lara.errors import InputError
-
-LABELS = ("y", "label", "labels")
 
 
 def read_typed(path: Path, graphs: list[dgl.DGLGraph], options: Options) -> Dataset:
@@ -35,7 +33,7 @@ def read_typed(path: Path, graphs: list[dgl.DGLGraph], options: Options) -> Data
     graph = _bare(path, stored)
     data = stored.nodes[target_type].data
     masks = {part: data.get(f"{part}_mask") for part in PARTS}
-    y, splits, how = labels_and_splits(path, "node", pick(path, "labels", data, LABELS), masks, options.seed)
+    y, splits, how = labels_and_splits(path, "node", pick(path, "labels", data, LABELS, NO_LABELS), masks, options.seed)
     edges = [part for relation in graph.canonical_etypes for part in _parts_of(graph, relation)]
     num_classes = int(y.max()) + 1 if len(y) else 0
     counts = {"nodes": {kind: graph.num_nodes(kind) for kind in graph.ntypes}, "classes": num_classes}
@@ -56,7 +54,8 @@ def read_typed(path: Path, graphs: list[dgl.DGLGraph], options: Options) -> Data
             },
             target_type=target_type,
             **splits,
-        )
+        ),
+        path,
     )
 
 
@@ -69,7 +68,7 @@ def _target_type(path: Path, graph: dgl.DGLGraph, asked: str | None) -> str:
     if not labelled:
         raise InputError(
             f"{path}: labels must be stored as {' or '.join(LABELS)} on the nodes of one type, those to be explained "
-            f"(it has the types {', '.join(graph.ntypes)}, and labels on none)."
+            f"(it has the types {', '.join(graph.ntypes)}, and labels on none). {NO_LABELS}"
         )
     if asked is None and len(labelled) > 1:
         raise InputError(

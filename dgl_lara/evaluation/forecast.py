@@ -13,6 +13,7 @@ from torch import Tensor
 from dgl_lara.attribution.monte_carlo import fit, random_coalitions, signed, unbiased
 from dgl_lara.baselines.sampled import Sampled
 from dgl_lara.evaluation.run_evaluation import AFFORDABLE, Subject
+from dgl_lara.metrics import METRICS
 from dgl_lara.metrics.common.reference import AFFORDABLE as AFFORDABLE_EACH
 from dgl_lara.metrics.common.reference import EXACT_UP_TO
 from dgl_lara.metrics.fidelity import DEFINITIONS, SPARSITIES
@@ -52,6 +53,7 @@ class Forecast:
 def forecast(subject: Subject, names: Sequence[str]) -> Forecast:
     """Of the metrics that ask f about coalitions; the others take next to nothing, and speed is measured anyway."""
     game, targets = subject.case.game, subject.case.targets
+    names = [name for name in names if METRICS[name].missing(subject.case) is None]
     counts = game.players(targets).counts.double()
     total = float(counts.sum())
     whole = 0.0

@@ -219,7 +219,10 @@ def load_explainer(path: Path, device: torch.device) -> tuple[Explainer, dict[st
         "pairs": maybe(tensor(torch.long, None, 2)),
         "history": rows_of({"step": whole(), "epoch": whole(), "loss": number, "agreement": number}),
     }
-    content = fitting(load_tensors(path), {**fields, **more}, path, optional=tuple(more))
+    content = load_tensors(path)
+    if not isinstance(content, dict) or not fields.keys() <= content.keys():
+        raise LaraError(f"{path} holds no trained explainer: neither `save` of a LARA nor `dgl-lara train` wrote it.")
+    fitting(content, {**fields, **more}, path, optional=tuple(more))
     try:
         config, weights = ExplainerConfig(**content.pop("config")), content.pop("weights")
         # before anything is built: a shape that does not fit its weights could be of any size

@@ -201,15 +201,15 @@ class Game:
         known = torch.arange(self.num_targets, device=self.features.device) if self.known is None else self.known
         nodes = known[spread_out(len(known), CHECKED, known.device)]
         full, allowed = self.logits[nodes], 1e-4 * self.logits[known].abs().max()
-        with working("checking on ego graphs how much context the model needs"), evaluating(self.f):
+        with working("finding out how much around a node the model must be shown"), evaluating(self.f):
             found = fewest_hops(
                 self.call, self.task, self.graph, self.features, nodes, full, range(self.hops, self.hops + 4), allowed,
                 self.nodes_a_call,
             )  # fmt: skip
         if found is None:
             warnings.warn(
-                f"the model does not give its own predictions on {self.hops + 3}-hop ego graphs (does it see outgoing "
-                "edges, or the whole graph?); values of coalitions are approximate.",
+                f"the model does not give its own predictions where it sees {self.hops + 3} hops around a node alone "
+                "(does it see outgoing edges, or the whole graph?); values of coalitions are approximate.",
                 stacklevel=3,
             )
         return self.hops + 1 if found is None else found

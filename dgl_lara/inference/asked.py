@@ -10,6 +10,7 @@ from torch import Tensor
 from dgl_lara.errors import InputError
 from dgl_lara.game.game import check_targets
 from dgl_lara.game.task import Task
+from dgl_lara.utils.schema import shown
 
 
 def as_targets(targets: Any, count: int, task: Task, device: torch.device) -> Tensor:
@@ -17,7 +18,7 @@ def as_targets(targets: Any, count: int, task: Task, device: torch.device) -> Te
     try:
         chosen = torch.as_tensor(targets, device=device)
     except (ValueError, TypeError, RuntimeError, OverflowError) as error:
-        raise InputError(f"targets must be whole numbers or a mask of booleans ({error}).") from error
+        raise InputError(f"targets must be whole numbers or a mask of booleans (got {shown(targets)}).") from error
     if chosen.dtype == torch.bool and len(chosen) != count:
         raise InputError(f"a mask of targets must have {count} entries (got {len(chosen)}).")
     if chosen.dim() > 1:
@@ -46,7 +47,7 @@ def as_classes(classes: Any, count: int, known: int, device: torch.device) -> Te
     try:
         given = torch.as_tensor(classes, device=device).flatten()
     except (ValueError, TypeError, RuntimeError, OverflowError) as error:
-        raise InputError(f"classes must be whole numbers ({error}).") from error
+        raise InputError(f"classes must be whole numbers in 0..{known - 1} (got {shown(classes)}).") from error
     if len(given) and (given.is_floating_point() or given.is_complex() or given.dtype == torch.bool):
         raise InputError(f"classes must be whole numbers (got {given.tolist()[:5]}).")
     wanted = given.long()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -12,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from dgl_lara.datasets.file_parts import NUMBER, text_lines
 from dgl_lara.datasets.link_files import read_pairs
 from dgl_lara.datasets.own_files import load_graph
 from dgl_lara.errors import InputError
@@ -55,14 +57,15 @@ class Question:
     trust: bool | str = False
 
     def open(self) -> OpenQuestion:
+        named = read_targets(self.nodes) if self.nodes else None
         run = self.open_run()
-        return OpenQuestion(self, run, read_targets(self.nodes) if self.nodes else run.dataset.split(self.split))
+        return OpenQuestion(self, run, run.dataset.split(self.split) if named is None else named)
 
     def open_run(self, pairs: Sequence[tuple[int, int]] = ()) -> Run:
         """The run, with what is asked about in the place of its own graph, or of its own links."""
+        links = torch.tensor(pairs) if pairs else read_pairs(self.pairs) if self.pairs else None
         run = open_run(self.run, self.device, self.memory, self.offload, self.trust, self.players, True)
         reuse_freed_memory(run.dataset.num_nodes)
-        links = torch.tensor(pairs) if pairs else read_pairs(self.pairs) if self.pairs else None
         return run if self.graph is None and links is None else _elsewhere(run, self.graph, links)
 
 
@@ -155,8 +158,10 @@ def _elsewhere(run: Run, graph_file: Path | None, pairs: Tensor | None) -> Run:
 
 def read_targets(path: Path) -> Tensor:
     """Node (or graph) numbers from a text file, one a line."""
-    try:
-        numbers = [int(line) for line in path.read_text().split()]
-        return torch.tensor(numbers, dtype=torch.long)
-    except (OSError, ValueError, RuntimeError, OverflowError) as error:  # also: not text, numbers beyond 2^63
-        raise InputError(f"{path} must hold one whole number a line ({error}).") from error
+    numbers = []
+    for place, line in text_lines(path):
+        for word in line.split():
+            if not re.fullmatch(NUMBER, word):
+                raise InputError(f"{path} must hold one whole number a line (line {place} is '{line[:40]}').")
+            numbers.append(int(word))
+    return torch.tensor(numbers, dtype=torch.long)

@@ -48,7 +48,10 @@ def written_whole(path: Path) -> Iterator[Path]:
 def _new_temporary(path: Path) -> tuple[int, str]:
     """Locked while its writer lives: by that, others tell it from one that was left behind."""
     while True:
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
+        try:
+            handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
+        except OSError as error:  # under the name that the user knows
+            raise OSError(error.errno, error.strerror, str(path)) from error
         with suppress(OSError):  # file systems without locks: nothing is swept there
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if os.fstat(handle).st_nlink:  # not swept away between its making and its locking

@@ -127,7 +127,7 @@ def misfit(content: object, fields: Mapping[str, Check], optional: tuple[str, ..
             return f"it lacks {name}"
         expected = check(content[name])
         if expected:
-            return f"{name} must be {expected} (got {_shown(content[name])})"
+            return f"{name} must be {expected} (got {shown(content[name])})"
     return None
 
 
@@ -139,11 +139,12 @@ def fitting(content: Any, fields: Mapping[str, Check], where: object, optional: 
     return content
 
 
-def _shown(value: object) -> str:
+def shown(value: object) -> str:
+    """A value, or as much of it as a sentence has room for."""
     if isinstance(value, Tensor):
         return f"a tensor {tuple(value.shape)}"
     try:
-        shown = repr(value)
+        said = repr(value)
     except ValueError:  # a number of thousands of digits
         return "a very large number"
-    return shown if len(shown) <= 60 else shown[:57] + "..."
+    return said if len(said) <= 60 else said[:57] + "..."

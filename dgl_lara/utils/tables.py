@@ -63,10 +63,13 @@ def is_number(value: object) -> bool:
 
 
 def cell(value: object) -> str:
+    """As a table shows it; of thousands nobody reads what is behind the point."""
     if value is None:
         return "-"
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int):
         return f"{value:,}"
-    return f"{value:z.3f}" if isinstance(value, float) else str(value)
+    if isinstance(value, float):
+        return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:z.3f}"
+    return str(value)
