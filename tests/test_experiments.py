@@ -125,10 +125,12 @@ CHECKS = {
 }
 
 
-LONG = ("figure-4", "figure-5", "table-3", "table-4", "table-dim")  # what they do, the others do too
+SLOW = ("figure-4", "figure-5", "table-3", "table-4", "table-dim")  # what they do, the others do too
+LONG = ("figure-1", "table-auc")
+MARKS = {**dict.fromkeys(SLOW, [pytest.mark.slow]), **dict.fromkeys(LONG, [pytest.mark.long])}
 
 
-@pytest.mark.parametrize("what", [pytest.param(one, marks=[pytest.mark.slow] * (one in LONG)) for one in WHAT])
+@pytest.mark.parametrize("what", [pytest.param(one, marks=MARKS.get(one, [])) for one in WHAT])
 def test_reproduce(what, quick):
     written = script(what).run(quick)
     assert {f"{what}.md", f"{what}.csv"} <= {path.name for path in written}
@@ -181,6 +183,7 @@ def test_lara_figures(tmp_path):
     assert [row[1] for row in shown[1:]] == ["random", "sampled 300", "lara, default", "lara, paper"]
 
 
+@pytest.mark.long
 def test_refinement(tmp_path):
     out = tmp_path / "refinement.csv"
     words = ["--targets", 3, "--pairs", 4, "--reference-pairs", 40, "--draws", 2, "--steps", 2, "--out", out]
@@ -277,6 +280,7 @@ def test_first_second():
     assert len(shares) == 2 and all(0 < share < 100 for share in shares)
 
 
+@pytest.mark.long
 def test_neighbours(tmp_path):
     out = tmp_path / "neighbours.csv"
     words = ["--seeds", 1, "--targets", 6, "--reference-pairs", 120, "--steps", 20, "--out", out]
@@ -315,6 +319,7 @@ def test_neighbours_replaces_what_it_makes_anew(tmp_path):
     assert sorted(pd.read_csv(out)["R2"]) == [0.2, 0.4, 0.5, 0.6]
 
 
+@pytest.mark.long
 def test_confidence():
     words = ["--seeds", 1, "--targets", 20, "--reference-pairs", 120, "--steps", 20]
     row = ast.literal_eval(run("confidence", "tree-cycles", *words))

@@ -7,6 +7,7 @@ derived from the molecules by the same rule (a test checks that both agree on ev
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import dgl
@@ -22,6 +23,7 @@ from dgl_lara.datasets.storage import cache_dir, checksum, fetch, find_files, ho
 from dgl_lara.errors import LaraError
 
 ATOMS = ("C", "O", "Cl", "H", "N", "F", "Br", "S", "P", "I", "Na", "K", "Li", "Ca")
+CLASSES = ("mutagen", "no mutagen")
 OXYGEN, HYDROGEN, NITROGEN = ATOMS.index("O"), ATOMS.index("H"), ATOMS.index("N")
 URL = "https://www.chrsmrrs.com/graphkerneldatasets/Mutagenicity.zip"
 BONDS_CHECKSUM = "ecb5684947d92b59a6e9ac04e23c479dc216b3a2f73c48328fa684caf54ba48b"
@@ -65,7 +67,7 @@ def _read(folder: Path) -> Dataset:
             "rows); put the original there, or remove it to go on without kinds of bonds."
         )
     order = torch.as_tensor(np.random.RandomState(42).permutation(len(labels)))  # noqa: NPY002 (the authors' split)
-    return assemble_molecules(
+    molecules = assemble_molecules(
         "mutag",
         bonds=bonds - 1,
         atoms=atoms.flatten(),
@@ -77,6 +79,7 @@ def _read(folder: Path) -> Dataset:
         key={"dataset": "mutag"},
         kinds=kinds,
     )
+    return replace(molecules, own_names={"classes": CLASSES})
 
 
 def assemble_molecules(
@@ -125,7 +128,6 @@ def assemble_molecules(
             motif=torch.as_tensor(motif),
             edge_truth=torch.as_tensor(edge_truth),
             node_names=ATOMS,
-            own_names={"classes": ("mutagen", "no mutagen")},
             checked_edge_data=True,
         )
     )
