@@ -20,6 +20,7 @@ from dgl_lara.cli import main
 from dgl_lara.datasets import mutagenicity, ogbn_arxiv, planetoid, storage
 from dgl_lara.errors import LaraError
 from dgl_lara.inference.scores import explain
+from dgl_lara.utils.tables import cell, is_number
 from dgl_lara.utils.templates import Table, rendered
 
 ROOT = Path(__file__).parents[1]
@@ -100,7 +101,7 @@ def test_every_part_of_a_report_is_escaped():
     table = Table([EVIL], [[EVIL]])
     source = (Path(dgl_lara.__file__).parent / "reports" / "report.html").read_text()
     pages = Environment()
-    pages.filters["cell"] = pages.tests["a_number"] = str
+    pages.filters["cell"], pages.tests["a_number"] = cell, is_number
     parts: dict = dict.fromkeys(meta.find_undeclared_variables(pages.parse(source)), EVIL)
     parts |= dict.fromkeys(("accuracy", "fidelity", "agreement", "truth", "speed", "settings", "deviations"), table)
     parts |= {
