@@ -103,6 +103,14 @@ def test_interrupted_it_says_what_is_kept_and_goes_on_with_that(tmp_path, monkey
     assert out.read_text("latin1") == (tmp_path / f"unbroken{ending}").read_text("latin1")
 
 
+def test_parts_are_small_and_alike_where_model_calls_are_bought():
+    one = bulk("walk", False)
+    many = torch.arange(80).repeat(10)
+    assert [len(part) for part in export.pieces(one.game, many, None, pairs=2)] == [200] * 4
+    assert [len(part) for part in export.pieces(one.game, many, 4)] == [30] * 26 + [20]
+    assert torch.equal(torch.cat(list(export.pieces(one.game, many, None, pairs=2))), many)
+
+
 def test_the_bar_says_its_pace_in_words(tmp_path, monkeypatch):
     notes = []
     monkeypatch.setattr(export.Progress, "note", lambda bar, *words, **figures: notes.append((words, figures)))

@@ -32,6 +32,7 @@ from dgl_lara.utils.files import locked, short_hash, written_whole
 from dgl_lara.utils.progress import Progress, say
 
 TARGETS_A_PART = 8192
+BOUGHT_A_PART = 256  # where each is asked f about, so that not much is lost when it is interrupted
 BYTES_A_ROW = 120  # measured: what a kept player takes until it is in a file
 DICTIONARY = pa.dictionary(pa.int8(), pa.string())
 TYPES = {name: DICTIONARY if kind == "dictionary" else pa.type_for_alias(kind) for name, kind in COLUMNS.items()}
@@ -140,7 +141,8 @@ def _remove_if_empty(folder: Path) -> None:
 
 def pieces(game: Game, targets: Tensor, top: int | None, pairs: int = 0) -> Iterator[Tensor]:
     """A fixed number of targets where few players of each are kept; fewer where the memory does not allow it."""
-    for part in targets.split(TARGETS_A_PART):
+    bought = -(-len(targets) // BOUGHT_A_PART) if pairs else 0
+    for part in targets.tensor_split(bought) if bought else targets.split(TARGETS_A_PART):
         if top is None:
             a_walk = 1 + pairs * BYTES_A_DRAW / BYTES_A_WALK
             for rows in row_slices(game.work[part] * a_walk, game.budget.walks_a_chunk):
