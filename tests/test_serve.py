@@ -10,7 +10,7 @@ import torch
 from starlette.testclient import TestClient
 
 from dgl_lara.runs import open_run
-from dgl_lara.serve.app import make_app
+from dgl_lara.serve.app import Service, guarded, make_app
 from dgl_lara.serve.guard import Limits
 from dgl_lara.serve.messages import ExplainRequest, read, usual_nodes
 from dgl_lara.serve.served import ServedModel, open_models
@@ -282,6 +282,34 @@ def test_views_of_what_is_not_there(client, target):
     response = client.get("/v1/models/ba/view", params={"target": target})
     assert response.status_code == 400
     assert response.json()["error"].startswith(("node must be in 0..699", "target"))
+
+
+def test_pages_of_other_sites_change_nothing(model):
+    """A browser sends its user's requests wherever a page wants; a text needs nobody's leave."""
+    client, update = TestClient(make_app([model])), "/v1/models/ba/graph"
+    change = json.dumps({"add_edges": [[5, 312]]})
+    for headers in (
+        {"Origin": "http://evil.example"},
+        {"Origin": "null"},
+        {"Origin": "http://testserver", "Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-site"},
+    ):
+        refused = client.post(update, content=change, headers={"Content-Type": "text/plain", **headers})
+        assert refused.status_code == 403 and "a page of another site" in refused.json()["error"]
+    for headers in ({"Origin": "http://testserver"}, {"Origin": "https://proxy", "Sec-Fetch-Site": "same-origin"}, {}):
+        assert client.post("/v1/models/ba:explain", content="{}", headers=headers).status_code == 400  # it was read
+    secret = {"Authorization": "Bearer secret", "Origin": "http://evil.example"}
+    told = TestClient(make_app([model], token="secret")).post(update, content="{}", headers=secret)
+    assert told.status_code == 400
+
+
+def test_a_service_on_this_machine_alone_goes_by_its_names(model):
+    client = TestClient(guarded(Service([model], Limits()), only_here=True))
+    for name in ("evil.example", "evil.example:8080", "[::2]:8080", "localhost.evil.example"):
+        refused = client.get("/v1/models", headers={"Host": name})
+        assert refused.status_code == 403 and "for its own machine" in refused.json()["error"]
+    for name in ("localhost", "localhost:8080", "127.0.0.1:8080", "[::1]:8080", "LOCALHOST:80"):
+        assert client.get("/v1/models", headers={"Host": name}).status_code == 200
 
 
 def test_a_token_where_one_is_asked_for(model):

@@ -181,8 +181,8 @@ def counted(job: Job, content: Any) -> Response:
     return as_json(content)
 
 
-def guarded(service: Service, token: str | None = None) -> Guard:
-    return Guard(Router(service.routes, redirect_slashes=False, default=not_found), service.limits, token)
+def guarded(service: Service, token: str | None = None, only_here: bool = False) -> Guard:
+    return Guard(Router(service.routes, redirect_slashes=False, default=not_found), service.limits, token, only_here)
 
 
 def make_app(models: Sequence[ServedModel], limits: Limits = USUAL, token: str | None = None) -> Guard:

@@ -18,6 +18,7 @@ from dgl_lara.serve import counters
 
 OPEN = {"/", "/healthz", "/openapi.json", "/docs"}  # hold no data of anybody
 METHODS = {"GET", "HEAD", "POST"}
+HERE = {"localhost", "127.0.0.1", "[::1]"}  # what a service on this machine alone is called
 
 
 @dataclass(frozen=True)
@@ -34,11 +35,12 @@ class TooLarge(Exception):
 
 
 class Guard:
-    """An ASGI application around another. `draining`: connections are closed after their next answer."""
+    """An ASGI application around another. `draining`: connections are closed after their next answer; `only_here`: it
+    listens on this machine alone."""
 
-    def __init__(self, app: ASGIApp, limits: Limits, token: str | None = None) -> None:
+    def __init__(self, app: ASGIApp, limits: Limits, token: str | None = None, only_here: bool = False) -> None:
         self.app, self.limits, self.token = app, limits, token
-        self.draining = False
+        self.draining, self.only_here = False, only_here
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -83,11 +85,27 @@ class Guard:
             given = headers.get(b"authorization", b"").removeprefix(b"Bearer ")
             if not hmac.compare_digest(given, self.token.encode()):
                 raise HTTPException(401, "a bearer token is needed: Authorization: Bearer TOKEN.")
+        if self.token is None:
+            self._check_page(scope["method"], headers)
         if scope["method"] not in METHODS:
             raise HTTPException(405, f"{scope['method']} is not a method of this service.")
         length = headers.get(b"content-length", b"0")
         if length.isdigit() and int(length) > self.limits.body:
             raise TooLarge
+
+    def _check_page(self, method: str, headers: dict[bytes, bytes]) -> None:
+        """Whoever has no token to show may not be sent by a page of somebody else, which a browser on this machine has
+        open: neither to change what is explained, nor, under a name that leads here, to read it."""
+        host = headers.get(b"host", b"").decode("latin1")
+        origin, site = headers.get(b"origin"), headers.get(b"sec-fetch-site")
+        other = origin is not None and origin.decode("latin1").partition("://")[2] != host
+        if method == "POST" and (other if site is None else site not in (b"same-origin", b"none")):
+            raise HTTPException(403, "this was asked by a page of another site; use a token (--token-file) for that.")
+        name = host if host.endswith("]") else host.rpartition(":")[0] or host
+        if self.only_here and name and name.lower() not in HERE:
+            raise HTTPException(
+                403, f"this service is for its own machine, as localhost (got '{name}'); use a token (--token-file)."
+            )
 
 
 def described(error: Exception, limits: Limits) -> tuple[int, str]:

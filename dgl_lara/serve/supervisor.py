@@ -15,6 +15,7 @@ import socket
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from ipaddress import ip_address
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 
@@ -64,7 +65,7 @@ def work(models: Sequence[ServedModel], port: socket.socket, limits: Limits, tok
         model.follow()
     counters.reloads.set(generation)
     service = Service(models, limits, os.getppid())
-    app = guarded(service, token)
+    app = guarded(service, token, only_here=ip_address(port.getsockname()[0]).is_loopback)
     config = uvicorn.Config(
         app, log_level="warning", access_log=False, lifespan="off", timeout_graceful_shutdown=int(limits.seconds) + 1,
         server_header=False,
