@@ -53,7 +53,7 @@ def until(true, seconds=60.0):
 
 def test_updates_reach_all_workers_and_outlive_them(run):
     """Acknowledged means: on disk, and seen by whoever is asked from then on."""
-    instance = {"node": 5, "top": 50}
+    instance = {"node": 5, "top": 701}
     with serving("--run", run, "--workers", 2) as service:
         before = service.explain("ba", instance)[0]
         assert all(service.explain("ba", instance)[0] == before for _ in range(10))
