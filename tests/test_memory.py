@@ -4,9 +4,10 @@ import dgl
 import psutil
 import pytest
 import torch
-from games import gcn_game, random_graph
+from games import SmallGCN, gcn_game, random_graph
 
 from dgl_lara import LARA
+from dgl_lara.errors import InputError
 from dgl_lara.game.budget import CALL_BYTES, NODES_A_CALL, Budget
 from dgl_lara.game.game import Game
 from dgl_lara.training.config import TrainingConfig
@@ -78,6 +79,15 @@ def test_no_call_of_f_is_larger_than_the_budget_allows():
     lara.refine(some, 8)
     lara.verify(some)
     assert max(sizes) <= max(bound, int(some.players.counts.max()) + 50)
+
+
+def test_coalitions_of_a_step_are_held_against_the_budget():
+    graph, features = random_graph(60, 80, 0), torch.randn(60, 3, generator=torch.Generator().manual_seed(1))
+    config = TrainingConfig(steps=1, masks=1_000_000, pool=0)
+    with pytest.raises(
+        InputError, match=r"1,000,000 pairs of coalitions a step \(--masks\) would take about \d\.\d GB"
+    ):
+        LARA(SmallGCN(), graph, features, hops=1, memory=2**28, config=config).fit(range(60))
 
 
 def test_chunks_follow_the_budget():

@@ -7,12 +7,14 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from dgl_lara.attribution.monte_carlo import random_coalitions, signed
+from dgl_lara.attribution.monte_carlo import BYTES_A_DRAW, random_coalitions, signed
 from dgl_lara.game.batch import Batch, Egos
 from dgl_lara.game.game import Game
 from dgl_lara.game.players import find
 from dgl_lara.game.value import to_values
 from dgl_lara.utils.ranks import ALONE, Ranks
+
+BYTES_AN_ANSWER = 16  # a class, of one target under one pair: f's two answers, and while they are put together
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,6 +50,8 @@ def evaluate_coalitions(
 ) -> CoalitionBatch:
     """Draw coalitions and ask f about them. Two passes of f teach every target of the batch."""
     columns = len(game.kind.ids(batch))
+    answers = BYTES_AN_ANSWER * len(batch.targets) * game.num_classes
+    game.budget.check(masks * (BYTES_A_DRAW * columns + answers), f"{masks:,} pairs of coalitions a step (--masks)")
     return hear(game, batch, random_coalitions(masks, columns, drawn, batch.targets.device), ranks)
 
 
