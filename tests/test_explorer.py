@@ -12,6 +12,7 @@ import uvicorn
 from browser import Window, needs_browser
 
 from dgl_lara.cli.reproduce import script
+from dgl_lara.errors import InputError
 from dgl_lara.runs import open_run
 from dgl_lara.serve.app import make_app
 from dgl_lara.serve.served import ServedModel
@@ -260,6 +261,8 @@ def test_a_token_is_asked_for(quick_runs, tmp_path, window):
 @contextmanager
 def in_thread(app):
     """Its address, while it is served here."""
+    with pytest.raises(InputError, match="--host must name an address"):
+        listening("", 0)  # an unset variable of a shell is not every network
     port = listening("127.0.0.1", 0)
     server = uvicorn.Server(uvicorn.Config(app, log_level="warning", lifespan="off"))
     thread = threading.Thread(target=server.run, args=([port],))

@@ -250,6 +250,12 @@ def test_names_of_ones_own_reach_the_explanation(npz, tmp_path):
     ("text", "said"),
     [
         ('{"classes": ["a"]}', "there must be a name for each of the 4 classes (got 1)"),
+        (
+            r'{"classes": ["a", "b\ud800", "c", "d"]}',
+            r"names of classes must be plain text on one line (got 'b\ud800')",
+        ),
+        (r'{"classes": ["a", "b", "\u001b[2Jc", "d"]}', r"plain text on one line (got '\x1b[2Jc')"),
+        (r'{"classes": ["a", "b", "c\nd", "d"]}', "names of classes must be plain text on one line"),
         ('{"class": ["a"]}', "must hold lists under nodes, classes, features, and nothing else"),
         ('{"classes": [1, 2, 3, 4]}', "'classes' must be a list of texts"),
         ("{", "must be a JSON file"),

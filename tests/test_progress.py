@@ -20,6 +20,7 @@ from games import gcn_game
 
 import dgl_lara
 from dgl_lara.cli import main, printing, watching
+from dgl_lara.errors import InputError
 from dgl_lara.evaluation import forecast as forecasts
 from dgl_lara.evaluation.run_evaluation import Subject, evaluate
 from dgl_lara.lara import LARA
@@ -291,6 +292,13 @@ def test_the_forecast_is_of_the_right_size():
     subject.explanations  # noqa: B018 (makes them)
     spent = time.perf_counter() - start
     assert expected / 8 < spent < expected * 8
+
+
+def test_a_reference_that_does_not_fit_is_told_before_it_is_timed():
+    game = gcn_game(nodes=60, edges=300)
+    subject = Subject(LARA.of_game(game), Case(game, torch.arange(12), None, 10**12), pairs=0)
+    with pytest.raises(InputError, match="1,000,000,000,000 reference pairs of a target would take about"):
+        forecasts.forecast(subject, ["agreement"])
 
 
 def test_the_forecast_of_fidelity_counts_the_cutting_out(monkeypatch):

@@ -46,6 +46,13 @@ def test_unknown_is_a_usage_error():
     assert result.exit_code == 2 and "figure-4" in result.output
 
 
+def test_only_data_sets_of_the_paper_are_taken(tmp_path):
+    (tmp_path / "g.npz").write_bytes(b"")
+    for name in ("nothere", tmp_path / "g.npz"):
+        result = run("reproduce", "table-1", "--dataset", str(name), "--quick")
+        assert result.exit_code == 2 and "Traceback" not in result.output, result.output
+
+
 def test_without_the_source_checkout(monkeypatch, tmp_path):
     monkeypatch.setattr(sys.modules[script.__module__], "EXPERIMENTS", tmp_path)
     result = run("reproduce", "table-1", "--quick")

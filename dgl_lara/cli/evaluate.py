@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 @click.option("--split", type=click.Choice(["train", "val", "test"]), default="test", show_default=True)
 @click.option("--targets", type=Count(), default=1000, show_default=True, help="At most so many.")
 @click.option("--pairs", type=Count(0), help="Coalition pairs of the 'sampled' row. [300; graphs: 100]")
-@click.option("--reference-pairs", type=Count(100), default=2000, show_default=True,
+@click.option("--reference-pairs", type=Count(100, 1_000_000), default=2000, show_default=True,
               help="Coalition pairs of the true attribution that agreement is measured against.")  # fmt: skip
 @click.option("--json", "json_file", type=Written(dir_okay=False, allow_dash=True, path_type=Path),
               help="Write the figures here too; '-': to standard output, and all else to standard error.")  # fmt: skip

@@ -25,7 +25,7 @@ from dgl_lara.cli.printing import echo, warn_of
 @click.option("--split", type=click.Choice(["train", "val", "test"]), default="test", show_default=True)
 @click.option("--targets", type=Count(), default=100, show_default=True, help="Measure at most so many.")
 @click.option("--pairs", type=Count(0), help="Coalition pairs of the 'sampled' row. [300; graphs: 100]")
-@click.option("--reference-pairs", type=Count(100), default=1000, show_default=True,
+@click.option("--reference-pairs", type=Count(100, 1_000_000), default=1000, show_default=True,
               help="Coalition pairs of the true attribution that agreement is measured against.")  # fmt: skip
 @seed_option
 @device_option

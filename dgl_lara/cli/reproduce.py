@@ -16,6 +16,7 @@ import click
 from dgl_lara.choices import VALUES
 from dgl_lara.cli.options import FOLDER, NEW_FOLDER, Count, DatasetName, device_option
 from dgl_lara.cli.printing import echo
+from dgl_lara.datasets import DATASETS
 from dgl_lara.errors import LaraError
 
 WHAT = {  # in the order of `all`: what others build on comes first
@@ -81,6 +82,8 @@ def reproduce(
     device: str,
 ) -> None:
     chosen = [name for name in WHAT if not (only and name in OF_SPEED)] if what == "all" else [what]
+    if files := [name for name in names if name not in DATASETS]:
+        raise click.UsageError(f"--dataset must be one of {', '.join(DATASETS)} (got '{files[0]}').")
     common = script("common")
     settings = common.Settings(
         quick=quick,

@@ -11,6 +11,7 @@ node_names, class_names, feature_names          arrays of texts; or "<stem>.name
 from __future__ import annotations
 
 import json
+import unicodedata
 from pathlib import Path
 from typing import Any
 
@@ -159,4 +160,11 @@ def check_names(path: Path, names: Names, counts: dict[str, Any]) -> Names:
             check_names(path, given, counts[of])
         elif len(given) != counts[of]:
             raise InputError(f"{path}: there must be a name for each of the {counts[of]} {of} (got {len(given)}).")
+        elif (bad := next((name for name in map(str, given) if not is_text(name)), None)) is not None:
+            raise InputError(f"{path}: names of {of} must be plain text on one line (got {ascii(bad)[:60]}).")
     return names
+
+
+def is_text(name: str) -> bool:
+    """Without line breaks, and what else a terminal would obey or no file can hold."""
+    return name.isprintable() or not any(unicodedata.category(letter) in ("Cc", "Cs", "Zl", "Zp") for letter in name)

@@ -25,6 +25,7 @@ PROBED = 3  # targets that are timed, or as many more as it takes
 MOST, ENOUGH = 1024, 0.2  # coalitions and seconds that are enough for it
 WORTH = 0.7  # of the targets, and so of the time: with more of them nothing is gained
 BY_LABELS = {"characterization-score", "unfaithfulness", "fidelity-curve"}  # they share what f says
+BYTES_A_PLAYER = 16  # of one pair: drawn, as signs, and while phi is fitted
 LONG = 60.0  # seconds from which on it is worth a word
 Regression = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]  # of d on sigma, beside the target's own column
 
@@ -73,6 +74,7 @@ def forecast(subject: Subject, names: Sequence[str]) -> Forecast:
         parts |= dict.fromkeys(wanted, 2 * definitions * len(SPARSITIES) * methods * total * few)
     if "agreement" in names and counts.max() > EXACT_UP_TO:
         asked = subject.case.reference_pairs
+        game.budget.check(BYTES_A_PLAYER * asked * float(counts.max()), f"{asked:,} reference pairs of a target")
         if game.task.local and 2 * asked * total > AFFORDABLE_EACH:
             whole = _seconds_a_pass(subject)
         calls = 2 * asked * (whole or total * each)

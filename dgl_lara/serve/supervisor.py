@@ -221,6 +221,8 @@ class Supervisor:
 
 
 def listening(host: str, port: int) -> socket.socket:
+    if not host.strip():  # which would be every network there is
+        raise InputError("--host must name an address, like 127.0.0.1, or 0.0.0.0 for every network (got '').")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     found = socket.socket(family)
     found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
