@@ -453,3 +453,12 @@ def test_a_sum_tells_of_finite_numbers_and_of_no_others(gaps):
         numbers = torch.ones(100)
         numbers[7 : 7 + len(bad)] = torch.tensor(bad)
         assert (check(numbers) is None) == fits
+
+
+def test_features_that_no_machine_holds_are_refused(tmp_path):
+    """A few bytes can claim any number of columns."""
+    none, rows = np.zeros(0, int), np.zeros(61, int)
+    parts: dict = {"attr_data": np.zeros(0), "attr_indices": none, "attr_indptr": rows, "attr_shape": [60, 10**10]}
+    np.savez(tmp_path / "g.npz", src=np.arange(59), dst=np.arange(1, 60), y=np.arange(60) % 2, **parts)
+    with pytest.raises(InputError, match="60 rows of 10,000,000,000 features would take 4,470 GB"):
+        load(str(tmp_path / "g.npz"))

@@ -21,6 +21,7 @@ import scipy.sparse as sp
 from dgl_lara.datasets.file_parts import NO_LABELS
 from dgl_lara.datasets.storage import DAMAGE, Arrays, damaged
 from dgl_lara.errors import InputError
+from dgl_lara.utils.memory import free_memory
 from dgl_lara.utils.progress import say
 
 WORDS = {
@@ -49,6 +50,9 @@ def read_layout(path: Path, labelled: bool = True) -> tuple[Arrays, Names]:
     if "src" not in arrays and (adjacency := _sparse(path, found, ADJACENCY)) is not None:
         arrays["src"], arrays["dst"] = _edges_of(path, adjacency)
     if (attributes := _sparse(path, found, ATTRIBUTES)) is not None and "x" not in arrays:
+        rows, columns = attributes.shape
+        if (needed := 8.0 * rows * columns) > free_memory():
+            raise InputError(f"{path}: {rows:,} rows of {columns:,} features would take {needed / 2**30:,.0f} GB.")
         arrays["x"] = attributes.toarray()
     for ours, theirs in WORDS.items():
         name = next((name for name in theirs if name in arrays), None)
