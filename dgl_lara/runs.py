@@ -17,6 +17,7 @@ import json
 import time
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +52,7 @@ from dgl_lara.utils.files import load_tensors, locked, save_tensors, written_who
 from dgl_lara.utils.made_with import environment, versions
 from dgl_lara.utils.progress import say, working
 from dgl_lara.utils.ranks import here
-from dgl_lara.utils.schema import fitting, flag, maybe, number, rows_of, table, tensors, text, whole, word
+from dgl_lara.utils.schema import fitting, flag, maybe, number, rows_of, shown, table, tensors, text, whole, word
 
 RUNS = Path(choices.RUNS)
 CONFIG = {
@@ -69,7 +70,7 @@ MADE_WITH = {"command": text, "time": text, "git": maybe(text), "versions": tabl
 CHECKPOINT = {
     "step": whole(), "explainer": tensors, "average": tensors, "optimiser": table, "best": number,
     "best_weights": tensors, "running_mean": maybe(tensors), "nodes_asked": whole(), "shared": maybe(table),
-    "pool": whole(0, MOST["pool"]),
+    "pool": whole(0, MOST["pool"]), "settings": table,
     "history": rows_of({"step": whole(1), "epoch": whole(1), "loss": number, "agreement": number}),
 }  # fmt: skip
 
@@ -172,17 +173,17 @@ class Run:
         with written_whole(self.folder / "metrics.csv") as temporary:
             pd.DataFrame(state.history).to_csv(temporary, index=False)
         self._keep_best(state)
-        save_tensors(state.to_dict(), self.folder / "checkpoint.pt")
+        save_tensors({**state.to_dict(), "settings": self._settings}, self.folder / "checkpoint.pt")
 
     def _keep_best(self, state: TrainingState, errors: ErrorModel | None = None, cost: float | None = None) -> None:
         if state.best_weights:
             about = described(self.config.training, self.config.value, errors, cost)
-            save_explainer(state.best_explainer(), self.folder / "explainer.pt", **about)
+            save_explainer(state.best_explainer(), self.folder / "explainer.pt", **about, data=self.config.data)
 
     def last_checkpoint(self) -> dict | None:
         """None where the run was interrupted before its first step: it begins at the beginning."""
         path = self.folder / "checkpoint.pt"
-        newer = ("nodes_asked", "shared", "pool")  # than 0.1.0
+        newer = ("nodes_asked", "shared", "pool", "settings")  # than 0.1.0
         return fitting(load_tensors(path), CHECKPOINT, path, newer) if path.exists() else None
 
     def train(self) -> LARA:
@@ -197,8 +198,11 @@ class Run:
         ranks = here()
         with locked(self.folder) if ranks.is_first else nullcontext():
             begun = self.last_checkpoint()
+            self._check_began_so(begun or {})
             if ranks.count > 1:
-                ranks.agree({**self._facts(), "the step of the checkpoint": begun["step"] if begun else 0})
+                made_with = {f"the version of {name}": version for name, version in versions().items()}
+                step = begun["step"] if begun else 0
+                ranks.agree({**made_with, **self._settings, "the step of the checkpoint": step})
             self.lara.fit(split, val, begun, self.checkpoint)
             if not ranks.is_first:
                 return self.lara
@@ -209,12 +213,22 @@ class Run:
                 self.lara.store.keep_answer(self.game.answer)
         return self.lara
 
-    def _facts(self) -> dict[str, Any]:
-        """What processes must have in common to train together."""
-        facts: dict[str, Any] = {f"the version of {name}": version for name, version in versions().items()}
-        facts |= {"the content of the data set": self.dataset.fingerprint, "the model": weights_hash(self.model)}
-        facts |= {"K": self.config.hops, "value": self.config.value, "players": self.lara.players}
-        return facts | {name.replace("_", " "): value for name, value in asdict(self.config.training).items()}
+    @cached_property
+    def _settings(self) -> dict[str, Any]:
+        """What all processes of a training have in common, and all its halves: plain values, by their names in words."""
+        settings = {"the content of the data set": self.dataset.fingerprint, "the model": weights_hash(self.model)}
+        settings |= {"K": self.config.hops, "value": self.config.value, "players": kinds.to_dict(self.lara.players)}
+        return settings | {name.replace("_", " "): value for name, value in asdict(self.config.training).items()}
+
+    def _check_began_so(self, checkpoint: dict) -> None:
+        """A training that goes on under other settings would be none that anybody could repeat."""
+        for name, then in checkpoint.get("settings", {}).items():
+            now = self._settings.get(name, then)
+            if now != then:
+                raise LaraError(
+                    f"{self.folder} cannot go on: {name} was {shown(then)} when its training began, and is {shown(now)} "
+                    "now; put it back, or start a new run."
+                )
 
     def _check_fit(self, shape: ExplainerConfig, stored: dict) -> None:
         """The explainer is the one that config.json describes; an edited file would change what its scores mean."""
@@ -224,15 +238,16 @@ class Run:
         told |= {"players": self.lara.players.name}
         told |= {"layers": self.config.hops if training.layers is None else training.layers}
         told |= {"gate": training.gate} if self.lara.task.local else {}
-        learned = {**asdict(shape), "value": stored.get("value", self.config.value)}
-        if "training" in stored:
-            told |= {"inputs": training.inputs}
-            learned |= {"inputs": stored["training"].get("inputs")}
-        for name, value in {**told, "value": self.config.value}.items():
-            if learned[name] != value:
+        self._check_same({**told, "value": self.config.value}, {"value": self.config.value, **stored, **asdict(shape)})
+        self._check_same(asdict(training), stored.get("training", {}))
+        self._check_same({"data": self.config.data}, stored)
+
+    def _check_same(self, told: dict, learned: dict) -> None:
+        for name, value in told.items():
+            if name in learned and learned[name] != value:
                 raise LaraError(
-                    f"{self.folder} does not fit together: by config.json {name} is {value}, by explainer.pt "
-                    f"{learned[name]}; was one of them changed?"
+                    f"{self.folder} does not fit together: by config.json {name} is {shown(value)}, by "
+                    f"explainer.pt {shown(learned[name])}; was one of them changed?"
                 )
 
     @property

@@ -212,6 +212,7 @@ def load_explainer(path: Path, device: torch.device) -> tuple[Explainer, dict[st
     more = {
         "training": table,
         "value": text,
+        "data": maybe(text),
         "errors": maybe(table),
         "samples": maybe(table),
         "cost": maybe(between(0, 1e30)),
