@@ -294,10 +294,14 @@ def _legend_handles(scene: Scene) -> list[Line2D]:
 
 
 def write(figure: Figure, path: Path, ending: str) -> None:
-    """As .png, .svg or .pdf. The same explanation gives the same bytes: no date, fixed identifiers."""
+    """As .png, .svg or .pdf. The same explanation gives the same bytes: no date, fixed identifiers.
+
+    In memory first: a file that matplotlib has opened itself it cannot close where the disk is full."""
     metadata = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(ending, {})
+    drawn = io.BytesIO()
     with matplotlib.rc_context({"svg.hashsalt": "dgl-lara", "svg.fonttype": "none"}):
-        figure.savefig(path, format=ending[1:], dpi=160, metadata=metadata, facecolor="white")
+        figure.savefig(drawn, format=ending[1:], dpi=160, metadata=metadata, facecolor="white")
+    path.write_bytes(drawn.getvalue())
 
 
 def inline(figure: Figure, label: str) -> str:

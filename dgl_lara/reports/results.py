@@ -41,9 +41,11 @@ def _write(metric: str, table: pd.DataFrame, path: Path, title: str, question: M
     with written_whole(written[0]) as temporary:
         table.to_csv(temporary, index=False)
     if len(table) and (figure := METRICS[metric].figure(table, title)):
+        from dgl_lara.drawing.pictures import write
+
         for ending in (".png", ".pdf"):
             with written_whole(path.with_suffix(ending)) as temporary:
-                figure.savefig(temporary, dpi=150, format=ending[1:])
+                write(figure, temporary, ending)
             written.append(path.with_suffix(ending))
     return written
 
