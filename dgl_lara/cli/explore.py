@@ -10,7 +10,7 @@ import click
 
 from dgl_lara.cli.options import RUN, Count, Memory, trust_options
 from dgl_lara.cli.printing import echo
-from dgl_lara.cli.serve import Wanted, start
+from dgl_lara.cli.serve import STATE_OPTION, Wanted, start
 
 
 @click.command("explore")
@@ -18,10 +18,17 @@ from dgl_lara.cli.serve import Wanted, start
 @click.option("--node", "--graph", "target", type=Count(0), help="Where to begin.")
 @click.option("--port", type=Count(0, 65535), default=0, help="[any free one]")
 @click.option("--browser/--no-browser", default=True, help="Open the page, or only say where it is.")
+@STATE_OPTION
 @click.option("--memory", type=Memory(), help="Working memory to keep to, like 4GB. [70 % of what is free]")
 @trust_options
 def explore(
-    folders: tuple[Path, ...], target: int | None, port: int, browser: bool, memory: int | None, trust: bool | str
+    folders: tuple[Path, ...],
+    target: int | None,
+    port: int,
+    browser: bool,
+    state: Path | None,
+    memory: int | None,
+    trust: bool | str,
 ) -> None:
     """Walk through a run in the browser: why is this node what the model says, and that one?"""
 
@@ -32,4 +39,4 @@ def explore(
         if browser:
             webbrowser.open(page)
 
-    start(folders, Wanted(port=port, workers=1, memory=memory, trust=trust), announce)
+    start(folders, Wanted(port=port, workers=1, state=state, memory=memory, trust=trust, target=target), announce)

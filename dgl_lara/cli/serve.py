@@ -30,6 +30,10 @@ class Wanted:
     fill: bool = True
     memory: int | None = None
     trust: bool | str = False
+    target: int | None = None  # of the first run, that somebody wants to begin with
+
+
+STATE_OPTION = click.option("--state", type=FOLDER, help="Where graph updates and shared tables are kept. [RUN/serving]")
 
 
 @click.command("serve")
@@ -39,7 +43,7 @@ class Wanted:
 @click.option("--port", type=Count(0, 65535), default=Wanted.port, show_default=True, help="0: any free one.")
 @click.option("--workers", type=Count(1, 256), help="Processes that answer. [one a core]")
 @click.option("--token-file", type=FILE, help="File with the bearer token that requests must carry.")
-@click.option("--state", type=FOLDER, help="Where graph updates and shared tables are kept. [RUN/serving]")
+@STATE_OPTION
 @click.option("--max-body", type=Memory(), default="16MB", show_default=True, help="Size of a request, at most.")
 @click.option("--timeout", type=Rate(3600), default=60.0, show_default=True, help="Seconds for a request, at most.")
 @click.option("--fill/--no-fill", default=True, help="Explain everything while nobody asks, or only what is asked for.")
@@ -79,22 +83,31 @@ def _run(folders: tuple[Path, ...], wanted: Wanted, announce: Callable[[list[str
     try:
         from dgl_lara.serve import app  # noqa: F401 (whatever is missing is missing now)
         from dgl_lara.serve.guard import Limits
-        from dgl_lara.serve.served import open_models
-        from dgl_lara.serve.supervisor import Supervisor
+        from dgl_lara.serve.served import ServedModel, open_models
+        from dgl_lara.serve.supervisor import Supervisor, is_only_here
     except ModuleNotFoundError as error:
         raise InputError(f"serving needs more packages ({error.name}): pip install 'dgl-lara[serve]'") from error
     from dgl_lara.runs import newest_run
+    from dgl_lara.utils.progress import say
+
+    def load() -> list[ServedModel]:
+        models = open_models(chosen, wanted.state, wanted.memory, wanted.trust)
+        if wanted.target is not None:
+            models[0].check_target(wanted.target)
+        return models
 
     chosen = folders or (newest_run(),)
     names = [folder.resolve().name for folder in chosen]
     supervisor = Supervisor(
-        load=lambda: open_models(chosen, wanted.state, wanted.memory, wanted.trust),
+        load=load,
         address=(wanted.host, wanted.port),
         workers=wanted.workers or os.cpu_count() or 1,
         limits=Limits(wanted.max_body, wanted.timeout),
         token=lambda: read_token(wanted.token_file),
         fill=wanted.fill,
     )
+    if supervisor.token is None and not is_only_here(supervisor.port):
+        say("note: whoever reaches this machine can ask and change the graph; --token-file asks them for a token.")
     with counting:
         supervisor.run(lambda where: announce(names, where))
 

@@ -19,8 +19,8 @@ PAUSE = 0.01  # seconds between two looks at the logs
 A_PIECE = 64  # targets, after which it looks at the logs again
 
 
-def keep(models: Sequence[ServedModel], fill: bool = True) -> None:
-    """Until SIGTERM."""
+def keep(models: Sequence[ServedModel], fill: bool = True, rest: float = 0.0) -> None:
+    """Until SIGTERM. `rest`: seconds before it begins, where the one before it died at once."""
     asked = False
 
     def stop(*_: object) -> None:
@@ -32,15 +32,23 @@ def keep(models: Sequence[ServedModel], fill: bool = True) -> None:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     parent = os.getppid()
     os.nice(5)
+    begin, told = time.monotonic() + rest, dict.fromkeys(models, "")
     while not asked and os.getppid() == parent:
-        for model in models:
+        busy = False
+        for model in models if time.monotonic() >= begin else ():
             try:
                 model.catch_up()
+                busy |= fill and _fill_some(model)
+                told[model] = ""
             except (LaraError, OSError) as error:
-                say(f"{model.name}: {error}")
+                why = str(error)
+                if isinstance(error, OSError):
+                    why = f"{model.folder} cannot be written ({error.strerror or error}); updates wait until it can."
+                if told[model] != why:  # once, however long it lasts
+                    say(f"{model.name}: {why}")
+                told[model] = why
                 time.sleep(1)
-        filled = [_fill_some(model) for model in models] if fill else []
-        if not any(filled):
+        if not busy:
             time.sleep(PAUSE)
 
 

@@ -131,6 +131,10 @@ class ServedModel:
             say(f"note: the stored graph in {self.folder} is damaged; it is made anew from the log of updates.")
             (self.folder / "current").unlink()
 
+    def check_target(self, number: int) -> None:
+        """InputError where nothing of that number can be explained."""
+        self.called.checked([number], len(self.follow().gone_targets))
+
     # --- updating
 
     def accept(self, update: GraphUpdate) -> Entry:

@@ -30,6 +30,7 @@ BACKLOG = 2048
 IDLE = 1.0  # seconds that a stopping worker gives its idle connections to ask once more
 MARGIN = 5  # and, beyond the time that a request may take, those that are being answered
 WAIT_READY = 300.0
+LONGEST_REST = 60.0  # seconds before a keeper is replaced whose predecessors died at once
 
 fork = multiprocessing.get_context("fork")
 Load = Callable[[], list[ServedModel]]
@@ -65,7 +66,7 @@ def work(models: Sequence[ServedModel], port: socket.socket, limits: Limits, tok
         model.follow()
     counters.reloads.set(generation)
     service = Service(models, limits, os.getppid())
-    app = guarded(service, token, only_here=ip_address(port.getsockname()[0]).is_loopback)
+    app = guarded(service, token, only_here=is_only_here(port))
     config = uvicorn.Config(
         app, log_level="warning", access_log=False, lifespan="off", timeout_graceful_shutdown=int(limits.seconds) + 1,
         server_header=False,
@@ -86,14 +87,17 @@ def _child(function: Callable, *given: object) -> None:
     function(*given)
 
 
+def how_it_ended(process: BaseProcess) -> str:
+    code = process.exitcode or 0
+    return signal.strsignal(-code) or f"signal {-code}" if code < 0 else f"exit code {code}"
+
+
 class Generation:
     """Workers and keeper of one loading of the runs."""
 
     def __init__(self, number: int, models: list[ServedModel], supervisor: Supervisor) -> None:
         self.number, self.models, self.supervisor = number, models, supervisor
-        from dgl_lara.serve.keeper import keep
-
-        self.keeper = self._forked(keep, models, supervisor.fill)
+        self.keeper = self.new_keeper()
         self._until_caught_up()
         self.workers = [self.new_worker() for _ in range(supervisor.workers)]
         deadline = time.monotonic() + WAIT_READY
@@ -118,6 +122,13 @@ class Generation:
         process.start()
         return process
 
+    def new_keeper(self, rest: float = 0.0) -> BaseProcess:
+        """`rest`: seconds before it begins, so that one that dies at once is not started again and again."""
+        from dgl_lara.serve.keeper import keep
+
+        self.rest, self.keeper_begins = rest, time.monotonic() + rest
+        return self._forked(keep, self.models, self.supervisor.fill, rest)
+
     def new_worker(self) -> tuple[BaseProcess, Connection]:
         for model in self.models:
             model.follow()
@@ -141,13 +152,13 @@ class Generation:
         if not self.models and any(process.exitcode is not None for process in self.processes):
             self.models = self.supervisor.load()  # a reload failed halfway
         if self.keeper.exitcode is not None:
-            from dgl_lara.serve.keeper import keep
-
-            say("the keeper has died; another takes over.")
-            self.keeper = self._forked(keep, self.models, self.supervisor.fill)
+            at_once = time.monotonic() - self.keeper_begins < LONGEST_REST
+            rest = min(2 * self.rest + 1, LONGEST_REST) if at_once else 0.0
+            say(f"the keeper has died ({how_it_ended(self.keeper)}); another takes over in {rest:.0f} s.")
+            self.keeper = self.new_keeper(rest)
         for place, (process, _) in enumerate(self.workers):
             if process.exitcode is not None:
-                say(f"worker {process.pid} has died; another takes over.")
+                say(f"worker {process.pid} has died ({how_it_ended(process)}); another takes over.")
                 self.workers[place] = self.new_worker()
 
     @property
@@ -218,6 +229,11 @@ class Supervisor:
         before.stop()
         say(f"reloaded ({after.number}).")
         return after
+
+
+def is_only_here(port: socket.socket) -> bool:
+    """Nobody on another machine can reach it."""
+    return ip_address(port.getsockname()[0]).is_loopback
 
 
 def listening(host: str, port: int) -> socket.socket:

@@ -16,8 +16,10 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from dgl_lara.errors import LaraError
 from dgl_lara.explanation import Explanations
 from dgl_lara.serve.messages import TOP
+from dgl_lara.utils.files import written_whole
 
 UNKNOWN, AMORTISED, CORRECTED = range(3)
 ROOM = 60 * TOP + 140  # bytes for the text of an explanation; where names are longer, it is made anew for each answer
@@ -47,10 +49,8 @@ class Table:
         """Opened; made, with no row known, where there is none of this size."""
         size = sum(np.dtype(kind).itemsize * width for kind, width in COLUMNS.values()) * rows
         if not path.exists() or path.stat().st_size != size:
-            part = path.with_name(f".{path.name}.{os.getpid()}")
-            with part.open("wb") as file:
-                file.truncate(size)
-            os.replace(part, path)
+            with written_whole(path) as temporary:
+                _reserve(temporary, size)
         whole, start = np.memmap(path, np.uint8, "r+"), 0
         for name, (kind, width) in COLUMNS.items():
             end = start + np.dtype(kind).itemsize * width * rows
@@ -115,6 +115,18 @@ class Table:
                 getattr(other, name)[known] = getattr(self, name)[known]
         else:
             other.state[known] = self.state[known]
+
+
+def _reserve(path: Path, size: int) -> None:
+    """All of its bytes on disk, now: whoever writes to a mapped page that a full disk has no room for is killed."""
+    try:
+        with path.open("r+b") as file:
+            os.posix_fallocate(file.fileno(), 0, size)
+    except OSError as error:
+        raise LaraError(
+            f"a table of explanations needs {size / 2**20:,.1f} MB in {path.parent} ({error.strerror}); make room, or "
+            "name another folder with --state."
+        ) from error
 
 
 def short(values: np.ndarray) -> np.ndarray:
