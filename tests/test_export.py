@@ -170,7 +170,7 @@ def test_command(name, tmp_path, monkeypatch):
     frame = pd.read_parquet("all.parquet")
     assert frame.target.nunique() == (700 if name == "ba-shapes" else 1000)
     assert (tmp_path / "r" / "embeddings.pt").exists()
-    Path("n.txt").write_text("5\n3\n")
+    Path("n.txt").write_bytes(b"\xef\xbb\xbf5\r\n3\r\n")  # as editors of Windows store it
     result = run("explain", "--run", "r", "--nodes", "n.txt", "--top", 5, "--out", "two.csv")
     assert result.exit_code == 0, result.output
     two = pd.read_csv("two.csv")

@@ -216,6 +216,21 @@ def test_npz_of_pytorch_geometric(npz):
     refused(npz({**theirs, "edge_index": np.ones((3, 4), int)}), "edge_index must have two rows, sources and targets")
 
 
+def test_what_a_file_says_twice_it_says_alike(npz):
+    ours = node_arrays()
+    edges = np.stack([ours["src"], ours["dst"]])
+    assert edges_of(load(npz({**ours, "edge_index": edges, "label": ours["y"]}))) == edges_of(load(npz(ours)))
+    adjacency = sparse_arrays("adj_", sp.eye(NODES))
+    for more, what in (
+        ({"edge_index": edges[::-1]}, "edges as src and as edge_index"),
+        (adjacency, "edges as src and as a sparse adjacency"),
+        ({"features": ours["x"] + 1}, "features as x and as features"),
+        (sparse_arrays("attr_", ours["x"]), "features as x and as sparse attributes"),
+        ({"labels": 1 - ours["y"] % 2}, "labels as y and as labels"),
+    ):
+        refused(npz({**ours, **more}), f"holds different {what}; leave all but one out.")
+
+
 def test_what_is_missing_is_said(npz):
     ring = sp.eye(5, format="csr")
     refused(

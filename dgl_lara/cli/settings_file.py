@@ -33,7 +33,7 @@ def _read(context: click.Context, option: click.Parameter, path: Path | None) ->
     except ModuleNotFoundError as error:
         raise click.UsageError("--config needs Python 3.11, or the package tomli: pip install tomli") from error
     try:
-        tables = toml.loads(path.read_text())
+        tables = toml.loads(path.read_text("utf-8-sig"))  # TOML is UTF-8; some editors put a mark before it
     except (ValueError, OSError) as error:
         raise click.BadParameter(f"{path} is not a TOML file ({error}).") from error
     table = tables.get(command)

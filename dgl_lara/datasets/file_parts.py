@@ -18,13 +18,14 @@ NO_LABELS = (
     "With --model nothing is learned from labels: they serve for accuracy, and the highest for num_classes. If there "
     "are none, store zeros, and the number of the last class in one place."
 )
+USERS_TEXT = "utf-8-sig"  # on any machine; editors of Windows put a mark at the beginning, which is none of the text
 NUMBER = "[0-9]{1,18}"  # int() would also take 1_0, +1, digits of other scripts, and what is beyond 2^63
 
 
 def text_lines(path: Path) -> list[tuple[int, str]]:
     """The lines of a list of the user's own that are not blank, stripped, each with its number in the file."""
     try:
-        lines = path.read_text().splitlines()
+        lines = path.read_text(USERS_TEXT).splitlines()
     except OSError as error:
         raise InputError(f"{path} cannot be read ({(error.strerror or str(error)).lower()}).") from error
     except ValueError as error:

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from dgl_lara.datasets.file_parts import NO_LABELS
+from dgl_lara.datasets.file_parts import NO_LABELS, USERS_TEXT
 from dgl_lara.datasets.storage import DAMAGE, Arrays, damaged
 from dgl_lara.errors import InputError
 from dgl_lara.utils.memory import free_memory
@@ -42,14 +42,16 @@ def read_layout(path: Path, labelled: bool = True) -> tuple[Arrays, Names]:
     labels; who explains a graph without learning from it needs none."""
     found, skipped = _read(path)
     arrays = dict(found)
-    if "edge_index" in arrays and "src" not in arrays:
+    adjacency, attributes = _sparse(path, found, ADJACENCY), _sparse(path, found, ATTRIBUTES)
+    _check_said_once(path, found, adjacency is not None, attributes is not None)
+    if "edge_index" in arrays:
         edges = arrays["edge_index"]
         if edges.ndim != 2 or len(edges) != 2:
             raise InputError(f"{path}: edge_index must have two rows, sources and targets (got shape {edges.shape}).")
         arrays["src"], arrays["dst"] = edges
-    if "src" not in arrays and (adjacency := _sparse(path, found, ADJACENCY)) is not None:
+    if adjacency is not None:
         arrays["src"], arrays["dst"] = _edges_of(path, adjacency)
-    if (attributes := _sparse(path, found, ATTRIBUTES)) is not None and "x" not in arrays:
+    if attributes is not None:
         rows, columns = attributes.shape
         if (needed := 8.0 * rows * columns) > free_memory():
             raise InputError(f"{path}: {rows:,} rows of {columns:,} features would take {needed / 2**30:,.0f} GB.")
@@ -66,6 +68,26 @@ def read_layout(path: Path, labelled: bool = True) -> tuple[Arrays, Names]:
         if name in found and found[name].dtype.kind in "US"
     }
     return arrays, names
+
+
+def _check_said_once(path: Path, held: Arrays, has_adjacency: bool, has_attributes: bool) -> None:
+    """Edges, features and labels in one way each: of two that differ nobody could tell which was meant."""
+
+    def differing(words: tuple[str, ...]) -> list[str]:
+        first, *others = [name for name in words if name in held] or [""]
+        return [first] * bool(first) + [name for name in others if not np.array_equal(held[name], held[first])]
+
+    lists = [name for name in ("src", "edge_index") if name in held]
+    if len(lists) == 2 and "dst" in held and np.array_equal(held["edge_index"], [held["src"], held["dst"]]):
+        lists.pop()
+    ways = {
+        "edges": lists + ["a sparse adjacency"] * has_adjacency,
+        "features": differing(WORDS["x"]) + ["sparse attributes"] * has_attributes,
+        "labels": differing(WORDS["y"]),
+    }
+    for what, found in ways.items():
+        if len(found) > 1:
+            raise InputError(f"{path} holds different {what} as {' and as '.join(found)}; leave all but one out.")
 
 
 def _read(path: Path) -> tuple[Arrays, list[str]]:
@@ -133,7 +155,7 @@ def names_beside(path: Path) -> Names:
     if not beside.is_file():
         return {}
     try:
-        content = json.loads(beside.read_text())
+        content = json.loads(beside.read_text(USERS_TEXT))
     except (ValueError, OSError, RecursionError) as error:
         raise InputError(f"{beside} must be a JSON file ({error}).") from error
     if not isinstance(content, dict) or not set(content) <= set(NAMES):
