@@ -52,6 +52,7 @@ from dgl_lara.utils.files import load_tensors, locked, save_tensors, written_who
 from dgl_lara.utils.made_with import environment, versions
 from dgl_lara.utils.progress import say, working
 from dgl_lara.utils.ranks import here
+from dgl_lara.utils.run_folder import how_to_go_on
 from dgl_lara.utils.schema import fitting, flag, maybe, number, rows_of, shown, table, tensors, text, whole, word
 
 RUNS = Path(choices.RUNS)
@@ -215,8 +216,9 @@ class Run:
 
     @cached_property
     def _settings(self) -> dict[str, Any]:
-        """What all processes of a training have in common, and all its halves: plain values, by their names in words."""
-        settings = {"the content of the data set": self.dataset.fingerprint, "the model": weights_hash(self.model)}
+        """What all processes of a training have in common, and its halves: plain values, by their names in words."""
+        settings: dict[str, Any] = {"the content of the data set": self.dataset.fingerprint}
+        settings |= {"the model (its weights, the file of its code)": weights_hash(self.model)}
         settings |= {"K": self.config.hops, "value": self.config.value, "players": kinds.to_dict(self.lara.players)}
         return settings | {name.replace("_", " "): value for name, value in asdict(self.config.training).items()}
 
@@ -226,8 +228,8 @@ class Run:
             now = self._settings.get(name, then)
             if now != then:
                 raise LaraError(
-                    f"{self.folder} cannot go on: {name} was {shown(then)} when its training began, and is {shown(now)} "
-                    "now; put it back, or start a new run."
+                    f"{self.folder} cannot go on: {name} was {shown(then)} when its training began, and is now "
+                    f"{shown(now)}; put it back, or start a new run."
                 )
 
     def _check_fit(self, shape: ExplainerConfig, stored: dict) -> None:
@@ -300,8 +302,7 @@ class Run:
 
 
 def not_trained_yet(folder: Path, runs_code: bool) -> LaraError:
-    trust = " --trust" if runs_code else ""
-    return LaraError(f"{folder} has no trained explainer yet; go on with: dgl-lara train --resume {folder}{trust}")
+    return LaraError(f"{folder} has no trained explainer yet; go on with: {how_to_go_on(folder, runs_code)}")
 
 
 def make_run(folder: Path, config: RunConfig, dataset: Dataset, lara: LARA) -> Run:

@@ -15,8 +15,10 @@ import psutil
 
 
 class Running:
-    def __init__(self, process, address, said):
-        self.process, self.address, self.said = process, address, said
+    """`said`: the line with the address; `before`: what was said until then."""
+
+    def __init__(self, process, address, said, before=""):
+        self.process, self.address, self.said, self.before = process, address, said, before
 
     def ask(self, path, body=None, headers=None, timeout=60):
         """(status, answer) of one request on a connection of its own."""
@@ -71,7 +73,7 @@ def serving(*words, command="serve", environment=None, patience=900, start=dgl_l
             break
     assert address, "".join(said)
     try:
-        yield Running(process, address, line)
+        yield Running(process, address, line, "".join(said[:-1]))
     finally:
         process.terminate()
         try:

@@ -141,3 +141,10 @@ def test_report_on_edges_speaks_of_no_target_among_the_players(quick_runs, sessi
     assert "a player (edge) of the true motif" in page
     of_nodes = r"fidelity with the target kept|\(target kept\)|neighbours only|neighbours alone|Two definitions"
     assert not re.search(of_nodes, page)
+
+
+def test_a_kind_that_is_not_trained_yet_names_the_run(several, tmp_path):
+    copy = shutil.copytree(several, tmp_path / "copy")
+    (copy / "features/explainer.pt").unlink()
+    found = run("explain", "--run", copy, "--node", 5, "--players", "features")
+    assert found.exit_code == 1 and f"go on with: dgl-lara train --resume {copy}\n" in found.output

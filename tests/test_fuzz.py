@@ -26,14 +26,14 @@ from dgl_lara.datasets.partitioning import partition
 from dgl_lara.inference import export
 from dgl_lara.parts.folder import SPLITS
 from dgl_lara.parts.mapped import Mapped
-from dgl_lara.runs import open_run
+from dgl_lara.runs import Run, open_run
 from dgl_lara.serve.messages import GraphUpdate
 from dgl_lara.serve.served import ServedModel
 
 SHORT, LONG = 100, 2_000
 SLOWEST = 60.0  # seconds
 NOTICES = ("anew", "is not as it was", "going on without it", "Going on without it")
-QUICK = ["--hidden", 8, "--dim", 4, "--masks", 8, "--epochs", 2]  # pairs enough for corrected scores
+QUICK = ["--hidden", 8, "--dim", 4, "--masks", 8, "--epochs", 3]  # pairs enough for corrected scores
 EXPLAIN = ["explain", "--run", "r", "--all", "--top", 3, "--out", "o.csv"]
 SHARDS = ["shards", "s"]
 # file -> the command that reads it
@@ -41,7 +41,8 @@ READERS: dict[str, list | None] = {
     "r/config.json": EXPLAIN, "r/explainer.pt": EXPLAIN, "r/embeddings.pt": EXPLAIN, "r/target.pt": EXPLAIN,
     "graph.npz": EXPLAIN, "b/config.json": ["explain", "--run", "b", "--all", "--top", 3, "--out", "o.csv"],
     "graph.bin": ["explain", "--run", "b", "--all", "--top", 3, "--out", "o.csv"],
-    "r/checkpoint.pt": ["train", "--resume", "r"], "part": EXPLAIN, "cache": None,
+    "r/checkpoint.pt": ["train", "--resume", "r"], "resumed": ["train", "--resume", "r"],
+    "part": EXPLAIN, "cache": None,
     "cached target": ["target", "--dataset", "graph.npz", "--epochs", 2], "r/metrics.csv": None,
     "r/environment.json": None, "r/samples.pt": ["explain", "--run", "r", "--node", 5, "--out", "o.csv"],
     "shop.bin": ["explain", "--run", "t", "--all", "--top", 3, "--out", "o.csv"],
@@ -115,6 +116,7 @@ def pristine(tmp_path_factory):
         patch.setenv("DGL_LARA_CACHE", str(folder / "cache"))
         patch.delenv("DGL_LARA_DATA", raising=False)
         patch.setattr(export, "TARGETS_A_PART", 20)
+        patch.setattr(Run, "checkpoint", _keeping_one_of_halfway(Run.checkpoint))
         _make_graphs()
         load("tree-cycles")
         for name, (graph, *links) in RUNS.items():
@@ -129,8 +131,8 @@ def pristine(tmp_path_factory):
             config = json.loads(Path(name, "config.json").read_text())
             config["dataset"] = graph  # of the folder that it is copied to
             config["options"]["pairs"] = "pairs.csv" if links else None
-            config["training"]["epochs"] = 3  # so that a resumed run has something to do
             Path(name, "config.json").write_text(json.dumps(config))
+            shutil.move(Path(name, HALFWAY), Path(name, "checkpoint.pt"))  # so that a resumed run has something to do
         served_run = ServedModel("r", open_run(Path("r"), torch.device("cpu")))
         for end in (7, 9):
             served_run.accept(GraphUpdate(add_edges=[(5, end)], both_ways=False))
@@ -143,6 +145,18 @@ def pristine(tmp_path_factory):
         run(*EXPLAIN)
         assert len(list(Path("o.csv.parts").glob("*/*.parquet"))) == 3
     return folder
+
+
+HALFWAY = "halfway.pt"
+
+
+def _keeping_one_of_halfway(checkpoint):
+    def keeping(run, state):
+        checkpoint(run, state)
+        if state.step == 2:
+            shutil.copy(run.folder / "checkpoint.pt", run.folder / HALFWAY)
+
+    return keeping
 
 
 RUNS = {
@@ -189,6 +203,8 @@ def path_of(name):
         return next(Path("r/serving").glob("*/2/features.npy"))
     if name == "table":
         return next(Path("r/serving").glob("*/2/nodes-table"))
+    if name == "resumed":
+        return Path("r/config.json")
     if name == "part":
         return sorted(Path("o.csv.parts").glob("*/*.parquet"))[1]
     if name == "cache":

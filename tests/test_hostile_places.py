@@ -59,6 +59,21 @@ def test_a_full_disk_is_an_error_of_the_system_and_leaves_the_old_file(tmp_path)
     assert [one.name for one in tmp_path.iterdir()] == ["checkpoint.pt"]
 
 
+@pytest.mark.long
+@pytest.mark.parametrize("ending", [".pdf", ".png", ".svg"])
+def test_a_picture_on_a_full_disk_is_one_error(tmp_path, ending):
+    code = (
+        "import resource, signal, sys; from pathlib import Path; from matplotlib.figure import Figure\n"
+        "from dgl_lara.drawing.pictures import write\n"
+        "figure = Figure(); figure.subplots().plot(range(50)); write(figure, Path(sys.argv[1]), sys.argv[2])\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN); resource.setrlimit(resource.RLIMIT_FSIZE, (500, 500))\n"
+        "try: write(figure, Path(sys.argv[1]), sys.argv[2])\n"
+        "except OSError as error: print(error.strerror)"
+    )
+    ended, said, errors = Forked(code, tmp_path / f"a{ending}", ending).said()
+    assert (ended, said.strip(), errors) == (0, "File too large", "")
+
+
 def test_a_trained_target_is_not_lost_with_its_cache(monkeypatch, capsys):
     def full(*_, **__):
         raise RuntimeError("PytorchStreamWriter failed writing file")  # all that torch says

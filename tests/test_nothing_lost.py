@@ -171,6 +171,42 @@ def test_changed_files_of_a_run_are_refused_or_made_anew(here):
     assert result.exit_code == 1 and "was changed since it was written" in result.output
 
 
+OTHER_SETTINGS = {
+    "lr": 0.1, "seed": 7, "masks": 2, "objective": "least-squares", "schedule": "constant", "epochs": 9, "average": 0.5,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OTHER_SETTINGS)
+def test_a_training_goes_on_only_under_the_settings_that_it_began_with(here, name):
+    good = json.loads(Path("r/config.json").read_text())
+    now = OTHER_SETTINGS[name]
+    Path("r/config.json").write_text(json.dumps({**good, "training": {**good["training"], name: now}}))
+    before, resumed = Path("r/checkpoint.pt").read_bytes(), run("train", "--resume", "r")
+    assert resumed.exit_code == 1 and resumed.output.count("Error") == 1
+    assert f"{name} was {good['training'][name]!r} when its training began, and is now {now!r}" in resumed.output
+    assert Path("r/checkpoint.pt").read_bytes() == before
+    explained = run("explain", "--run", "r", "--node", 3)
+    assert explained.exit_code == 1 and f"by config.json {name} is {now!r}" in explained.output
+
+
+def test_data_that_changed_are_noticed_whatever_config_json_says(here):
+    good = json.loads(Path("r/config.json").read_text())
+    Path("r/config.json").write_text(json.dumps({**good, "data": None}))
+    explained = run("explain", "--run", "r", "--node", 3)
+    assert explained.exit_code == 1 and "by config.json data is None" in explained.output
+    write_graph(Path("graph.npz"), 1)
+    resumed = run("train", "--resume", "r")
+    assert resumed.exit_code == 1 and "the content of the data set was" in resumed.output
+
+
+def test_a_training_goes_on_only_with_its_model(here):
+    write_graph(Path("graph.npz"), 0)
+    assert run("target", "--dataset", "graph.npz", "--epochs", 1, "--seed", 5, "--out", "other.pt").exit_code == 0
+    Path("r/target.pt").write_bytes(Path("other.pt").read_bytes())
+    resumed = run("train", "--resume", "r")
+    assert resumed.exit_code == 1 and "the model (its weights, the file of its code) was" in resumed.output
+
+
 # --- killed between two files -----------------------------------------------------------------------------------------
 
 

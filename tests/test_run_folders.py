@@ -12,8 +12,9 @@ from click.testing import CliRunner
 
 from dgl_lara.cli import main
 from dgl_lara.cli.settings_file import written
-from dgl_lara.reports.run_overview import OURS
+from dgl_lara.reports.run_overview import OURS, Overview
 from dgl_lara.runs import newest_run
+from dgl_lara.utils.run_folder import how_to_go_on
 
 QUICK = ["--targets", "6", "--pairs", "0"]
 AGREEMENT = ["eval", "--run", "one", "--metric", "agreement", *QUICK, "--reference-pairs", "100"]
@@ -78,14 +79,15 @@ def test_an_explainer_that_has_learned_little_is_told_of(here):
 def test_a_run_that_was_stopped_says_so(here):
     words = (["explain", "--node", 5], [*AGREEMENT[:1], *AGREEMENT[3:]], ["summary", "--targets", 20])
     assert not any("was stopped" in run(each[0], "--run", "one", *each[1:]).stderr for each in words)
-    config = json.loads(Path("runs/one/config.json").read_text())
-    config["training"] |= {"epochs": None, "steps": 99}
-    Path("runs/one/config.json").write_text(json.dumps(config))
+    history = pd.read_csv("runs/one/metrics.csv")
+    history[:-1].to_csv("runs/one/metrics.csv", index=False)
+    done = history.epoch.iloc[-2]
     for each in words:
         found = run(each[0], "--run", "one", *each[1:])
-        assert found.exit_code == 0 and "the training of this run was stopped after 60 of 99 steps" in found.stderr
+        assert found.exit_code == 0
+        assert f"the training of this run was stopped after {done} of 60 epochs" in found.stderr
     assert "dgl-lara train --resume runs/one" in run("runs", "show", "one").stdout
-    told = {line.split()[0]: "60 (stopped)" in line for line in run("runs").stdout.splitlines()[2:4]}
+    told = {line.split()[0]: f"{done} (stopped)" in line for line in run("runs").stdout.splitlines()[2:4]}
     assert told == {"one": True, "two": False}
 
 
@@ -398,3 +400,20 @@ def test_refining_the_doubtful_says_who_still_is(quick_runs):
     assert "all are expected to reach 0.1%, and the model was asked about none" in run(*asked, 0.001).output
     spent = "1 in doubt (below 99.9%): the model was asked about 896 coalitions for it"
     assert f"{spent}, and 1 still is: more pairs may help (--refine N)" in run(*asked, 0.999).output
+
+
+def test_a_part_of_a_run_goes_on_as_the_run(here):
+    """Explainers of other players lie in folders of their own; whoever goes on with one goes on with the run."""
+    part = Path("runs/one/edges")
+    part.mkdir()
+    for name in ("metrics.csv", "explainer.pt"):
+        shutil.copy(f"runs/one/{name}", part)
+    rows = (part / "metrics.csv").read_text().splitlines()
+    (part / "metrics.csv").write_text("\n".join(rows[:-1]) + "\n")
+    found = Overview(part)
+    assert found.stopped and found.again == "dgl-lara train --resume runs/one" and found.again in found.caveats[0]
+    config = json.loads(Path("runs/one/config.json").read_text())
+    own = {"module": "m", "function": "f", "file": "m.py"}
+    Path("runs/one/config.json").write_text(json.dumps({**config, "model": own}))
+    assert Overview(part).again.endswith(" --trust")
+    assert how_to_go_on(Path("my runs/one"), False) == "dgl-lara train --resume 'my runs/one'"

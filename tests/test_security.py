@@ -29,18 +29,27 @@ EVIL = "<script>document.title = 'let in'</script><img src=x onerror=\"document.
 
 
 def calls(path):
-    """(name as written, keyword arguments, line) of every call."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    """(name in full, keyword arguments, line) of every call, whatever the file that imports it calls it."""
+    nodes = list(ast.walk(ast.parse(path.read_text())))
+    full: dict[str, str] = {}
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            full |= {one.asname: one.name for one in node.names if one.asname}
+        elif isinstance(node, ast.ImportFrom):
+            full |= {one.asname or one.name: f"{node.module}.{one.name}" for one in node.names}
+    for node in nodes:
         if isinstance(node, ast.Call):
-            yield ast.unparse(node.func), {word.arg: ast.unparse(word.value) for word in node.keywords}, node.lineno
+            first, dot, rest = ast.unparse(node.func).partition(".")
+            words = {word.arg: ast.unparse(word.value) for word in node.keywords}
+            yield full.get(first, first) + dot + rest, words, node.lineno
 
 
 def findings(path):
     for name, words, line in calls(path):
         last = name.split(".")[-1]
-        if name == "torch.load" and words.get("weights_only") != "True":
+        if name in ("torch.load", "torch.serialization.load") and words.get("weights_only") != "True":
             yield f"{path.name}:{line} torch.load without weights_only=True"
-        if name in ("np.load", "numpy.load") and words.get("allow_pickle") != "False":
+        if name in ("np.load", "numpy.load", "np.lib.format.read_array") and words.get("allow_pickle") != "False":
             yield f"{path.name}:{line} np.load without allow_pickle=False"
         if name in ("eval", "exec", "compile", "os.system", "os.popen") or last in ("read_pickle", "unsafe_load"):
             yield f"{path.name}:{line} {name}"
@@ -62,6 +71,12 @@ def test_the_reader_of_sources_sees_something(tmp_path):
         "subprocess.run(f, shell=True)\ntorch.load('a', weights_only=True)\n"
     )
     assert len(list(findings(bad))) == 6
+    bad.write_text(
+        "import torch as t, numpy as n, pickle as p\nfrom torch import load as read\nfrom yaml import load\n"
+        "from os import system\nfrom pickle import loads\nt.load('a')\nn.load('b')\np.loads(c)\nread('a')\nload(d)\n"
+        "system(e)\nloads(f)\nread('a', weights_only=True)\n"
+    )
+    assert len(list(findings(bad))) == 7
 
 
 def test_the_one_unpickler_makes_arrays_and_nothing_else():

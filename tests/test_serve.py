@@ -1,20 +1,28 @@
 """The service within one process: what it answers, what it refuses, and that its numbers are the library's."""
 
+import errno
 import gc
 import json
+import os
+import signal
+import time
 import weakref
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 from starlette.testclient import TestClient
 
+from dgl_lara.errors import InputError
 from dgl_lara.runs import open_run
+from dgl_lara.serve import keeper
 from dgl_lara.serve.app import Service, guarded, make_app
 from dgl_lara.serve.guard import Limits
 from dgl_lara.serve.messages import ExplainRequest, read, usual_nodes
 from dgl_lara.serve.served import ServedModel, open_models
 from dgl_lara.serve.supervisor import Generation
+from dgl_lara.serve.table import Table
 
 
 @pytest.fixture
@@ -397,10 +405,44 @@ def test_the_description_fits_the_service(client):
 
 
 def test_two_runs_of_one_name(quick_runs, tmp_path):
-    from dgl_lara.errors import InputError
-
     with pytest.raises(InputError, match="two runs are called 'ba-shapes'"):
         open_models([quick_runs["ba-shapes"]] * 2, tmp_path, None, False)
+
+
+def test_a_first_target_that_is_not_there(model):
+    model.check_target(699)
+    with pytest.raises(InputError, match=r"node must be in 0..699 \(got 700\)"):
+        model.check_target(700)
+
+
+def test_a_table_has_its_room_on_disk_before_it_is_used(tmp_path):
+    """A page of a mapped file that the disk has no room for kills whoever writes to it."""
+    table = Table(tmp_path / "table", 1000)
+    assert table.path.stat().st_blocks * 512 >= table.path.stat().st_size > 10**6
+
+
+def test_a_keeper_tells_once_why_it_cannot_write(model, monkeypatch, capsys):
+    def full():
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    slept = []
+
+    def sleep(seconds):
+        slept.append(seconds)
+        if slept.count(1) == 3:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}
+    monkeypatch.setattr(model, "catch_up", full)
+    monkeypatch.setattr(keeper, "time", SimpleNamespace(sleep=sleep, monotonic=time.monotonic))
+    monkeypatch.setattr(os, "nice", lambda more: None)
+    try:
+        keeper.keep([model])
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+    said = capsys.readouterr().err
+    assert said.count("No space left on device") == 1 and f"{model.folder} cannot be written" in said
 
 
 def test_a_reload_lets_the_old_runs_go(quick_runs, tmp_path):

@@ -100,6 +100,43 @@ def test_updates_reach_all_workers_and_outlive_them(run):
         assert 'dgl_lara_requests_total{route="explain",status="400"} 1.0' in text
 
 
+def test_a_keeper_that_dies_at_once_is_replaced_after_a_rest(run):
+    with serving("--run", run, "--workers", 1) as service:
+        keeper = service.children[0]
+        for _ in range(2):
+            before = set(service.children)
+            keeper.kill()
+            until(lambda before=before: len(set(service.children) - before) == 1 and len(service.children) == 2)
+            (keeper,) = set(service.children) - before
+        assert service.explain("ba", {"node": 5})
+        service.process.terminate()
+        said = service.process.stdout.read()
+    assert "the keeper has died (Killed); another takes over in 1 s." in said
+    assert "the keeper has died (Killed); another takes over in 3 s." in said
+
+
+def test_whoever_opens_a_service_to_everybody_is_told(run):
+    for host, told in (("127.0.0.1", False), ("0.0.0.0", True)):
+        with serving("--run", run, "--workers", 1, "--host", host) as service:
+            assert ("whoever reaches this machine can ask" in service.before) == told
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounts a small disk")
+def test_no_room_for_the_tables(run, tmp_path):
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=200k", "none", disk], check=False).returncode:
+        pytest.skip("no disk can be mounted here")
+    try:
+        for command in (["serve", "--workers", "1"], ["explore", "--no-browser"]):
+            words = [sys.executable, "-m", "dgl_lara", command[0], "--run", run, "--port", "0", *command[1:]]
+            ended = subprocess.run([*words, "--state", disk], capture_output=True, text=True, timeout=120, check=False)
+            assert ended.returncode == 1 and "Traceback" not in ended.stderr
+            assert "a table of explanations needs 1." in ended.stderr and "with --state." in ended.stderr
+    finally:
+        subprocess.run(["umount", disk], check=True)
+
+
 def test_workers_share_what_they_serve(service):
     """A second one costs a fraction of the first."""
     for node in range(50):

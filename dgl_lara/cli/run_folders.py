@@ -44,9 +44,9 @@ def show(run: str) -> None:
     if found.agreement is not None:
         echo(f"\n{found.steps} steps, validation agreement {found.agreement:.3f}")
     if found.stopped:
-        echo(f"stopped after {found.stopped}; go on with: dgl-lara train --resume {found.folder}")
+        echo(f"stopped after {found.stopped}; go on with: {found.again}")
     if not found.is_trained:
-        echo(f"\nnot trained yet; go on with: dgl-lara train --resume {found.folder}")
+        echo(f"\nnot trained yet; go on with: {found.again}")
     for name, content in found.evaluations.items():
         echo(f"\n{name}: {content.get('what', '-')}")
         header, rows = own_figures(content)

@@ -33,7 +33,9 @@ class Wanted:
     target: int | None = None  # of the first run, that somebody wants to begin with
 
 
-STATE_OPTION = click.option("--state", type=FOLDER, help="Where graph updates and shared tables are kept. [RUN/serving]")
+STATE_OPTION = click.option(
+    "--state", type=FOLDER, help="Where graph updates and shared tables are kept. [RUN/serving]"
+)
 
 
 @click.command("serve")

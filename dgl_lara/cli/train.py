@@ -133,6 +133,7 @@ def train(
     from dgl_lara.utils.places import check_folder
     from dgl_lara.utils.progress import say
     from dgl_lara.utils.ranks import Lost
+    from dgl_lara.utils.run_folder import how_to_go_on
 
     ranks = joined_ranks(device)
     memory = shared_memory(ranks, memory, device)
@@ -191,7 +192,7 @@ def train(
         run = create_run(out, about, dataset, lara, explained.details)
         echo(f"how far the model looks, in hops: K = {lara.game.hops} ({how})")
     trusting = " --trust" if run.config.model else ""  # code of the user's own is run only where that is said
-    again = f"Go on with: dgl-lara train --resume {run.folder}{trusting}"
+    again = f"Go on with: {how_to_go_on(run.folder, bool(trusting))}"
     try:
         echo(f"{run.dataset.name} ({run.dataset.source}); run folder {run.folder}")
         several = len(run.config.players) > 1
@@ -235,6 +236,7 @@ def chosen_players(
     """The kinds of players asked for, in that order, each once."""
     import json
 
+    from dgl_lara.datasets.file_parts import USERS_TEXT
     from dgl_lara.game.kinds import Edges, Features, Nodes
 
     if directed and "edges" not in who:
@@ -244,7 +246,7 @@ def chosen_players(
     named = None
     if groups is not None:
         try:
-            named = json.loads(groups.read_text())
+            named = json.loads(groups.read_text(USERS_TEXT))
         except (OSError, ValueError, RecursionError) as error:
             raise InputError(f'{groups} must be a JSON file like {{"job": [1, 2, 3]}} ({error}).') from error
     made: dict[str, Choice] = {"nodes": Nodes(), "edges": Edges(directed)}

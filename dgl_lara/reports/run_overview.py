@@ -18,6 +18,7 @@ from dgl_lara.choices import PLAYERS, RUNS
 from dgl_lara.drawing.words import doubt
 from dgl_lara.errors import InputError, LaraError
 from dgl_lara.utils.registry import closest
+from dgl_lara.utils.run_folder import how_to_go_on, run_itself
 
 # What dgl-lara writes into a run folder; anything else there is the user's.
 OURS = re.compile(
@@ -34,11 +35,11 @@ class Overview:
 
     @cached_property
     def config(self) -> dict[str, Any]:
-        return _json(self.folder / "config.json")
+        return _json(run_itself(self.folder) / "config.json")
 
     @cached_property
     def environment(self) -> dict[str, Any]:
-        return _json(self.folder / "environment.json")
+        return _json(run_itself(self.folder) / "environment.json")
 
     @cached_property
     def history(self) -> list[dict[str, str]]:
@@ -95,9 +96,16 @@ class Overview:
     @property
     def caveats(self) -> list[str]:
         """What whoever explains with it should know."""
-        again = f"go on with: dgl-lara train --resume {self.folder}"
-        stopped = f"the training of this run was stopped after {self.stopped}: its scores are not corrected; {again}"
+        stopped = (
+            f"the training of this run was stopped after {self.stopped}: its scores are not corrected; go on with: "
+            f"{self.again}"
+        )
         return list(filter(None, [stopped if self.stopped else "", doubt(self.agreement)]))
+
+    @property
+    def again(self) -> str:
+        """The command that continues its training."""
+        return how_to_go_on(self.folder, isinstance(self.config.get("model"), dict))
 
     @property
     def is_trained(self) -> bool:

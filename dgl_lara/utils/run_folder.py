@@ -1,0 +1,20 @@
+"""Which folder a run is, and what continues it: told from names alone, before anything is loaded."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+from dgl_lara.choices import PLAYERS
+
+
+def run_itself(folder: Path) -> Path:
+    """Explainers of other players than the first lie in folders of their own within the run."""
+    is_part = folder.name in PLAYERS and not (folder / "config.json").exists()
+    return folder.parent if is_part and (folder.parent / "config.json").exists() else folder
+
+
+def how_to_go_on(folder: Path, runs_code: bool) -> str:
+    """The command; `runs_code`: the run explains a model of the user's own, whose code is run only where that is
+    said."""
+    return f"dgl-lara train --resume {shlex.quote(str(run_itself(folder)))}" + " --trust" * runs_code
