@@ -161,7 +161,7 @@ def test_a_graph_that_was_not_there(nodes, links, tmp_path):
 @pytest.mark.parametrize(
     "command, fragment",
     [
-        (["train", "--graph", "shop.bin", "--target-type", "card"], "must name a type with labels"),
+        (["train", "--graph", "shop.bin", "--target-type", "card"], "must name a type of nodes, one of"),
         (["train", "--graph", "shop.bin", "--pairs", "pairs.csv", "--model", "m:f"], "--relation"),
         (["train", "--graph", "shop.bin", "--pairs", "pairs.csv", "--relation", "likes"], "--relation must be one of"),
         (["train", "--graph", "shop.bin", "--relation", "buys"], "go with --pairs"),

@@ -235,11 +235,11 @@ def test_what_is_missing_is_said(npz):
     ring = sp.eye(5, format="csr")
     refused(
         npz(sparse_arrays("", ring), format=np.array(b"csr")),
-        "lacks the array(s) src, dst, x, y; it must hold src, dst, x and y, or edge_index, or a sparse adjacency "
-        "(adj_data, adj_indices, adj_indptr, adj_shape) (it has data, indices, indptr, shape, format, a scipy sparse "
-        "matrix alone).",
+        "lacks the array(s) src, dst, x; it must hold src, dst and x, or edge_index, or a sparse adjacency (adj_data, "
+        "adj_indices, adj_indptr, adj_shape), and y if there are labels (it has data, indices, indptr, shape, format, "
+        "a scipy sparse matrix alone).",
     )
-    refused(npz(sparse_arrays("adj_", ring)), "lacks the array(s) x, y;")
+    refused(npz(sparse_arrays("adj_", ring)), "lacks the array(s) x;")
     broken = {**sparse_arrays("adj_", ring), "adj_indptr": np.array([0, 9, 9, 9, 9, 9])}
     refused(npz(broken), "adj_data, adj_indices, adj_indptr, adj_shape are no sparse matrix")
     outside = {**sparse_arrays("adj_", ring), "adj_indices": np.array([0, 1, 2, 3, 9])}
@@ -324,9 +324,7 @@ def test_truncated_bin(tmp_path):
 
 @pytest.mark.parametrize("name", ["src", "dst", "x"])
 def test_missing_array(npz, name):
-    refused(
-        npz(node_arrays(), **{name: None}), f"lacks the array(s) {name}; it must hold src, dst, x and y, or edge_index"
-    )
+    refused(npz(node_arrays(), **{name: None}), f"lacks the array(s) {name}; it must hold src, dst and x, or edge")
 
 
 ONES = np.ones
@@ -397,14 +395,15 @@ BAD_GRAPHS = {
 }
 
 
-WITHOUT = "With --model nothing is learned from labels"
-
-
-def test_who_has_no_labels_is_told_what_they_are_for(npz):
-    refused(npz(node_arrays(), y=None), f"mine.npz lacks the labels, an array y (it has src, dst, x). {WITHOUT}: they")
-    as_told = np.zeros(40, int)
-    as_told[0] = 6
-    assert load(npz(node_arrays(), y=as_told), Options()).num_classes == 7
+def test_labels_may_be_missing(npz):
+    dataset = load(npz(node_arrays(), y=None, class_names=["a", "b", "c"]))
+    assert not dataset.is_labelled and dataset.labels.tolist() == [-1] * 40 and dataset.num_targets == 40
+    assert len(dataset.train) == 32 and dataset.names["classes"] == ("a", "b", "c")
+    masked = load(npz(node_arrays(), y=None, **masks(40)))
+    assert masked.train.tolist() == load(npz(node_arrays(), **masks(40))).train.tolist()
+    of_graphs = load(npz(graph_arrays(), y=None))
+    assert not of_graphs.is_labelled and of_graphs.num_targets == 10
+    refused(npz(node_arrays(), y=np.full(40, -2)), "labels must lie in")
 
 
 def test_a_graph_that_is_only_explained_needs_no_labels(npz):
@@ -424,9 +423,9 @@ def test_bin_without_features_or_labels(tmp_path):
     dgl.save_graphs(str(path), [a_graph(y=torch.arange(6))])
     refused(path, "node features must be stored as x or feat (found: y)")
     dgl.save_graphs(str(path), [a_graph(x=torch.rand(6, 2))])
-    refused(path, "labels must be stored as y or label or labels (found: x). " + WITHOUT)
-    dgl.save_graphs(str(path), [a_graph(x=torch.rand(6, 2))] * 2)
-    refused(path, "labels must be stored as y or label or labels (found: nothing)")
+    assert load(str(path)).labels.tolist() == [-1] * 6
+    dgl.save_graphs(str(path), [a_graph(x=torch.rand(6, 2))] * 10)
+    assert load(str(path)).labels.tolist() == [-1] * 10
 
 
 def test_bin_with_unlike_graphs(tmp_path):

@@ -176,6 +176,28 @@ def test_a_model_of_pytorch_geometric(here):
     assert re.search(r"(left|right)$", said.stdout.splitlines()[5]) and Path("three.svg").exists()
 
 
+def test_a_graph_without_labels(here):
+    """A model of one's own needs none, from training to a report; one of ours has nothing to learn from."""
+    graph = dgl.load_graphs("my_graph.bin")[0][0]
+    np.savez("bare.npz", edge_index=torch.stack(graph.edges()).numpy(), x=graph.ndata["feat"].numpy())
+    words = ["train", "--graph", "bare.npz", *QUICK, "--out", "mine"]
+    for wrong, fragment in (
+        ([], "bare has no labels (y) that a model of dgl-lara's own could learn from"),
+        (["--model", "my_module:build_model"], "asks for num_classes, which the labels of a graph tell"),
+    ):
+        told = run(*words, *wrong)
+        assert told.exit_code == 2 and fragment in told.stderr
+    result = run(*words, "--model", "my_module:build_without_arguments", "--weights", "my.pt")
+    assert result.exit_code == 0, result.output
+    said = run("explain", "--run", "mine", "--trust", "--node", 3)
+    assert said.exit_code == 0 and "Node 3 is class" in said.stdout
+    made = run("report", "--run", "mine", "--trust", "--targets", 5, "--pairs", 0, "--reference-pairs", 100)
+    assert made.exit_code == 0, made.output
+    page = Path("mine/report.html").read_text()
+    assert ", 2 classes." in page
+    assert not re.search("Accuracy of the explained model|The model is right|The model is wrong|label is", page)
+
+
 def test_whose_model_it_is_is_said(here):
     words = ["train", "--graph", "my_graph.bin", *QUICK]
     ours = run(*words, "--out", "a")

@@ -92,11 +92,13 @@ def test_masks_and_the_asked_type_count(stored):
     graph = a_typed_graph()
     graph.nodes["film"].data["label"] = torch.arange(7) % 2
     for part, wanted in enumerate(("train", "val", "test")):
-        graph.nodes["film"].data[f"{wanted}_mask"] = torch.arange(7) % 3 == part
+        for kind in ("film", "actor"):
+            graph.nodes[kind].data[f"{wanted}_mask"] = torch.arange(SIZES[kind]) % 3 == part
     name = stored(graph)
     refused(name, "nodes of film and user have labels; say with --target-type which is meant")
-    refused(name, "must name a type with labels (got 'actor'", target_type="actor")
-    refused(name, "must name a type with labels (got 'director'", target_type="director")
+    refused(name, "must name a type of nodes, one of actor, film, user (got 'director')", target_type="director")
+    actors = load(name, Options(target_type="actor"))
+    assert not actors.is_labelled and actors.num_targets == SIZES["actor"] and actors.val.tolist() == [1]
     films, users = load(name, Options(target_type="film")), load(name, Options(target_type="user"))
     assert films.val.tolist() == [1, 4] and films.num_targets == 7
     assert users.num_targets == 12
@@ -128,7 +130,7 @@ def test_what_is_missing_is_named(stored):
     refused(stored(graph), ".bin: features of type 'film' must be finite (1 rows hold NaN or infinity, first: row 2)")
     graph = a_typed_graph()
     del graph.nodes["user"].data["y"]
-    refused(stored(graph), "on the nodes of one type, those to be explained (it has the types actor, film, user")
+    refused(stored(graph), "none of the types actor, film, user has labels; say with --target-type which is meant")
     refused(stored(a_typed_graph(), a_typed_graph()), "one graph of several node types, or many of one type")
 
 

@@ -30,11 +30,11 @@ class Dataset:
     task: str  # "node", "graph" or "link"
     graph: dgl.DGLGraph
     features: Any  # (num_nodes, dim) float32; of several node types: {type: (num_nodes of it, dim)}
-    labels: Tensor  # (num_targets,) int64: of nodes (of the target type), graphs or pairs
+    labels: Tensor  # (num_targets,) int64: of nodes (of the target type), graphs or pairs; -1: nobody knows
     train: Tensor  # indices of targets
     val: Tensor
     test: Tensor
-    num_classes: int
+    num_classes: int  # 0: there are no labels
     source: str  # in words: where it comes from
     key: dict = field(default_factory=dict)  # every parameter that made it; identifies stored target models
     motif: Tensor | None = None  # (num_nodes,) which motif instance the node belongs to, -1 for none
@@ -51,6 +51,10 @@ class Dataset:
     def num_targets(self) -> int:
         """How many things can be explained: nodes of a node task, graphs of a graph task, pairs of a link task."""
         return len(self.labels)
+
+    @property
+    def is_labelled(self) -> bool:
+        return self.num_classes > 0
 
     @property
     def num_nodes(self) -> int:
@@ -228,7 +232,7 @@ def checked(dataset: Dataset, file: Path | None = None) -> Dataset:
     if graph.num_edges() == 0:
         raise InputError(f"{name}: the graph has no edges, so there is nothing to explain.")
     low, high = int(dataset.labels.min()), int(dataset.labels.max())
-    if low < 0 or high >= dataset.num_classes:
+    if (low < 0 or high >= dataset.num_classes) and (dataset.is_labelled or low < -1):
         raise InputError(f"{name}: labels must lie in 0..{dataset.num_classes - 1} (got {low}..{high}).")
     for part in ("train", "val", "test"):
         if len(dataset.split(part)) == 0:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from dgl_lara.datasets.dataset import random_split
@@ -14,10 +15,6 @@ from dgl_lara.errors import InputError
 
 PARTS = ("train", "val", "test")
 LABELS = ("y", "label", "labels")
-NO_LABELS = (
-    "With --model nothing is learned from labels: they serve for accuracy, and the highest for num_classes. If there "
-    "are none, store zeros, and the number of the last class in one place."
-)
 USERS_TEXT = "utf-8-sig"  # on any machine; editors of Windows put a mark at the beginning, which is none of the text
 NUMBER = "[0-9]{1,18}"  # int() would also take 1_0, +1, digits of other scripts, and what is beyond 2^63
 
@@ -62,8 +59,20 @@ def check_edges(path: Path, src: Tensor, dst: Tensor, nodes: int) -> None:
         )
 
 
-def labels_and_splits(path: Path, task: str, y: Tensor, masks: dict, seed: int) -> tuple[Tensor, dict, str]:
-    """The labels, the targets of each part, and in words where the parts come from if the file does not say it."""
+def labels_in(data: Mapping[str, Tensor]) -> Tensor | None:
+    """None where a graph has none: then only a model of the user's own can be explained, which needs none."""
+    return next((data[name] for name in LABELS if name in data), None)
+
+
+def labels_and_splits(
+    path: Path, task: str, y: Tensor | None, count: int, masks: dict, seed: int
+) -> tuple[Tensor, dict, str]:
+    """The labels, -1 for all `count` targets where there are none, the targets of each part, and in words where the
+    parts come from if the file does not say it."""
+    if y is None:
+        y = torch.full((count,), -1)
+    elif y.is_floating_point() and not bool((y == y.round()).all()):
+        raise InputError(f"{path}: labels must be whole numbers (got fractions); a model of your own needs none.")
     y = whole_numbers(path, "labels", y)
     y = y.flatten() if y.dim() == 2 and y.shape[1] == 1 else y
     if y.dim() != 1:

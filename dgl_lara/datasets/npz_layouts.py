@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from dgl_lara.datasets.file_parts import NO_LABELS, USERS_TEXT
+from dgl_lara.datasets.file_parts import USERS_TEXT
 from dgl_lara.datasets.storage import DAMAGE, Arrays, damaged
 from dgl_lara.errors import InputError
 from dgl_lara.utils.memory import free_memory
@@ -37,9 +37,8 @@ NAMES = {
 Names = dict[str, Any]  # tuples of texts; of the nodes of several types: by type
 
 
-def read_layout(path: Path, labelled: bool = True) -> tuple[Arrays, Names]:
-    """The arrays in our layout, as far as they are there, and whatever names the file holds. `labelled`: it must have
-    labels; who explains a graph without learning from it needs none."""
+def read_layout(path: Path) -> tuple[Arrays, Names]:
+    """The arrays in our layout, as far as they are there, and whatever names the file holds."""
     found, skipped = _read(path)
     arrays = dict(found)
     adjacency, attributes = _sparse(path, found, ADJACENCY), _sparse(path, found, ATTRIBUTES)
@@ -60,7 +59,7 @@ def read_layout(path: Path, labelled: bool = True) -> tuple[Arrays, Names]:
         name = next((name for name in theirs if name in arrays), None)
         if name is not None:
             arrays[ours] = arrays[name]
-    _check_complete(path, ("src", "dst", "x", "y")[: 3 + labelled], arrays, [*found, *skipped])
+    _check_complete(path, arrays, [*found, *skipped])
     names = {
         of: tuple(found[name].astype(str).tolist())
         for of, words in NAMES.items()
@@ -136,16 +135,14 @@ def _edges_of(path: Path, adjacency: sp.csr_matrix) -> tuple[np.ndarray, np.ndar
     return present.tocoo().row.astype(np.int64), present.tocoo().col.astype(np.int64)
 
 
-def _check_complete(path: Path, needed: tuple[str, ...], arrays: Arrays, held: list[str]) -> None:
-    missing = [name for name in needed if name not in arrays]
-    if missing == ["y"]:
-        raise InputError(f"{path} lacks the labels, an array y (it has {', '.join(held)}). {NO_LABELS}")
+def _check_complete(path: Path, arrays: Arrays, held: list[str]) -> None:
+    missing = [name for name in ("src", "dst", "x") if name not in arrays]
     if missing:
         has = ", ".join(held) or "none"
         has += ", a scipy sparse matrix alone" if {"indices", "indptr", "shape"} <= set(held) else ""
         raise InputError(
-            f"{path} lacks the array(s) {', '.join(missing)}; it must hold {', '.join(needed[:-1])} and {needed[-1]}, "
-            f"or edge_index, or a sparse adjacency (adj_data, adj_indices, adj_indptr, adj_shape) (it has {has})."
+            f"{path} lacks the array(s) {', '.join(missing)}; it must hold src, dst and x, or edge_index, or a sparse "
+            f"adjacency (adj_data, adj_indices, adj_indptr, adj_shape), and y if there are labels (it has {has})."
         )
 
 
@@ -173,7 +170,8 @@ def _texts(beside: Path, of: str, names: Any) -> Any:
 
 
 def check_names(path: Path, names: Names, counts: dict[str, Any]) -> Names:
-    """A name for each of them, no more and no fewer. Counts by type ask for names by type, of some types or all."""
+    """A name for each of them, no more and no fewer, unless nobody knows how many there are (None). Counts by type ask
+    for names by type, of some types or all."""
     for of, given in names.items():
         if of not in counts or isinstance(given, dict) != isinstance(counts[of], dict):
             kind = "lists by node type" if isinstance(counts.get(of), dict) else "one list"
@@ -184,7 +182,7 @@ def check_names(path: Path, names: Names, counts: dict[str, Any]) -> Names:
             if unknown:
                 raise InputError(f"{path}: there are names of '{unknown[0]}' (the types are {', '.join(counts[of])}).")
             check_names(path, given, counts[of])
-        elif len(given) != counts[of]:
+        elif counts[of] is not None and len(given) != counts[of]:
             raise InputError(f"{path}: there must be a name for each of the {counts[of]} {of} (got {len(given)}).")
         elif (bad := next((name for name in map(str, given) if not is_text(name)), None)) is not None:
             raise InputError(f"{path}: names of {of} must be plain text on one line (got {ascii(bad)[:60]}).")

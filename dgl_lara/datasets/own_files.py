@@ -1,9 +1,10 @@
 """A graph of the user's own: an .npz file of arrays, or a .bin file written by `dgl.save_graphs`.
 
-.npz: src, dst (edges), x (node features), y (labels); optional train_mask, val_mask, test_mask; optional graph
-      (the graph each node belongs to, 0, 1, 2, ...): then the task is graph classification and y has a row a graph.
+.npz: src, dst (edges), x (node features), y (labels, if there are any); optional train_mask, val_mask, test_mask;
+      optional graph (the graph each node belongs to, 0, 1, 2, ...): then the task is graph classification and y has a
+      row a graph.
       Other layouts, and names of nodes, classes and features: `npz_layouts.py`.
-.bin: one graph with ndata x or feat, y or label, optional masks; or many graphs, with the graph labels stored
+.bin: one graph with ndata x or feat, optional y or label, optional masks; or many graphs, with the graph labels stored
       under y, label or labels. Edge data stay. Several node types: `typed_files.py`.
 """
 
@@ -26,12 +27,11 @@ from torch import Tensor
 from dgl_lara.datasets import Options
 from dgl_lara.datasets.dataset import Dataset, checked
 from dgl_lara.datasets.file_parts import (
-    LABELS,
-    NO_LABELS,
     PARTS,
     check_edges,
     content_of,
     labels_and_splits,
+    labels_in,
     numbers_of,
     pick,
     whole_numbers,
@@ -61,7 +61,7 @@ def load_graph(path: Path) -> tuple[dgl.DGLGraph, Any]:
     if not os.path.isfile(path):
         raise InputError(f"the graph file '{path}' does not exist.")
     if path.suffix == ".npz":
-        read, _ = read_layout(path, labelled=False)
+        read, _ = read_layout(path)
         src, dst = (whole_numbers(path, name, _tensor(path, name, read[name])) for name in ("src", "dst"))
         x = _tensor(path, "x", read["x"])
         check_edges(path, src, dst, len(x))
@@ -84,12 +84,13 @@ def _assemble(
     task: str,
     graph: dgl.DGLGraph,
     x: Tensor,
-    y: Tensor,
+    y: Tensor | None,
     masks: dict,
     seed: int,
     names: Names | None = None,
 ) -> Dataset:
-    y, splits, how = labels_and_splits(path, task, y, masks, seed)
+    count = graph.batch_size if task == "graph" else graph.num_nodes()
+    y, splits, how = labels_and_splits(path, task, y, count, masks, seed)
     parts = (
         *graph.edges(),
         graph.batch_num_nodes(),
@@ -99,7 +100,7 @@ def _assemble(
         *numbers_of(graph.edata).values(),
     )
     num_classes = int(y.max()) + 1 if len(y) else 0
-    counts = {"nodes": graph.num_nodes(), "classes": num_classes, "features": x.shape[-1]}
+    counts = {"nodes": graph.num_nodes(), "classes": num_classes or None, "features": x.shape[-1]}
     return checked(
         Dataset(
             name=path.stem,
@@ -121,7 +122,7 @@ def _read_npz(path: Path, options: Options) -> Dataset:
     read, names = read_layout(path)
     arrays = {name: _tensor(path, name, array) for name, array in read.items() if name in USED}
     src, dst = (whole_numbers(path, name, arrays[name]) for name in ("src", "dst"))
-    x, y = arrays["x"], arrays["y"]
+    x, y = arrays["x"], arrays.get("y")
     if src.dim() != 1 or src.shape != dst.shape:
         raise InputError(
             f"{path}: src and dst must be two lists of one length (got {tuple(src.shape)} and {tuple(dst.shape)})."
@@ -180,7 +181,7 @@ def _read_bin(path: Path, options: Options) -> Dataset:
     task = "node" if len(graphs) == 1 else "graph"
     x = pick(path, "node features", graph.ndata, ("x", "feat"))
     holder = graph.ndata if len(graphs) == 1 else labels
-    y = pick(path, "labels", holder, LABELS, NO_LABELS)
+    y = labels_in(holder)
     masks = {part: holder.get(f"{part}_mask") for part in PARTS}
     src, dst = (ends.long() for ends in graph.edges())
     check_edges(path, src, dst, graph.num_nodes())

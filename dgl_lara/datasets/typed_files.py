@@ -1,8 +1,8 @@
 """A graph of several node types in a .bin file of the user's own.
 
 Each type has features, nodes[type].data x or feat. One type has labels, y or label, and optional masks: its nodes are
-the targets. Where several have, --target-type says which. Edge data stay. Names: "<stem>.names.json" beside the file,
-with lists by type under "nodes".
+the targets. Where several have or none has, --target-type says which. Edge data stay. Names: "<stem>.names.json" beside
+the file, with lists by type under "nodes".
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from torch import Tensor
 
 from dgl_lara.datasets import Options
 from dgl_lara.datasets.dataset import Dataset, checked
-from dgl_lara.datasets.file_parts import LABELS, NO_LABELS, PARTS, content_of, labels_and_splits, numbers_of, pick
+from dgl_lara.datasets.file_parts import PARTS, content_of, labels_and_splits, labels_in, numbers_of, pick
 from dgl_lara.datasets.npz_layouts import check_names, names_beside
 from dgl_lara.errors import InputError
 
@@ -33,10 +33,11 @@ def read_typed(path: Path, graphs: list[dgl.DGLGraph], options: Options) -> Data
     graph = _bare(path, stored)
     data = stored.nodes[target_type].data
     masks = {part: data.get(f"{part}_mask") for part in PARTS}
-    y, splits, how = labels_and_splits(path, "node", pick(path, "labels", data, LABELS, NO_LABELS), masks, options.seed)
+    count = graph.num_nodes(target_type)
+    y, splits, how = labels_and_splits(path, "node", labels_in(data), count, masks, options.seed)
     edges = [part for relation in graph.canonical_etypes for part in _parts_of(graph, relation)]
     num_classes = int(y.max()) + 1 if len(y) else 0
-    counts = {"nodes": {kind: graph.num_nodes(kind) for kind in graph.ntypes}, "classes": num_classes}
+    counts = {"nodes": {kind: graph.num_nodes(kind) for kind in graph.ntypes}, "classes": num_classes or None}
     return checked(
         Dataset(
             name=path.stem,
@@ -60,21 +61,16 @@ def read_typed(path: Path, graphs: list[dgl.DGLGraph], options: Options) -> Data
 
 
 def _target_type(path: Path, graph: dgl.DGLGraph, asked: str | None) -> str:
-    labelled = [kind for kind in graph.ntypes if any(name in graph.nodes[kind].data for name in LABELS)]
-    if asked is not None and asked not in labelled:
-        held = ", ".join(labelled) or "none"
-        there = f"nodes of the types {', '.join(graph.ntypes)}; with labels: {held}"
-        raise InputError(f"{path}: --target-type must name a type with labels (got '{asked}'; it has {there}).")
-    if not labelled:
-        raise InputError(
-            f"{path}: labels must be stored as {' or '.join(LABELS)} on the nodes of one type, those to be explained "
-            f"(it has the types {', '.join(graph.ntypes)}, and labels on none). {NO_LABELS}"
-        )
-    if asked is None and len(labelled) > 1:
-        raise InputError(
-            f"{path}: nodes of {' and '.join(labelled)} have labels; say with --target-type which is meant."
-        )
-    return asked or labelled[0]
+    known = ", ".join(graph.ntypes)
+    if asked is not None:
+        if asked not in graph.ntypes:
+            raise InputError(f"{path}: --target-type must name a type of nodes, one of {known} (got '{asked}').")
+        return asked
+    labelled = [kind for kind in graph.ntypes if labels_in(graph.nodes[kind].data) is not None]
+    if len(labelled) == 1:
+        return labelled[0]
+    held = f"nodes of {' and '.join(labelled)} have labels" if labelled else f"none of the types {known} has labels"
+    raise InputError(f"{path}: {held}; say with --target-type which is meant.")
 
 
 def _bare(path: Path, stored: dgl.DGLGraph) -> dgl.DGLGraph:

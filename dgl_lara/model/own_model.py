@@ -75,6 +75,11 @@ def build_model(own: OwnModel, in_dim: int | dict[str, int], num_classes: int) -
                 f"{own.function} in {own.file} must take no arguments or (in_dim, num_classes) "
                 f"(it takes {', '.join(one.name for one in needed)})."
             )
+        if needed and not num_classes:
+            raise InputError(
+                f"{own.function} in {own.file} asks for num_classes, which the labels of a graph tell, and this graph "
+                "has none: let it take no arguments."
+            )
         arguments = (in_dim, num_classes) if needed else ()
         try:
             model = function(*arguments)

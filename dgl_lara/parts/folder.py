@@ -33,7 +33,7 @@ SPLITS = ("train", "val", "test")
 PART = {"nodes": whole(), "edges": whole(), "files": table}
 FIELDS = {
     "format": word(FORMAT), "name": text, "source": text, "nodes": whole(1), "edges": whole(1), "columns": whole(1),
-    "classes": whole(1), "method": word(*METHODS), "loops": flag, "all_loops": flag, "parts": rows_of(PART),
+    "classes": whole(), "method": word(*METHODS), "loops": flag, "all_loops": flag, "parts": rows_of(PART),
     "versions": table, "key": table, "files": table, "fingerprint": text,
 }  # fmt: skip
 

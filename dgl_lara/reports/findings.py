@@ -33,7 +33,7 @@ class Findings:
     split: str
     seed: int
     targets: Tensor
-    accuracy: dict[str, float]
+    accuracy: dict[str, float] | None  # None: outputs are no classes, or there are no labels
     history: pd.DataFrame
     tables: dict[str, pd.DataFrame]  # fidelity, agreement, auc (empty without ground truth)
     speed: pd.DataFrame
@@ -41,7 +41,7 @@ class Findings:
     examples: dict[str, list[tuple[Explanation, float]]]  # best, typical, worst: with their delta
     general: list[tuple[Summary, Explanations]]  # a kind of players each
     again: str  # the options with which eval measures the same
-    right: float  # share of the targets that f predicts rightly
+    right: float | None  # share of the targets that f predicts rightly
 
 
 def measure(run: Run, split: str, most: int, pairs: int | None, reference_pairs: int, seed: int) -> Findings:
@@ -54,13 +54,13 @@ def measure(run: Run, split: str, most: int, pairs: int | None, reference_pairs:
         say(f"measuring {metric} on {len(targets)} {split} {dataset.task}s")
         tables[metric] = evaluate(subject, metric)
     explanations = subject.explanations[-1].named(**dataset.names)
-    predicted = lara.game.explained_class[targets]
+    predicted, accuracy = lara.game.explained_class[targets], _accuracy(run)
     return Findings(
         run=run,
         split=split,
         seed=seed,
         targets=targets,
-        accuracy=_accuracy(run),
+        accuracy=accuracy,
         history=run.history(),
         tables=tables,
         speed=_speed(subject),
@@ -68,7 +68,7 @@ def measure(run: Run, split: str, most: int, pairs: int | None, reference_pairs:
         examples=examples_of(run, explanations),
         general=explained_in_general(run.parts, "all", SUMMED_UP),
         again=f"--split {split} --targets {len(targets)} --reference-pairs {reference_pairs} --seed {seed}",
-        right=(predicted == dataset.labels[targets]).float().mean().item(),
+        right=(predicted == dataset.labels[targets]).float().mean().item() if accuracy else None,
     )
 
 
@@ -99,7 +99,9 @@ def examples_of(run: Run, lara: Explanations) -> dict[str, list[tuple[Explanatio
     return {name: [(lara[place], float(delta[place])) for place in places] for name, places in groups.items()}
 
 
-def _accuracy(run: Run) -> dict[str, float]:
+def _accuracy(run: Run) -> dict[str, float] | None:
     """Of the explained model on the three splits."""
+    if not run.dataset.is_labelled or run.game.value == "output":
+        return None
     right = run.game.explained_class == run.dataset.labels
     return {name: right[run.dataset.split(name)].float().mean().item() for name in ("train", "val", "test")}

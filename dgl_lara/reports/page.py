@@ -50,7 +50,7 @@ FEW = 30  # targets below which it does too
 def render(found: Findings) -> str:
     run, game, dataset = found.run, found.run.game, found.run.dataset
     average = _averages(found)
-    truth = found.tables["auc"]
+    truth, labels = found.tables["auc"], dataset.labels if found.accuracy else None
     return rendered(
         __package__,
         "report.html",
@@ -58,7 +58,7 @@ def render(found: Findings) -> str:
         made=f"Made {environment()['time']} by dgl-lara {__version__} from the run '{run.folder.name}'.",
         summary=_summary(found, average),
         what=_what(found),
-        accuracy=Table(["train", "validation", "test"], [list(found.accuracy.values())]),
+        accuracy=Table(["train", "validation", "test"], [list(found.accuracy.values())]) if found.accuracy else None,
         training=_picture(training_figure(found.history), "Loss and validation agreement against training steps"),
         trained=f"{int(found.history['step'].max())} steps; the weights of the best validation agreement "
         f"({found.history['agreement'].max():.3f}) are used.",
@@ -81,7 +81,7 @@ def render(found: Findings) -> str:
         f"and the lowest Δ fidelity of their own{' (target kept)' * game.kind.includes_target}. Δ is in units of the "
         f"{game.value}, so targets whose {game.value} can fall far rank higher.",
         general=_general(found),
-        examples={name: _examples(name, group, dataset.labels) for name, group in found.examples.items() if group},
+        examples={name: _examples(name, group, labels) for name, group in found.examples.items() if group},
         caveats=_caveats(found),
         settings=Table(["setting", "value"], _settings(run)),
         deviations=Table(
@@ -147,8 +147,9 @@ def _summary(found: Findings, average: pd.DataFrame) -> list[str]:
     alone = ""
     if game.kind.includes_target:
         alone = f", and with {_r2(agreement['neighbours only'])} over the neighbours alone"
+    right = f"The model is right on {found.accuracy['test']:.1%} of the test " if found.accuracy else ""
     return [
-        f"The model is right on {found.accuracy['test']:.1%} of the test {game.task}s of {found.run.dataset.name}.",
+        *([f"{right}{game.task}s of {found.run.dataset.name}."] if right else []),
         f"The explainer's{corrected} scores agree with the true attribution with R² = "
         f"{_r2(agreement['R2 corrected'])} on {len(found.targets)} {found.split} {game.task}s "
         f"(1 is perfect; the reference's noise is taken out){alone}.",
@@ -184,8 +185,10 @@ def _what(found: Findings) -> list[str]:
     size = f"{graph.num_nodes():,} nodes and {graph.num_edges():,} directed edges"
     if not game.task.local:
         size = f"{graph.batch_size:,} graphs with together {size}"
+    many = game.num_classes > 1
+    outputs = "output" + "s" * many if game.value == "output" else "class" + "es" * many
     return [
-        f"Data: {dataset.name} ({dataset.source}), {size}, {dataset.num_classes} classes.",
+        f"Data: {dataset.name} ({dataset.source}), {size}, {game.num_classes} {outputs}.",
         f"Model: {_model_name(run)}, a black box to the explainer: only its outputs are used, no gradients, no hidden "
         "layers.",
         f"Explained is, for every {game.task}, the {game.value} of the class that the model predicts. The players are "
@@ -207,15 +210,15 @@ def _corrections(run: Run) -> str:
     return f"corrected by {told} (“amortised” in the tables: not corrected), both "
 
 
-def _examples(name: str, group: list[tuple[Explanation, float]], labels: Tensor) -> list[tuple[Markup, str]]:
-    """(picture, caption) of each."""
+def _examples(name: str, group: list[tuple[Explanation, float]], labels: Tensor | None) -> list[tuple[Markup, str]]:
+    """(picture, caption) of each. labels: None where there are none."""
     figures = []
     for explanation, delta in Progress(group, f"drawing the {name}"):
         words = explanation.in_words()
         picture = explanation.plot(DRAWN, words=False)
-        label = int(labels[explanation.target])
-        called = explanation.batch.names.of_class(label)
-        wrong = f" The prediction is wrong: the label is {called}." if label != explanation.predicted_class else ""
+        wrong = ""
+        if labels is not None and (label := int(labels[explanation.target])) != explanation.predicted_class:
+            wrong = f" The prediction is wrong: the label is {explanation.batch.names.of_class(label)}."
         figures.append((_picture(picture, words), f"{words}{wrong} Δ fidelity {delta:.2f}."))
     return figures
 
@@ -253,7 +256,7 @@ def _caveats(found: Findings) -> list[str]:
         f"Scores are estimates. The agreement is a figure over all {len(found.targets)} targets; for a single one the "
         "error can be much larger. Where a single explanation matters, check it by direct sampling.",
     ]
-    if found.right < 1:
+    if found.right is not None and found.right < 1:
         caveats.append(
             f"The model is wrong on {1 - found.right:.1%} of the {len(found.targets)} targets measured here; their "
             "explanations explain the mistake."

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from dgl_lara.datasets.dataset import Dataset
 from dgl_lara.datasets.storage import cache_dir
-from dgl_lara.errors import LaraError
+from dgl_lara.errors import InputError, LaraError
 from dgl_lara.game.removal import take_graphs
 from dgl_lara.model.evaluating import evaluating
 from dgl_lara.targets import RECOMMENDERS, Recipe
@@ -137,6 +137,11 @@ class StoredTarget(NamedTuple):
 
 def get_target(dataset: Dataset, recipe: Recipe, seed: int) -> StoredTarget:
     """The stored model of this data set, recipe and seed, trained first where there is none."""
+    if not dataset.is_labelled:
+        raise InputError(
+            f"{dataset.name} has no labels (y) that a model of dgl-lara's own could learn from; a model of yours needs "
+            "none: --model MODULE:FUNCTION."
+        )
     path, data = target_path(dataset, recipe, seed), dataset.fingerprint
     if path.exists():
         try:
