@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 
+import numpy as np
 import pandas as pd
 import pytest
 import torch
@@ -77,6 +78,32 @@ def test_evaluating_edges(several):
 def test_rather_than(several):
     result = run("explain", "--run", several, "--node", 512, "--class", 2, "--rather-than", 1)
     assert result.exit_code == 0 and "rather than class 1" in result.output, result.output
+
+
+@pytest.mark.parametrize("named", [(2,), (2, 1)])
+@pytest.mark.parametrize("bought", [[], ["--amortised"], ["--refine", 8]])
+def test_a_class_of_many_targets(several, tmp_path, named, bought):
+    """What is asked of many is what is asked of one after the other."""
+    (tmp_path / "some.txt").write_text("512\n5\n640\n")
+    options = [word for option, one in zip(("--class", "--rather-than"), named, strict=False) for word in (option, one)]
+    for name, words in (("plain", []), ("asked", options)):
+        out = tmp_path / f"{name}.csv"
+        made = run("explain", "--run", several, "--nodes", tmp_path / "some.txt", *bought, *words, "--out", out)
+        assert made.exit_code == 0, made.output
+    found, plain = pd.read_csv(tmp_path / "asked.csv"), pd.read_csv(tmp_path / "plain.csv")
+    assert set(found.explained_class) == {2} and set(plain.explained_class) > {2}
+    assert named == (2,) or set(found.rather_than) == {1}
+    for node in (512, 5, 640):
+        out = tmp_path / "one.csv"
+        made = run("explain", "--run", several, "--node", node, "--top", "all", *bought, *options, "--out", out)
+        assert made.exit_code == 0, made.output
+        mine = found[found.target == node].set_index("player").score
+        alone = pd.read_csv(out).set_index("player").score
+        assert mine.std() > 0
+        np.testing.assert_allclose(mine, alone[mine.index], rtol=1e-3, atol=1e-4)
+    for name in ("nobody", 9):
+        wrong = run("explain", "--run", several, "--all", "--class", name, "--out", tmp_path / "x.csv")
+        assert wrong.exit_code == 2 and f"--class must be in 0..3 (got {name})" in wrong.stderr
 
 
 @pytest.mark.parametrize(

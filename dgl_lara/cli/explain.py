@@ -24,7 +24,6 @@ from dgl_lara.cli.options import (
     Written,
     check_there,
     choose_device,
-    class_number,
     device_option,
     players_option,
     trust_options,
@@ -54,7 +53,7 @@ AT_LEAST = 0.9  # confidence below which an explanation is in doubt
               help="The same for the link from U to V.")  # fmt: skip
 @click.option("--picture", type=NEW_FILE, help="With --node or --graph: a .png, .svg, .pdf or interactive .html file.")
 @click.option("--class", "asked_class", type=ClassName(),
-              help="With --node or --graph: explain this class, a number or its name.")  # fmt: skip
+              help="Explain this class, a number or its name, in the place of the predicted one.")  # fmt: skip
 @click.option("--rather-than", type=ClassName(), help="With --class: why that class rather than this one.")
 @click.option("--all", "everything", is_flag=True, help="Explain every node (or graph).")
 @click.option("--split", type=click.Choice(["train", "val", "test"]), help="Explain this split.")
@@ -139,11 +138,8 @@ def explain_command(
     if len(named) > 1:
         raise click.UsageError(f"{' and '.join(named)} are given; name one of them.")
     few = bool(some_nodes or some_graphs or some_pairs)
-    alone = {"--picture": picture, "--class": asked_class, "--rather-than": rather_than}
-    surplus = [option for option, given in alone.items() if given is not None]
-    if not few and surplus:
-        goes = "goes" if len(surplus) == 1 else "go"
-        raise click.UsageError(f"{' and '.join(surplus)} {goes} with --node, --graph or --pair, not with {named[0]}.")
+    if not few and picture is not None:
+        raise click.UsageError(f"--picture goes with --node, --graph or --pair, not with {named[0]}.")
     if not few and out is None:
         raise click.UsageError("name the file to write with --out.")
     if rather_than is not None and asked_class is None:
@@ -170,12 +166,11 @@ def explain_command(
     kept = None if top == "all" else int(top or (10 if few else 20))
     question = Question(
         where, wanted, kept, split or "all", nodes_file, pairs_file, graph_file, players, memory, workers, offload,
-        str(choose_device(device)), trust,
+        str(choose_device(device)), trust, tuple(one for one in (asked_class, rather_than) if one is not None),
     )  # fmt: skip
     if few:
         given = {"node": some_nodes, "graph": some_graphs, "link": tuple(range(len(some_pairs)))}
-        classes = [one for one in (asked_class, rather_than) if one is not None]
-        _explain_few(question, given, some_pairs, classes, picture, out)
+        _explain_few(question, given, some_pairs, picture, out)
     elif out:
         told = _in_shards(question, out, shard, shards, address) if in_shards else _to_file(question, out)
         echo(f"{told}; {time.monotonic() - started:.1f} s in all, loading included")
@@ -215,7 +210,6 @@ def _explain_few(
     question: Question,
     given: dict[str, tuple[int, ...]],
     pairs: tuple[tuple[int, int], ...],
-    named_classes: list[int | str],
     picture: Path | None,
     out: Path | None,
 ) -> None:
@@ -223,7 +217,7 @@ def _explain_few(
     from dgl_lara.drawing.words import NOT_ADDITIVE
 
     run = question.open_run(pairs)
-    asked, classes = _asked_for(run, given), _classes(run, named_classes)
+    asked, classes = _asked_for(run, given), question.classes_of(run)
     warn_of(run.folder)
     is_page = picture is not None and picture.suffix == ".html"
     others = run.parts[1:] if is_page and question.players is None and not question.graph else []  # to switch to
@@ -260,15 +254,6 @@ def _asked_for(run: Run, given: dict[str, tuple[int, ...]]) -> tuple[int, ...]:
         if target >= dataset.num_targets:
             raise click.UsageError(f"--{task} must be in 0..{dataset.num_targets - 1} (got {target}).")
     return targets
-
-
-def _classes(run: Run, named: list[int | str]) -> list[int]:
-    names, count = run.dataset.names.get("classes"), run.trained().explainer_.config.num_classes
-    options = zip(("--class", "--rather-than"), named, strict=False)
-    numbers = [class_number(option, one, names, count) for option, one in options]
-    if len(numbers) == 2 and numbers[0] == numbers[1]:
-        raise click.UsageError(f"--class and --rather-than must be two classes (got {named[0]} twice).")
-    return numbers
 
 
 def _file_of(path: Path, target: int, of: int) -> Path:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from math import nan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,6 @@ from dgl_lara.datasets import DATASETS, SOURCES, Options, check_name, is_file_na
 from dgl_lara.errors import InputError, LaraError
 from dgl_lara.targets import recipe_for
 from dgl_lara.utils.places import unwritable
-from dgl_lara.utils.registry import closest
 
 if TYPE_CHECKING:
     import torch
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
     from dgl_lara.targets.our_model import OurModel
 
 
-MOST_CLASSES = 8  # that are listed to somebody who names another
 MOST_SHARDS = 99_999  # their files stand in order up to here
 
 
@@ -97,19 +95,6 @@ class ClassName(click.ParamType):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | str:
         return Count(0).convert(value, param, ctx) if re.fullmatch(r"[+-]?[0-9]+", str(value).strip()) else str(value)
-
-
-def class_number(option: str, given: int | str, names: Sequence[str] | None, count: int) -> int:
-    """The number of a class that was named on the command line."""
-    if isinstance(given, int) and given < count:
-        return given
-    called = [str(name).casefold() for name in names or ()][:count]
-    if str(given).casefold() in called:
-        return called.index(str(given).casefold())
-    some = [str(name) for name in (names or ())[:count]]
-    shown = ", ".join(some[:MOST_CLASSES]) + (", ..." if len(some) > MOST_CLASSES else "")
-    expected = f"in 0..{count - 1}" + (f" or one of {shown}" if shown else "")
-    raise InputError(f"{option} must be {expected} (got {str(given)[:40]}).{closest(str(given), some)}")
 
 
 class ShardOf(click.ParamType):

@@ -15,7 +15,6 @@ from dgl_lara.cli.options import (
     Count,
     check_there,
     choose_device,
-    class_number,
     device_option,
     players_option,
     trust_options,
@@ -58,6 +57,7 @@ def summary(
 
     check_there(folder)
     from dgl_lara.explanation import save_summaries
+    from dgl_lara.inference.asked import class_number
     from dgl_lara.reports.in_general import explained_in_general
     from dgl_lara.runs import newest_run, open_run
     from dgl_lara.utils.memory import reuse_freed_memory

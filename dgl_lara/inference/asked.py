@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -10,7 +11,10 @@ from torch import Tensor
 from dgl_lara.errors import InputError
 from dgl_lara.game.game import check_targets
 from dgl_lara.game.task import Task
+from dgl_lara.utils.registry import closest
 from dgl_lara.utils.schema import shown
+
+MOST_CLASSES = 8  # that are listed to somebody who names another
 
 
 def as_targets(targets: Any, count: int, task: Task, device: torch.device) -> Tensor:
@@ -56,6 +60,28 @@ def as_classes(classes: Any, count: int, known: int, device: torch.device) -> Te
     if int(wanted.min()) < 0 or int(wanted.max()) >= known:
         raise InputError(f"classes must lie in 0..{known - 1} (got {wanted.tolist()[:5]}).")
     return wanted
+
+
+def named_classes(given: Sequence[int | str], names: Sequence[str] | None, count: int) -> list[int]:
+    """What --class and --rather-than name, as numbers of classes."""
+    options = zip(("--class", "--rather-than"), given, strict=False)
+    numbers = [class_number(option, one, names, count) for option, one in options]
+    if len(numbers) == 2 and numbers[0] == numbers[1]:
+        raise InputError(f"--class and --rather-than must be two classes (got {given[0]} twice).")
+    return numbers
+
+
+def class_number(option: str, given: int | str, names: Sequence[str] | None, count: int) -> int:
+    """The number of a class that was named on the command line."""
+    if isinstance(given, int) and given < count:
+        return given
+    called = [str(name).casefold() for name in names or ()][:count]
+    if str(given).casefold() in called:
+        return called.index(str(given).casefold())
+    some = [str(name) for name in (names or ())[:count]]
+    listed = ", ".join(some[:MOST_CLASSES]) + (", ..." if len(some) > MOST_CLASSES else "")
+    expected = f"in 0..{count - 1}" + (f" or one of {listed}" if listed else "")
+    raise InputError(f"{option} must be {expected} (got {str(given)[:40]}).{closest(str(given), some)}")
 
 
 def _apart(classes: Tensor, rivals: Tensor) -> Tensor:

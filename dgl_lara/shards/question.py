@@ -6,7 +6,7 @@ import hashlib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,8 @@ from dgl_lara.datasets.file_parts import NUMBER, text_lines
 from dgl_lara.datasets.link_files import read_pairs
 from dgl_lara.datasets.own_files import load_graph
 from dgl_lara.errors import InputError
+from dgl_lara.explanation import Explanations
+from dgl_lara.inference.asked import named_classes
 from dgl_lara.inference.doubtful import MOST_SPENT
 from dgl_lara.inference.export import explain_to_file
 from dgl_lara.inference.top_players import BulkExplainer
@@ -55,11 +57,20 @@ class Question:
     offload: bool = False
     device: str = "cpu"
     trust: bool | str = False
+    classes: tuple[
+        int | str, ...
+    ] = ()  # explained in the place of the predicted one; and rather than which
 
     def open(self) -> OpenQuestion:
         named = read_targets(self.nodes) if self.nodes else None
         run = self.open_run()
-        return OpenQuestion(self, run, run.dataset.split(self.split) if named is None else named)
+        targets = run.dataset.split(self.split) if named is None else named
+        return OpenQuestion(self, run, targets, self.classes_of(run))
+
+    def classes_of(self, run: Run) -> list[int]:
+        """The classes by their numbers."""
+        names, count = run.dataset.names.get("classes"), run.trained().explainer_.config.num_classes
+        return named_classes(self.classes, names, count)
 
     def open_run(self, pairs: Sequence[tuple[int, int]] = ()) -> Run:
         """The run, with what is asked about in the place of its own graph, or of its own links."""
@@ -76,6 +87,7 @@ class OpenQuestion:
     question: Question
     run: Run
     targets: Tensor
+    classes: list[int]
 
     @cached_property
     def bought(self) -> Bought:
@@ -101,6 +113,7 @@ class OpenQuestion:
             "at least": wanted.at_least,
             "corrected by": lara.samples_.pairs if wanted.corrected and lara.samples_ else 0,
             "verified": wanted.verify,
+            **dict(zip(("class", "rather than"), self.classes, strict=False)),
         }
 
     @cached_property
@@ -112,12 +125,17 @@ class OpenQuestion:
     def to_file(self, targets: Tensor, out: Path) -> int:
         """Stream the explanations of these of its targets; returns how many rows the file has."""
         lara, wanted = self.run.trained(), self.question.wanted
-        explain = partial(lara.explain_numbered, corrected=wanted.corrected)
-        make = trusted_rows(explain, self.bought, self.run.config.training.seed)
-        plain = not (wanted.refine or wanted.at_least or wanted.verify or wanted.corrected)
+        make = trusted_rows(self._explain, self.bought, self.run.config.training.seed)
+        plain = not (wanted.refine or wanted.at_least or wanted.verify or wanted.corrected or self.classes)
         pairs = wanted.refine or (MOST_SPENT if wanted.at_least else 0)
         asked = targets.to(lara.features.device)
         return explain_to_file(self._bulk, asked, self.question.top, out, self.about, None if plain else make, pairs)
+
+    def _explain(self, targets: Tensor) -> Explanations:
+        classes = None
+        if self.classes:  # (num_targets,), or (num_targets, 2) where one is set against another
+            classes = torch.tensor(self.classes, device=targets.device).expand(len(targets), -1).squeeze(1)
+        return self.run.trained().explain_numbered(targets, classes, self.question.wanted.corrected)
 
     def to_shard(self, shard: Shard, folder: ShardFolder) -> dict[str, Any]:
         """Explain one shard, unless that was done before; returns its record."""
