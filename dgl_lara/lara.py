@@ -31,12 +31,13 @@ from dgl_lara.explanation import Explanations
 from dgl_lara.explanation.scored import Scored
 from dgl_lara.game.game import Game
 from dgl_lara.game.given import as_given, pairs_here, types_of, users_pairs
-from dgl_lara.game.hops import choose_hops
+from dgl_lara.game.hops import checked_hops, choose_hops
 from dgl_lara.game.kinds import Choice, Nodes, as_players, from_dict, to_dict
 from dgl_lara.game.link_task import LinkTask
 from dgl_lara.game.players import find
 from dgl_lara.game.removal import bare, without_pairs
 from dgl_lara.game.task import Task
+from dgl_lara.game.value import checked_value
 from dgl_lara.inference.asked import as_classes, as_targets
 from dgl_lara.inference.correction import corrected as correct_explanations
 from dgl_lara.inference.doubtful import AT_LEAST, Settled, settle_doubtful
@@ -144,7 +145,8 @@ class LARA:
         self.players = as_players(players)
         if self.types and self.players.name == "features":
             raise InputError("on a graph of several types nodes and edges can be explained, not features.")
-        self.hops, self.value, self.config, self.memory = hops, value or self.task.value, config, memory
+        self.hops, self.value = checked_hops(hops), checked_value(value or self.task.value)
+        self.config, self.memory = config, memory
         # graphs come in batches anyway, and pairs are asked about on the whole graph
         self.batches_on = batches_on if self.task.local and self.task.sides == 1 else None
         self.store = store
@@ -467,9 +469,6 @@ class LARA:
         self.check_trained()
         where = (self.user_model, graph, features, self.task.name, self.game.hops, self.value, self.config, self.memory)
         other = LARA(*where, self.batches_on, players=self.players, pairs=pairs, **self.asked)
-        if len(other.features) != other.graph.num_nodes():
-            rows = f"{other.graph.num_nodes()} (got {len(other.features)})"
-            raise InputError(f"features must have one row a node, {rows}.")
         other.explainer_, other.config_, other.errors_ = self.explainer_, self.config_, self.errors_
         return other
 

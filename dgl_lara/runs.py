@@ -149,6 +149,17 @@ class Run:
         other = replace(self.dataset, **changed)
         return Run(self.folder, self.config, other, lara, is_elsewhere=graph is not None)
 
+    @cached_property
+    def names(self) -> dict[str, Any]:
+        """By which people know nodes, features and the classes of the model."""
+        known, outputs = self.dataset.names, self.trained().explainer_.config.num_classes
+        classes = known.get("classes")
+        if classes is None or len(classes) == outputs:
+            return known
+        if self.config.value != "output":
+            say(f"note: the model tells {outputs} classes apart, and {len(classes)} have names: they go by numbers.")
+        return {**known, "classes": None}
+
     @property
     def parts(self) -> list[Run]:
         """Itself, and the explainers of other kinds of players that the folder holds, each in a folder of its own."""

@@ -468,6 +468,8 @@ def test_labels_of_ones_own(star):
     assert named.top(2).label.tolist() == ["me", "Cy"]
     with pytest.raises(InputError, match=r"labels must name each node, 4 of them \(got 3\)"):
         star.batch.named(labels=["me", "Ann", "Bob"])
+    with pytest.raises(InputError, match=r"classes must name each class, 2 of them \(got 1\)"):
+        star.batch.named(classes=["good"])
 
 
 def test_long_names_are_shortened_where_people_read(star, monkeypatch):
@@ -482,7 +484,7 @@ def test_long_names_are_shortened_where_people_read(star, monkeypatch):
 
 
 def test_names_of_classes_are_used_everywhere(star, tmp_path):
-    named = star.batch.named(classes=["a fraud"])[0]
+    named = star.batch.named(classes=["a fraud", "fine"])[0]
     assert named.in_words().startswith("Node 0 is class a fraud ")
     assert '"class":"a fraud"' in named.to_html() and "class a fraud" in named.to_html()
     named.save(tmp_path / "a.svg")

@@ -209,7 +209,7 @@ def test_repr_says_what_it_is():
     assert "game" not in vars(lara)  # nothing was computed for it
     best = max(row["agreement"] for row in lara.fit(range(60)).history_)
     assert repr(lara) == start + f"K = 2, 3 classes, gate walk, agreement {best:.3f} after 40 steps)"
-    graphs = LARA(lambda graph, x: x, dgl.batch([GRAPH, GRAPH]), FEATURES, task="graph")
+    graphs = LARA(lambda graph, x: x, dgl.batch([GRAPH, GRAPH]), FEATURES.repeat(2, 1), task="graph")
     assert repr(graphs).startswith("LARA(explains graphs of 2 graphs with 120 nodes")
 
 

@@ -234,3 +234,20 @@ def test_a_model_that_sees_the_whole_graph_is_told_so_in_plain_words(monkeypatch
     with pytest.warns(UserWarning, match="where it sees 4 hops around a node alone"):
         Game(lambda graph, x: x - x.mean(dim=0), GRAPH, FEATURES, "node", 1)
     assert "finding out how much around a node the model must be shown" in said
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"value": "logits"}, "value must be one of"),
+        ({"hops": -1}, "hops must be a whole number from 0 to 64, 'auto' or 'measure' (got -1)."),
+        ({"hops": "3"}, "got '3'"),
+        ({"hops": True}, "got True"),
+        ({"features": torch.ones(7, 2)}, "features must have one row a node, 9 (got 7)."),
+    ],
+)
+def test_what_can_be_told_at_once_is_not_told_by_fit(given, said):
+    graph = random_graph(9, 20, 0)
+    with pytest.raises(InputError) as told:
+        LARA(lambda graph, x: x, graph, **{"features": torch.ones(9, 2), **given})
+    assert said in str(told.value)

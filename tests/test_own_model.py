@@ -198,6 +198,17 @@ def test_a_graph_without_labels(here):
     assert not re.search("Accuracy of the explained model|The model is right|The model is wrong|label is", page)
 
 
+def test_names_of_other_classes_than_the_models_are_not_taken_for_its(here):
+    graph = dgl.load_graphs("my_graph.bin")[0][0]
+    arrays = {"edge_index": torch.stack(graph.edges()).numpy(), "x": graph.ndata["feat"].numpy()}
+    np.savez("mine.npz", class_names=["left", "right", "middle"], **arrays)
+    words = ["--model", "my_module:build_without_arguments", "--weights", "my.pt", *QUICK, "--out", "mine"]
+    assert run("train", "--graph", "mine.npz", *words).exit_code == 0
+    said = run("explain", "--run", "mine", "--trust", "--node", 3)
+    assert said.exit_code == 0 and re.match("Node 3 is class [01] ", said.stdout), said.output
+    assert said.stderr.count("the model tells 2 classes apart, and 3 have names") == 1
+
+
 def test_whose_model_it_is_is_said(here):
     words = ["train", "--graph", "my_graph.bin", *QUICK]
     ours = run(*words, "--out", "a")

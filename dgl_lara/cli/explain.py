@@ -283,7 +283,7 @@ def _scored(run: Run, target: int, classes: list[int], wanted: Wanted) -> tuple[
         spent.append(
             f"refined with {wanted.refine} pairs of model calls; the scores moved by {refined.moved.item():.0%}"
         )
-    return found.named(**run.dataset.names), spent
+    return found.named(**run.names), spent
 
 
 def _explain_one(run: Run, target: int, classes: list[int], wanted: Wanted, top: int | None) -> Explanation:

@@ -70,7 +70,7 @@ def summary(
     parts = run.parts if players is None else [run]
     only = None
     if asked_class is not None:
-        only = class_number("--class", asked_class, run.dataset.names["classes"], run.game.num_classes)
+        only = class_number("--class", asked_class, run.names.get("classes"), run.game.num_classes)
     found = explained_in_general(parts, split or "all", targets, only, " (--targets takes more)")
     for place, (one, explanations) in enumerate(found):
         _print(one, explanations, first=not place)

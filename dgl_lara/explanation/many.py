@@ -69,7 +69,9 @@ class Explanations(Scored):
             labels = self._by_type(labels)
         if self.game is not None:
             nodes, width = self.game.features.shape
-            for what, given, of, count in (("labels", labels, "node", nodes), ("columns", columns, "feature", width)):
+            each = [("labels", labels, "node", nodes), ("columns", columns, "feature", width)]
+            each.append(("classes", classes, "class", self.game.num_classes))
+            for what, given, of, count in each:
                 if given is not None and len(given) != count:
                     raise InputError(f"{what} must name each {of}, {count} of them (got {len(given)}).")
         return replace(self, names=Names(labels, columns, motif, classes))

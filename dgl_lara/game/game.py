@@ -20,7 +20,6 @@ import dgl
 import torch
 from torch import Tensor
 
-from dgl_lara.choices import VALUES
 from dgl_lara.errors import InputError
 from dgl_lara.game.batch import Batch, Egos
 from dgl_lara.game.budget import Budget, row_slices
@@ -31,7 +30,7 @@ from dgl_lara.game.players import Players
 from dgl_lara.game.removal import bare, null_prediction
 from dgl_lara.game.task import Task
 from dgl_lara.game.tasks import NODE, as_task
-from dgl_lara.game.value import of_classes, to_values
+from dgl_lara.game.value import checked_value, of_classes, to_values
 from dgl_lara.model import blackbox
 from dgl_lara.model.blackbox import Model
 from dgl_lara.model.evaluating import evaluating
@@ -80,8 +79,7 @@ class Game:
         `players`: who plays, by name or with more to say (`kinds.py`). `edge_data`: whether f makes anything of what
         edges carry; None: it is asked. `context`: hops, where that was found before. `cut_from`: where the graph is a
         part of one that is never whole."""
-        if value not in VALUES:
-            raise InputError(f"value must be one of {', '.join(VALUES)} (got '{value}').")
+        checked_value(value)
         if not isinstance(hops, int) or not 0 <= hops <= MOST_HOPS:
             raise InputError(f"hops must be a whole number from 0 to {MOST_HOPS} (got {hops!r}).")
         self.task = as_task(task)

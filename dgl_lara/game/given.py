@@ -179,4 +179,6 @@ def as_features(graph: dgl.DGLGraph, given: Any) -> Tensor:
             f"features must be numbers, one row a node and one column or more (got {features.dtype} "
             f"{tuple(features.shape)})."
         )
+    if len(features) != graph.num_nodes():
+        raise InputError(f"features must have one row a node, {graph.num_nodes()} (got {len(features)}).")
     return features

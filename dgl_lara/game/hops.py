@@ -90,6 +90,15 @@ def max_hop(
     raise InputError(f"the model still changes beyond {limit} hops; give the number of hops yourself (--hops).")
 
 
+def checked_hops(hops: object) -> int | str:
+    """What may be asked for: a whole number, "auto" or "measure"."""
+    if hops in ("auto", "measure"):
+        return str(hops)
+    if not isinstance(hops, Integral) or isinstance(hops, bool) or not 0 <= int(hops) <= MOST_HOPS:
+        raise InputError(f"hops must be a whole number from 0 to {MOST_HOPS}, 'auto' or 'measure' (got {hops!r}).")
+    return int(hops)
+
+
 def choose_hops(
     model: Model, graph: dgl.DGLGraph, features: Tensor, task: Task, hops: int | str, memory: int | None = None
 ) -> int:
@@ -97,10 +106,9 @@ def choose_hops(
 
     A model that normalises by degree really does look one hop beyond its layers, so Eq. 13 finds 4 for three layers.
     """
-    if isinstance(hops, Integral) and not isinstance(hops, bool):
-        return int(hops)
-    if hops not in ("auto", "measure"):
-        raise InputError(f"hops must be a whole number, 'auto' or 'measure' (got '{hops}').")
+    hops = checked_hops(hops)
+    if isinstance(hops, int):
+        return hops
     declared = getattr(model, "num_hops", None)
     if declared is not None and hops == "auto":
         if not isinstance(declared, Integral) or not 0 <= int(declared) <= MOST_HOPS:

@@ -5,6 +5,15 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from dgl_lara.choices import VALUES
+from dgl_lara.errors import InputError
+
+
+def checked_value(kind: str) -> str:
+    if kind not in VALUES:
+        raise InputError(f"value must be one of {', '.join(VALUES)} (got '{kind}').")
+    return kind
+
 
 def to_values(logits: Tensor, kind: str) -> Tensor:
     """The numbers that are explained, one a class, from the logits."""

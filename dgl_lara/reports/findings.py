@@ -53,7 +53,7 @@ def measure(run: Run, split: str, most: int, pairs: int | None, reference_pairs:
     for metric in ("fidelity", "agreement", "auc"):
         say(f"measuring {metric} on {len(targets)} {split} {dataset.task}s")
         tables[metric] = evaluate(subject, metric)
-    explanations = subject.explanations[-1].named(**dataset.names)
+    explanations = subject.explanations[-1].named(**run.names)
     predicted, accuracy = lara.game.explained_class[targets], _accuracy(run)
     return Findings(
         run=run,

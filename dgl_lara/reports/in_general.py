@@ -28,6 +28,6 @@ def explained_in_general(
     for part in parts:
         lara = part.trained()
         lara.embed()
-        explanations = lara.explain(targets).named(**part.dataset.names)
+        explanations = lara.explain(targets).named(**part.names)
         found.append((explanations.summary(), explanations))
     return found

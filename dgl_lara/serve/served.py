@@ -37,7 +37,7 @@ class ServedModel:
         self.laras: dict[str, LARA] = {part.lara.players.name: part.trained() for part in run.parts}
         self.lara = next(iter(self.laras.values()))
         self.task = self.lara.task
-        self.called = Called(self.lara, run.dataset.names, self.node_name)
+        self.called = Called(self.lara, run.names, self.node_name)
         home = state / name if state else run.folder / "serving"
         try:
             home.mkdir(parents=True, exist_ok=True)

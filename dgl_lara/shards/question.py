@@ -57,9 +57,7 @@ class Question:
     offload: bool = False
     device: str = "cpu"
     trust: bool | str = False
-    classes: tuple[
-        int | str, ...
-    ] = ()  # explained in the place of the predicted one; and rather than which
+    classes: tuple[int | str, ...] = ()  # explained in the place of the predicted one; and rather than which
 
     def open(self) -> OpenQuestion:
         named = read_targets(self.nodes) if self.nodes else None
@@ -69,7 +67,7 @@ class Question:
 
     def classes_of(self, run: Run) -> list[int]:
         """The classes by their numbers."""
-        names, count = run.dataset.names.get("classes"), run.trained().explainer_.config.num_classes
+        names, count = run.names.get("classes"), run.trained().explainer_.config.num_classes
         return named_classes(self.classes, names, count)
 
     def open_run(self, pairs: Sequence[tuple[int, int]] = ()) -> Run:
