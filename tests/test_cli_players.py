@@ -101,9 +101,9 @@ def test_a_class_of_many_targets(several, tmp_path, named, bought):
         alone = pd.read_csv(out).set_index("player").score
         assert mine.std() > 0
         np.testing.assert_allclose(mine, alone[mine.index], rtol=1e-3, atol=1e-4)
-    for name in ("nobody", 9):
-        wrong = run("explain", "--run", several, "--all", "--class", name, "--out", tmp_path / "x.csv")
-        assert wrong.exit_code == 2 and f"--class must be in 0..3 (got {name})" in wrong.stderr
+    for unknown in ("nobody", 9):
+        wrong = run("explain", "--run", several, "--all", "--class", unknown, "--out", tmp_path / "x.csv")
+        assert wrong.exit_code == 2 and f"--class must be in 0..3 (got {unknown})" in wrong.stderr
 
 
 @pytest.mark.parametrize(
