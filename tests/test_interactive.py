@@ -129,9 +129,8 @@ def test_browser_both_ways_of_the_slider_begin_untouched(tmp_path):
 @browser
 def test_browser_long_names_do_not_break_classes_and_numbers(tmp_path):
     explanations = exact_explanations(gcn_game(), [5])
-    page = explanations.named(labels=[f"a very long name {i:010}" for i in range(12)], classes=["green", "red", "blue"])[
-        0
-    ].to_html()
+    labels = [f"a very long name {i:010}" for i in range(12)]
+    page = explanations.named(labels=labels, classes=["green", "red", "blue"])[0].to_html()
     script = """
       const lines = cell => { const all = document.createRange(); all.selectNodeContents(cell);
                               return new Set([...all.getClientRects()].map(box => box.top)).size; };
