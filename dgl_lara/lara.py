@@ -54,6 +54,7 @@ from dgl_lara.model.adapted import unwrapped
 from dgl_lara.model.blackbox import Model
 from dgl_lara.model.on_device import OnDevice
 from dgl_lara.model.typed import Relation, Typed, Types
+from dgl_lara.model.weights import identity, is_other
 from dgl_lara.model.whole import WithEdgeData
 from dgl_lara.training.config import TrainingConfig, default, within_memory
 from dgl_lara.training.loop import train
@@ -71,6 +72,10 @@ FEWEST_SAMPLES = 16  # of each of them
 OTHER_MODEL = (
     "note: the model says of none of these {}s what it said in training. It is another one, or the graph has changed: "
     "the scores may not be of this model."
+)
+OTHER_WEIGHTS = (
+    "note: the model's weights are not those of the model that this explainer was trained for, so its scores speak of "
+    "another one. Train another explainer with fit, or give the model that it was trained for."
 )
 OTHER_GRAPH = "note: this graph has {2:,} {0}s, that of the training had {1:,}: the scores are not corrected."
 FEW = 16  # targets that are explained from their surroundings, where nothing is embedded yet
@@ -528,7 +533,8 @@ class LARA:
         """The trained explainer in one file, with the samples that correct its scores; `LARA.load` opens it beside the
         model and the graph. `more`: numbers to be stored beside it."""
         self.check_trained()
-        about = described(self.config_, self.value, self.errors_, self.cost_) | {"players": to_dict(self.players)}
+        about = described(self.user_model, self.config_, self.value, self.errors_, self.cost_)
+        about["players"] = to_dict(self.players)
         if isinstance(self.task, LinkTask):
             about["pairs"] = users_pairs(self.model, self.task.pairs)  # whom the samples are of
         samples, history = self.samples_.to_dict() if self.samples_ else None, vars(self).get("history_", [])
@@ -554,6 +560,8 @@ class LARA:
             more["pairs"] = stored.get("pairs")
         lara = LARA(model, graph, features, config.task, config.hops, stored.get("value", "logit"), **more)
         lara.with_explainer(explainer, stored)
+        if is_other("model", stored, model):
+            say(OTHER_WEIGHTS)
         if lara.samples_ is not None and lara.task.sides == 1:
             then, now = len(lara.samples_.full), lara.task.num_targets(lara.graph)
             if then != now:
@@ -628,10 +636,11 @@ class LARA:
 
 
 def described(
-    config: TrainingConfig, value: str, errors: ErrorModel | None = None, cost: float | None = None
+    model: Model, config: TrainingConfig, value: str, errors: ErrorModel | None = None, cost: float | None = None
 ) -> dict[str, Any]:
     """What a file with a trained explainer says beside shape and weights."""
-    return {"training": asdict(config), "value": value, "errors": errors.to_dict() if errors else None, "cost": cost}
+    about = {**identity(model), "training": asdict(config), "value": value}
+    return {**about, "errors": errors.to_dict() if errors else None, "cost": cost}
 
 
 def explain_once(

@@ -43,7 +43,7 @@ from dgl_lara.lara import LARA, described
 from dgl_lara.lara_in_parts import LaraInParts, lara_on
 from dgl_lara.model.blackbox import Model
 from dgl_lara.model.own_model import OwnModel, find_model, open_model
-from dgl_lara.model.weights import weights_hash, weights_of
+from dgl_lara.model.weights import identity, is_other, weights_of
 from dgl_lara.targets.checkpoint import load_target, save_target
 from dgl_lara.targets.our_model import OurModel
 from dgl_lara.training.config import MOST, TrainingConfig
@@ -189,7 +189,7 @@ class Run:
 
     def _keep_best(self, state: TrainingState, errors: ErrorModel | None = None, cost: float | None = None) -> None:
         if state.best_weights:
-            about = described(self.config.training, self.config.value, errors, cost)
+            about = described(self.model, self.config.training, self.config.value, errors, cost)
             save_explainer(state.best_explainer(), self.folder / "explainer.pt", **about, data=self.config.data)
 
     def last_checkpoint(self) -> dict | None:
@@ -228,20 +228,32 @@ class Run:
     @cached_property
     def _settings(self) -> dict[str, Any]:
         """What all processes of a training have in common, and its halves: plain values, by their names in words."""
-        settings: dict[str, Any] = {"the content of the data set": self.dataset.fingerprint}
-        settings |= {"the model (its weights, the file of its code)": weights_hash(self.model)}
+        settings: dict[str, Any] = {"the content of the data set": self.dataset.fingerprint, **identity(self.model)}
         settings |= {"K": self.config.hops, "value": self.config.value, "players": kinds.to_dict(self.lara.players)}
         return settings | {name.replace("_", " "): value for name, value in asdict(self.config.training).items()}
 
     def _check_began_so(self, checkpoint: dict) -> None:
         """A training that goes on under other settings would be none that anybody could repeat."""
-        for name, then in checkpoint.get("settings", {}).items():
+        begun = checkpoint.get("settings", {})
+        self._check_model(begun)
+        for name, then in begun.items():
             now = self._settings.get(name, then)
-            if now != then:
+            if now != then and name not in identity(self.model):
                 raise LaraError(
                     f"{self.folder} cannot go on: {name} was {shown(then)} when its training began, and is now "
                     f"{shown(now)}; put it back, or start a new run."
                 )
+
+    def _check_model(self, stored: dict) -> None:
+        """Its numbers are those that g learned from; its code may have been worded anew."""
+        if is_other("model", stored, self.model):
+            weights = "target.pt" if self.config.model is None else "weights.pt"
+            raise LaraError(
+                f"{self.folder} does not fit together: its explainer learned from a model of other weights than those "
+                f"in {weights}; put the file back, or start a new run."
+            )
+        if is_other("code", stored, self.model):
+            say(f"note: the file of the model's code is not as it was when {self.folder} was trained.")
 
     def _check_fit(self, shape: ExplainerConfig, stored: dict) -> None:
         """The explainer is the one that config.json describes; an edited file would change what its scores mean."""
@@ -304,8 +316,9 @@ class Run:
             if not path.exists():
                 raise not_trained_yet(self.folder, self.config.model is not None)
             explainer, stored = load_explainer(path, self.lara.features.device)
+            self._check_model(stored)
             self._check_fit(explainer.config, stored)
-            about = described(self.config.training, self.config.value)
+            about = described(self.model, self.config.training, self.config.value)
             more = {name: stored.get(name) for name in ("errors", "cost")}
             self.lara.with_explainer(explainer, {**about, **more})
             self.lara.samples_ = self._samples()

@@ -169,12 +169,15 @@ def test_a_model_that_it_was_not_trained_for_is_noticed(tmp_path, capsys):
     for asked, noticed in ((model, False), (SmallGCN(seed=5), True)):
         lara = LARA.load(tmp_path / "lara.pt", asked, GRAPH, FEATURES)
         assert lara.samples_ is not None
+        assert ("the model's weights are not those of the model that" in capsys.readouterr().err) == noticed
         for targets in (range(60), [7]):
             lara.explain(targets)
             assert ("says of none of these nodes what it said in training" in capsys.readouterr().err) == noticed
     LARA.load(tmp_path / "lara.pt", model, GRAPH, FEATURES).explain([7], classes=[0])
     LARA.load(tmp_path / "lara.pt", model, dgl.add_nodes(GRAPH, 1), torch.cat([FEATURES, FEATURES[:1]])).explain([7])
     assert "in training" not in capsys.readouterr().err  # another class, a larger graph: as it should be
+    LARA.load(tmp_path / "lara.pt", lambda graph, x: model(graph, x), GRAPH, FEATURES)
+    assert "note" not in capsys.readouterr().err  # whose weights a plain function uses cannot be seen
 
 
 def test_a_loaded_lara_asks_f_only_about_what_is_near(tmp_path):

@@ -199,12 +199,13 @@ def test_data_that_changed_are_noticed_whatever_config_json_says(here):
     assert resumed.exit_code == 1 and "the content of the data set was" in resumed.output
 
 
-def test_a_training_goes_on_only_with_its_model(here):
-    write_graph(Path("graph.npz"), 0)
+def test_a_training_goes_on_and_explains_only_with_its_model(here):
     assert run("target", "--dataset", "graph.npz", "--epochs", 1, "--seed", 5, "--out", "other.pt").exit_code == 0
     Path("r/target.pt").write_bytes(Path("other.pt").read_bytes())
-    resumed = run("train", "--resume", "r")
-    assert resumed.exit_code == 1 and "the model (its weights, the file of its code) was" in resumed.output
+    for words in (["train", "--resume", "r"], ["explain", "--run", "r", "--node", 3], ["eval", "--run", "r"]):
+        result = run(*words)
+        assert result.exit_code == 1 and result.output.count("Error") == 1
+        assert "learned from a model of other weights than those in target.pt" in result.output
 
 
 # --- killed between two files -----------------------------------------------------------------------------------------

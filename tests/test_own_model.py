@@ -275,6 +275,14 @@ def test_mistakes_get_one_sentence(here, words, code, sentence):
     assert not (here / "mine").exists()
 
 
+def test_code_that_was_changed_since_is_told(here):
+    assert train("my_module:build_model", "--weights", "my.pt").exit_code == 0
+    Path("my_module.py").write_text(CODE + "\n# worded anew\n")
+    said = run("explain", "--run", "mine", "--trust", "--node", 3)
+    assert said.exit_code == 0, said.output
+    assert said.stderr.count("the file of the model's code is not as it was when mine was trained") == 1
+
+
 def test_a_run_whose_code_is_gone(here):
     assert train("my_module:build_model", "--weights", "my.pt").exit_code == 0
     Path("my_module.py").unlink()

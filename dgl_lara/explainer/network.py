@@ -210,6 +210,8 @@ def load_explainer(path: Path, device: torch.device) -> tuple[Explainer, dict[st
     """g, ready to explain, and what else the file holds."""
     fields = {"config": table, "weights": tensors}
     more = {
+        "model": text,
+        "code": text,
         "training": table,
         "value": text,
         "data": maybe(text),

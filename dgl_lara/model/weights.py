@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import torch
 from torch import Tensor, nn
 
 from dgl_lara.model.adapted import holding_weights, unwrapped
@@ -21,14 +22,44 @@ def weights_of(model: Callable) -> dict[str, Tensor]:
 def weights_hash(model: Callable) -> str:
     """Tells models apart by their numbers; models of the user's own also by the file of their code."""
     digest = hashlib.sha256()
-    for name, tensor in sorted(weights_of(model).items()):
+    for name, numbers in _numbers(model):
         digest.update(name.encode())
-        digest.update(tensor.cpu().contiguous().numpy().tobytes())
+        digest.update(numbers)
+    digest.update(_code(model))
+    return digest.hexdigest()[:16]
+
+
+def identity(model: Callable) -> dict[str, str]:
+    """The same in two: the numbers, however a wrapper names them, decide what f says; code may only be worded anew.
+    Empty is what cannot be seen: the numbers behind a plain function, the code of what was typed at a prompt."""
+    weights = b"".join(hashlib.sha256(numbers).digest() for _, numbers in _numbers(model))
+    parts = {"model": weights, "code": _code(model)}
+    return {name: hashlib.sha256(part).hexdigest()[:16] if part else "" for name, part in parts.items()}
+
+
+def is_other(part: str, stored: dict, model: Callable) -> bool:
+    """The `identity` that was stored is not that of this model, as far as both are known (older files have none)."""
+    then, now = stored.get(part), identity(model)[part]
+    return bool(then and now) and then != now
+
+
+def _numbers(model: Callable) -> Iterator[tuple[str, bytes]]:
+    for name, tensor in sorted(weights_of(model).items()):
+        if isinstance(tensor, Tensor):  # a state may hold more
+            flat = tensor.detach().cpu().contiguous().reshape(-1)
+            yield name, flat.view(torch.uint8).numpy().tobytes()  # NumPy has no bfloat16
+
+
+def _code(model: Callable) -> bytes:
+    """Ours changes with the version, not with the user's file; what was typed at a prompt has none."""
     inner = unwrapped(model)
     kind = inner if inspect.isroutine(inner) else type(inner)
-    if not kind.__module__.startswith("dgl_lara."):  # ours change with the version, not with the user's file
-        digest.update(Path(inspect.getfile(kind)).read_bytes())
-    return digest.hexdigest()[:16]
+    if kind.__module__.startswith("dgl_lara."):
+        return b""
+    try:
+        return Path(inspect.getfile(kind)).read_bytes()
+    except (OSError, TypeError):
+        return b""
 
 
 def load_exactly(module: nn.Module, weights: dict[str, Tensor]) -> None:
