@@ -533,11 +533,12 @@ def test_command_explains_one_node(quick_runs, opened, tmp_path):
 
 def test_command_explains_several_nodes_each_with_files_of_its_own(quick_runs, opened, tmp_path):
     words = ["--run", quick_runs["ba-shapes"], "--node", 512, "--node", 5, "--node", 512, "--top", 1]
-    result = run(*words, "--picture", tmp_path / "n.svg", "--out", tmp_path / "n.csv")
+    pictures = ["--picture", tmp_path / "n.svg", "--picture", tmp_path / "n.html"]
+    result = run(*words, *pictures, "--out", tmp_path / "n.csv")
     assert result.exit_code == 0, result.output
     said = [line for line in result.stdout.splitlines() if line.startswith("Node ")]
     assert said == [one.in_words() for one in opened("ba-shapes", 512, 5)]
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["n-5.csv", "n-5.svg", "n-512.csv", "n-512.svg"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [f"n-{node}.{ending}" for node in (5, 512) for ending in ("csv", "html", "svg")]
     assert result.stdout.count("do not add up") == 1
 
 

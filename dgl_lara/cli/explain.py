@@ -51,7 +51,9 @@ AT_LEAST = 0.9  # confidence below which an explanation is in doubt
 )
 @click.option("--pair", "some_pairs", type=Count(0), nargs=2, multiple=True, metavar="U V",
               help="The same for the link from U to V.")  # fmt: skip
-@click.option("--picture", type=NEW_FILE, help="With --node or --graph: a .png, .svg, .pdf or interactive .html file.")
+@click.option("--picture", "pictures", type=NEW_FILE, multiple=True,
+              help="With --node, --graph or --pair: a .png, .svg, .pdf or interactive .html file. Can be given several "
+              "times.")  # fmt: skip
 @click.option("--class", "asked_class", type=ClassName(),
               help="Explain this class, a number or its name, in the place of the predicted one.")  # fmt: skip
 @click.option("--rather-than", type=ClassName(), help="With --class: why that class rather than this one.")
@@ -92,7 +94,7 @@ def explain_command(
     some_nodes: tuple[int, ...],
     graphs_or_file: tuple[int | Path, ...],
     some_pairs: tuple[tuple[int, int], ...],
-    picture: Path | None,
+    pictures: tuple[Path, ...],
     asked_class: int | str | None,
     rather_than: int | str | None,
     everything: bool,
@@ -138,7 +140,7 @@ def explain_command(
     if len(named) > 1:
         raise click.UsageError(f"{' and '.join(named)} are given; name one of them.")
     few = bool(some_nodes or some_graphs or some_pairs)
-    if not few and picture is not None:
+    if not few and pictures:
         raise click.UsageError(f"--picture goes with --node, --graph or --pair, not with {named[0]}.")
     if not few and out is None:
         raise click.UsageError("name the file to write with --out.")
@@ -154,7 +156,7 @@ def explain_command(
     if out and out.is_dir() and not in_shards:
         raise click.UsageError(f"--out must name a file, and {out} is a folder.")
     if few:
-        _check_endings(picture, out)
+        _check_endings(pictures, out)
     from dgl_lara.runs import newest_run
     from dgl_lara.shards.question import Question, Wanted
     from dgl_lara.utils.progress import detail, say
@@ -170,7 +172,7 @@ def explain_command(
     )  # fmt: skip
     if few:
         given = {"node": some_nodes, "graph": some_graphs, "link": tuple(range(len(some_pairs)))}
-        _explain_few(question, given, some_pairs, picture, out)
+        _explain_few(question, given, some_pairs, pictures, out)
     elif out:
         told = _in_shards(question, out, shard, shards, address) if in_shards else _to_file(question, out)
         echo(f"{told}; {time.monotonic() - started:.1f} s in all, loading included")
@@ -210,7 +212,7 @@ def _explain_few(
     question: Question,
     given: dict[str, tuple[int, ...]],
     pairs: tuple[tuple[int, int], ...],
-    picture: Path | None,
+    pictures: tuple[Path, ...],
     out: Path | None,
 ) -> None:
     """One after the other, in words and pictures."""
@@ -219,7 +221,7 @@ def _explain_few(
     run = question.open_run(pairs)
     asked, classes = _asked_for(run, given), question.classes_of(run)
     warn_of(run.folder)
-    is_page = picture is not None and picture.suffix == ".html"
+    is_page = any(picture.suffix == ".html" for picture in pictures)
     others = run.parts[1:] if is_page and question.players is None and not question.graph else []  # to switch to
     for place, target in enumerate(asked):
         if place:
@@ -227,7 +229,7 @@ def _explain_few(
         explanation = _explain_one(run, target, classes, question.wanted, question.top)
         if not place:
             echo(NOT_ADDITIVE.format(explanation.value_name))
-        files = [_file_of(path, target, len(asked)) for path in (picture, out) if path]
+        files = [_file_of(path, target, len(asked)) for path in (*pictures, out) if path]
         beside = [_scored(part, target, classes, question.wanted)[0][0] for part in others]
         for path in files:
             explanation.save(path, beside)
@@ -235,10 +237,11 @@ def _explain_few(
             echo("\nwritten: " + ", ".join(map(str, files)))
 
 
-def _check_endings(picture: Path | None, out: Path | None) -> None:
+def _check_endings(pictures: tuple[Path, ...], out: Path | None) -> None:
     """Before anything is loaded."""
-    if picture and picture.suffix not in PICTURES:
-        raise click.UsageError(f"--picture must end in {', '.join(PICTURES)} (got '{picture.name}').")
+    for picture in pictures:
+        if picture.suffix not in PICTURES:
+            raise click.UsageError(f"--picture must end in {', '.join(PICTURES)} (got '{picture.name}').")
     if out and out.suffix not in TABLES:
         raise click.UsageError(f"--out of one explanation must end in {', '.join(TABLES)} (got '{out.name}').")
 
