@@ -192,6 +192,10 @@ def test_bad_options(words, fragment):
     refused(result, fragment, code=1 if "original ba-shapes" in fragment else 2)
 
 
+def test_an_option_before_the_command():
+    refused(run("-q", "train"), "No such option '-q'. Options stand behind a command")
+
+
 def test_cuda_where_there_is_none():
     import torch
 

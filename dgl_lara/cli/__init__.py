@@ -40,6 +40,8 @@ class Command(click.Group):
             _say_interrupted()
             code = 130
         except click.ClickException as error:
+            if isinstance(error, click.NoSuchOption) and error.ctx and error.ctx.command is self:
+                error.message += " Options stand behind a command: dgl-lara COMMAND [OPTIONS]."
             error.show()
             code = error.exit_code
         sys.exit(code if isinstance(code, int) else 0)

@@ -288,7 +288,7 @@ def _legend_handles(scene: Scene) -> list[Line2D]:
         marker: dict[str, Any] = {"marker": MARKERS[shape % len(MARKERS)], "markersize": 8, "linestyle": ""}
         handles.append(Line2D([], [], markeredgecolor="#666666", markerfacecolor=NOTHING, label=kind, **marker))
     if scene.other_class is not None and scene.other_class.any():
-        label = f"dashed: another class than {_short(scene.other_than)}"
+        label = f"dashed: another class than {_short(scene.other_than, 30)}"
         handles.append(Line2D([], [], color=INK, linewidth=1.1, linestyle=(0, DASHES), label=label))
     return handles
 
