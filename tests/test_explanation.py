@@ -538,7 +538,9 @@ def test_command_explains_several_nodes_each_with_files_of_its_own(quick_runs, o
     assert result.exit_code == 0, result.output
     said = [line for line in result.stdout.splitlines() if line.startswith("Node ")]
     assert said == [one.in_words() for one in opened("ba-shapes", 512, 5)]
-    assert sorted(path.name for path in tmp_path.iterdir()) == [f"n-{node}.{ending}" for node in (5, 512) for ending in ("csv", "html", "svg")]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        f"n-{node}.{ending}" for node in (5, 512) for ending in ("csv", "html", "svg")
+    ]
     assert result.stdout.count("do not add up") == 1
 
 

@@ -31,9 +31,10 @@ from dgl_lara.inference.store import EmbeddingStore
 from dgl_lara.model.evaluating import evaluating
 from dgl_lara.targets import Recipe
 from dgl_lara.targets.fitting import get_target
-from dgl_lara.utils.files import save_tensors
+from dgl_lara.utils.files import save_tensors, written_whole
 from dgl_lara.utils.interrupts import held_back_interrupts
 from dgl_lara.utils.kernels import kernel
+from dgl_lara.utils.places import unwritable
 
 NOWHERE = Path("/proc/self/nowhere")  # not even root can write here
 QUICK = TrainingConfig(hidden=8, dim=4, masks=1, steps=3)
@@ -57,6 +58,25 @@ def test_a_full_disk_is_an_error_of_the_system_and_leaves_the_old_file(tmp_path)
     assert ended == 0 and said.strip() and "Traceback" not in errors
     assert torch.load(path, weights_only=True) == {"step": 1}
     assert [one.name for one in tmp_path.iterdir()] == ["checkpoint.pt"]
+
+
+def test_links_and_devices_stay_what_they_are(tmp_path):
+    """A result that was sent to /dev/null took its place."""
+    real, link, pipe = tmp_path / "real.json", tmp_path / "link.json", tmp_path / "pipe.json"
+    real.write_text("old")
+    link.symlink_to(real)
+    os.mkfifo(pipe)
+    received: list[str] = []
+    reader = threading.Thread(target=lambda: received.append(pipe.read_text()), daemon=True)
+    reader.start()
+    for path in (link, pipe):
+        with written_whole(path) as temporary:
+            temporary.write_text("new")
+    reader.join(10)
+    assert link.is_symlink() and real.read_text() == "new"
+    assert pipe.is_fifo() and received == ["new"]
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["link.json", "pipe.json", "real.json"]
+    assert not unwritable(Path("/dev/null")) and not unwritable(link) and not unwritable(pipe)
 
 
 @pytest.mark.long

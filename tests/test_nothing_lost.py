@@ -171,6 +171,18 @@ def test_changed_files_of_a_run_are_refused_or_made_anew(here):
     assert result.exit_code == 1 and "was changed since it was written" in result.output
 
 
+def test_no_result_replaces_a_file_of_a_run_or_a_list_that_is_read(here):
+    before, listed = Path("r/config.json").read_bytes(), Path("list.csv")
+    listed.write_text("3\n5\n")
+    Path("link.json").symlink_to("r/config.json")
+    for out in ("r/config.json", "link.json", Path("r/config.json").absolute()):
+        result = run("explain", "--run", "r", "--node", 3, "--out", out)
+        assert result.exit_code == 2 and "is a file of the run in" in result.output
+    result = run("explain", "--run", "r", "--nodes", listed, "--out", "list.csv")
+    assert result.exit_code == 2 and "another file than the list that is read" in result.output
+    assert Path("r/config.json").read_bytes() == before and listed.read_text() == "3\n5\n"
+
+
 OTHER_SETTINGS = {
     "lr": 0.1, "seed": 7, "masks": 2, "objective": "least-squares", "schedule": "constant", "epochs": 9, "average": 0.5,
 }  # fmt: skip

@@ -41,7 +41,8 @@ class Command(click.Group):
             code = 130
         except click.ClickException as error:
             if isinstance(error, click.NoSuchOption) and error.ctx and error.ctx.command is self:
-                error.message += " Options stand behind a command: dgl-lara COMMAND [OPTIONS]."
+                where = "Options stand behind a command: dgl-lara COMMAND [OPTIONS]."
+                error = click.UsageError(f"{error.format_message()} {where}", error.ctx)
             error.show()
             code = error.exit_code
         sys.exit(code if isinstance(code, int) else 0)

@@ -155,6 +155,8 @@ def explain_command(
         raise click.UsageError("--shards and --address go with --engine; --shard I/N explains one shard here.")
     if out and out.is_dir() and not in_shards:
         raise click.UsageError(f"--out must name a file, and {out} is a folder.")
+    if out and any(given and out.exists() and out.samefile(given) for given in (nodes_file, pairs_file)):
+        raise click.UsageError(f"--out must name another file than the list that is read ({out}).")
     if few:
         _check_endings(pictures, out)
     from dgl_lara.runs import newest_run

@@ -16,6 +16,7 @@ from dgl_lara.datasets import DATASETS, SOURCES, Options, check_name, is_file_na
 from dgl_lara.errors import InputError, LaraError
 from dgl_lara.targets import recipe_for
 from dgl_lara.utils.places import unwritable
+from dgl_lara.utils.run_folder import is_of_a_run
 
 if TYPE_CHECKING:
     import torch
@@ -43,6 +44,8 @@ class Written(Named):
         path = super().convert(value, param, ctx)
         if not (self.allow_dash and str(path) == "-") and (sentence := unwritable(path)):
             self.fail(sentence, param, ctx)
+        if is_of_a_run(Path(os.path.realpath(path))):
+            self.fail(f"'{path}' is a file of the run in {path.parent}; name another one.", param, ctx)
         return path
 
 

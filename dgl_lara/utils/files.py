@@ -21,6 +21,7 @@ from typing import Any
 import torch
 
 from dgl_lara.errors import InputError, LaraError
+from dgl_lara.utils.places import is_device
 from dgl_lara.utils.progress import working
 
 CHUNK = 2**24  # bytes read at a time
@@ -31,8 +32,16 @@ NO_ROOM = 2**20  # bytes: a disk with less has no room
 def written_whole(path: Path) -> Iterator[Path]:
     """A temporary path beside `path` that replaces it when the block ends well and vanishes when it does not.
 
-    What a killed process left of an earlier try is swept away.
+    What a killed process left of an earlier try is swept away. What a link names is written, the link stays; a device
+    or a pipe is written to and never replaced.
     """
+    if is_device(path):
+        with tempfile.TemporaryDirectory() as folder:
+            yield (aside := Path(folder) / path.name)
+            with path.open("ab") as device, aside.open("rb") as content:
+                shutil.copyfileobj(content, device)
+        return
+    path = Path(os.path.realpath(path))
     path.parent.mkdir(parents=True, exist_ok=True)
     _sweep(path)
     handle, name = _new_temporary(path)

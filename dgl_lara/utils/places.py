@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import tempfile
 from pathlib import Path
 
@@ -32,10 +33,19 @@ def obstacle(path: Path) -> str:
 def unwritable(path: Path) -> str:
     """A sentence, where it cannot be written; else nothing."""
     try:
-        reason = obstacle(path if path.is_dir() else path.parent)
+        if is_device(path):
+            reason = "" if os.access(path, os.W_OK) else "permission denied"
+        else:
+            there = Path(os.path.realpath(path))
+            reason = obstacle(there if there.is_dir() else there.parent)
     except OSError as error:  # longer than any name can be, on the way to it no folder may be entered
         reason = (error.strerror or str(error)).lower()
     return f"'{path}' cannot be written ({reason}); name another place." if reason else ""
+
+
+def is_device(path: Path) -> bool:
+    """Or a pipe: something that is there, and neither a file nor a folder."""
+    return path.exists() and not path.is_file() and not path.is_dir()
 
 
 def check_folder(folder: Path, remedy: str) -> None:

@@ -7,6 +7,16 @@ from pathlib import Path
 
 from dgl_lara.choices import PLAYERS
 
+FILES = (
+    "config.json", "environment.json", "target.pt", "weights.pt", "metrics.csv", "checkpoint.pt", "explainer.pt",
+    "samples.pt", "embeddings.pt",
+)  # fmt: skip
+
+
+def is_of_a_run(path: Path) -> bool:
+    """One of the files that make a run, which no result may replace."""
+    return path.name in FILES and (run_itself(path.parent) / "config.json").exists()
+
 
 def run_itself(folder: Path) -> Path:
     """Explainers of other players than the first lie in folders of their own within the run."""
