@@ -3,6 +3,7 @@
 config.json       data set, target model, settings of training and explainer
 environment.json  command, versions, git hash, time
 target.pt         the explained model (weights.pt: those of a model of the user's own)
+feature_groups.json  columns that play together, as --feature-groups takes them, where there are some
 metrics.csv       loss and validation agreement
 checkpoint.pt     to continue from (train --resume)
 explainer.pt      the best weights of g
@@ -52,7 +53,7 @@ from dgl_lara.utils.files import load_tensors, locked, save_tensors, written_who
 from dgl_lara.utils.made_with import environment, versions
 from dgl_lara.utils.progress import say, working
 from dgl_lara.utils.ranks import here
-from dgl_lara.utils.run_folder import how_to_go_on
+from dgl_lara.utils.run_folder import FEATURE_GROUPS, how_to_go_on
 from dgl_lara.utils.schema import fitting, flag, maybe, number, rows_of, shown, table, tensors, text, whole, word
 
 RUNS = Path(choices.RUNS)
@@ -355,6 +356,8 @@ def create_run(out: Path | None, config: RunConfig, dataset: Dataset, lara: LARA
             save_target(lara.user_model, folder / "target.pt", details)
         elif weights := weights_of(lara.model):
             save_tensors(weights, folder / "weights.pt")
+        for groups in filter(None, (getattr(choice, "groups", None) for choice in config.players)):
+            _write_json(folder / FEATURE_GROUPS, dict(groups))
         _write_json(folder / "environment.json", environment())
         _write_json(folder / "config.json", config.to_dict())  # last: a folder with a config is a run
     return make_run(folder, config, dataset, lara)

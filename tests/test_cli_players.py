@@ -148,6 +148,20 @@ def test_the_settings_are_handed_back_and_the_run_can_be_deleted(several, tmp_pa
     assert not copy.exists()
 
 
+def test_groups_of_features_are_handed_back(quick_runs, session_cache, monkeypatch, tmp_path):
+    monkeypatch.setenv("DGL_LARA_CACHE", str(session_cache))
+    (tmp_path / "groups.json").write_text('{"first": [0, 1, 2], "last": [9]}')
+    where = ["--dataset", "ba-shapes", "--target", quick_runs["ba-shapes"] / "target.pt", *QUICK]
+    asked = ["--players", "features", "--feature-groups", tmp_path / "groups.json", "--out", tmp_path / "one"]
+    assert run("train", *where, *asked).exit_code == 0
+    (tmp_path / "groups.json").unlink()
+    (tmp_path / "run.toml").write_text(run("runs", "config", tmp_path / "one").stdout)
+    again = run("train", "--config", tmp_path / "run.toml", "--out", tmp_path / "two")
+    assert again.exit_code == 0, again.output
+    one, two = (json.loads((tmp_path / name / "config.json").read_text()) for name in ("one", "two"))
+    assert one == two and one["players"][0]["groups"] == [["first", [0, 1, 2]], ["last", [9]]]
+
+
 def test_a_run_of_several_kinds_is_resumed(several, tmp_path):
     copy = tmp_path / "copy"
     shutil.copytree(several, copy)

@@ -104,6 +104,14 @@ def links(place):
     return place / "links"
 
 
+def test_links_are_handed_back_with_the_settings(links, tmp_path):
+    (tmp_path / "run.toml").write_text(run("runs", "config", links).stdout)
+    again = run("train", "--config", tmp_path / "run.toml", "--out", tmp_path / "two")
+    assert again.exit_code == 0, again.output
+    one, two = (json.loads((folder / "config.json").read_text()) for folder in (links, tmp_path / "two"))
+    assert one == two and one["options"]["relation"] == "buys"
+
+
 def test_a_node_is_told_with_types_and_names(nodes):
     result = run("explain", "--run", nodes, "--trust", "--node", 3, "--picture", "three.png")
     assert result.exit_code == 0, result.output

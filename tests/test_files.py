@@ -476,3 +476,16 @@ def test_features_that_no_machine_holds_are_refused(tmp_path):
     np.savez(tmp_path / "g.npz", src=np.arange(59), dst=np.arange(1, 60), y=np.arange(60) % 2, **parts)
     with pytest.raises(InputError, match="60 rows of 10,000,000,000 features would take 4,470 GB"):
         load(str(tmp_path / "g.npz"))
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (Options(target_type="user"), "--target-type is for a .bin file with several node types"),
+        (Options(source="original"), "--source and --data-dir are for data sets that go by a name"),
+        (Options(data_dir=Path(".")), "--source and --data-dir are for data sets that go by a name"),
+    ],
+)
+def test_options_that_a_file_has_no_use_for_are_refused(npz, options, said):
+    with pytest.raises(InputError, match=said):
+        load(npz(node_arrays()), options)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from math import nan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from dgl_lara.choices import PLAYERS, RUNS
 from dgl_lara.datasets import DATASETS, SOURCES, Options, check_name, is_file_name
@@ -135,6 +136,14 @@ class RunFolder(Named):
 
 
 RUN = RunFolder(file_okay=False, path_type=Path)
+
+
+def given_options(besides: Container[str]) -> list[str]:
+    """Options of this command that were typed, or stand in a settings file: a default is nobody's wish."""
+    context = click.get_current_context()
+    chosen = [one for one in context.command.params if one.expose_value and one.name not in besides]
+    default = ParameterSource.DEFAULT
+    return [one.opts[0] for one in chosen if context.get_parameter_source(one.name or "") is not default]
 
 
 def check_there(run: Path | None) -> None:

@@ -25,6 +25,7 @@ from dgl_lara.cli.options import (
     choose_device,
     dataset_options,
     device_option,
+    given_options,
     load_dataset,
     seed_option,
     stored_name,
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
     from dgl_lara.lara import LARA
     from dgl_lara.model.own_model import OwnModel
     from dgl_lara.training.config import TrainingConfig
+
+AS_IT_GOES_ON = ("resume", "own_name", "trust", "memory", "processes", "device")  # the rest is what the run is
 
 
 def training_options(command: Callable) -> Callable:
@@ -151,12 +154,8 @@ def train(
     elif resume is None:
         check_folder(RUNS, "name another place with --out")
     if resume:
-        fixed = {**changes, "target": target_file, "weights": weights_file, "out": out}
-        extra = [field for field, given in fixed.items() if given is not None]
-        if extra:
-            raise click.UsageError(
-                f"--resume takes all settings from the run; leave out --{extra[0].replace('_', '-')}."
-            )
+        if extra := given_options(besides=AS_IT_GOES_ON):
+            raise click.UsageError(f"--resume takes all settings from the run; leave out {extra[0]}.")
         check_there(resume)
         check_folder(resume, "go on with a copy of it in another place")
         run = open_run(resume, choose_device(device), memory, trust=trust if own_name is None else own_name)

@@ -168,7 +168,9 @@ def _check(name: str, options: Options) -> None:
         raise InputError(f"--data-dir must be a folder (got '{options.data_dir}', which is not one).")
     if options.nodes is not None and name != "citation":
         raise InputError(f"--nodes sets the size of the data set 'citation' only ('{name}' has a fixed size).")
-    if options.target_type is not None and not is_file_name(name):
+    if is_file_name(name) and (options.source != "auto" or options.data_dir is not None):
+        raise InputError(f"--source and --data-dir are for data sets that go by a name; '{name}' is read where it is.")
+    if options.target_type is not None and (not is_file_name(name) or name.endswith(".npz")):
         raise InputError(f"--target-type is for a .bin file with several node types ('{name}' has its own targets).")
     if options.pairs is None and (options.relation is not None or options.leave_out):
         raise InputError("--relation and --leave-out go with --pairs, the links to explain.")
@@ -180,5 +182,5 @@ def _check(name: str, options: Options) -> None:
     if entry and options.source == "generated" and not entry.generated:
         instead = f" The generated stand-in is --dataset {entry.stand_in}." if entry.stand_in else ""
         raise InputError(f"'{name}' cannot be generated: it is real data.{instead}")
-    if options.source == "original" and not (entry and entry.files) and not is_file_name(name):
+    if options.source == "original" and not (entry and entry.files):
         raise InputError(f"'{name}' has no original: it is generated. Leave --source out.")

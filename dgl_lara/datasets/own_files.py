@@ -172,6 +172,8 @@ def _read_bin(path: Path, options: Options) -> Dataset:
         return link_dataset(path, graphs[0], *asked)
     if any(not graph.is_homogeneous for graph in graphs):
         return read_typed(path, graphs, options)
+    if options.target_type is not None:
+        raise InputError(f"{path} has nodes of one type only; leave out --target-type.")
     try:
         graph = graphs[0] if len(graphs) == 1 else dgl.batch(graphs)
     except dgl.DGLError as error:

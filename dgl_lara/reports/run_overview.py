@@ -18,11 +18,11 @@ from dgl_lara.choices import PLAYERS, RUNS
 from dgl_lara.drawing.words import doubt
 from dgl_lara.errors import InputError, LaraError
 from dgl_lara.utils.registry import closest
-from dgl_lara.utils.run_folder import how_to_go_on, run_itself
+from dgl_lara.utils.run_folder import FEATURE_GROUPS, how_to_go_on, run_itself
 
 # What dgl-lara writes into a run folder; anything else there is the user's.
 OURS = re.compile(
-    r"(config|environment)\.json|metrics\.csv|(target|weights|checkpoint|explainer|samples|embeddings)\.pt|report\.html"
+    r"(config|environment|feature_groups)\.json|metrics\.csv|(target|weights|checkpoint|explainer|samples|embeddings)\.pt|report\.html"
     r"|eval(-(train|val))?-[a-z]+(-\d+)?\.(csv|json|png|pdf)"
 )
 HELD = ("dataset", "options", "hops", "value", "training", "preset")  # by the config.json of every run
@@ -284,7 +284,8 @@ def as_options(run: Overview) -> dict[str, object]:
     training = dict(run.training)
     given: dict[str, object] = {"dataset": config.get("dataset"), "source": options.get("source")}
     given |= {"data-dir": options.get("data_dir"), "data-seed": options.get("seed"), "nodes": options.get("nodes")}
-    given |= {"undirected": options.get("undirected") or None}
+    given |= {name: options.get(name.replace("-", "_")) or None for name in ("undirected", "leave-out")}
+    given |= {name: options.get(name.replace("-", "_")) for name in ("target-type", "pairs", "relation")}
     if isinstance(own, dict):
         weights = run.folder / "weights.pt"
         given |= {"model": run.model, "weights": weights.resolve() if weights.is_file() else None}
@@ -292,12 +293,14 @@ def as_options(run: Overview) -> dict[str, object]:
         given["target"] = (run.folder / "target.pt").resolve()
     given |= {name: config.get(name) for name in ("hops", "value", "preset")}
     given |= _players(config.get("players"))
+    groups = run.folder / FEATURE_GROUPS
+    given["feature-groups"] = groups.resolve() if groups.is_file() else None
     training["batch_size"] = training.get("batch_size") or "all"
     return given | {_hyphened(name): value for name, value in training.items()}
 
 
 def _players(held: object) -> dict[str, object]:
-    """The options that say who is scored. Groups of features stood in a file of the user's, which is not kept."""
+    """The options that say who is scored, but for groups of features, which have a file of their own."""
     rows = _player_rows(held)
     if [row.get("kind") for row in rows] in ([], ["nodes"]):
         return {}

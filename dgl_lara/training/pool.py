@@ -67,7 +67,9 @@ class Pool:
 def pool_size(game: Game, config: TrainingConfig, targets: Tensor, validation: Tensor, steps: int) -> int:
     """Pairs, fewer than so many steps would draw, and within the memory; 0: every step asks f about new ones."""
     pairs = _enough(game, targets, validation) if config.pool is None else config.pool
-    if not 0 < pairs < steps * config.masks:
+    if not 0 < pairs < (drawn := steps * config.masks):
+        if config.pool:
+            say(f"no pool: all steps together draw {drawn:,} pairs of coalitions, no more than the {pairs:,} asked for.")
         return 0
     # of each target and class both sides as logits, and again as values
     a_pair = BYTES_A_DRAW * game.num_players + 4 * 4 * game.num_targets * game.num_classes

@@ -7,9 +7,10 @@ from pathlib import Path
 
 from dgl_lara.choices import PLAYERS
 
+FEATURE_GROUPS = "feature_groups.json"
 FILES = (
-    "config.json", "environment.json", "target.pt", "weights.pt", "metrics.csv", "checkpoint.pt", "explainer.pt",
-    "samples.pt", "embeddings.pt",
+    "config.json", "environment.json", FEATURE_GROUPS, "target.pt", "weights.pt", "metrics.csv", "checkpoint.pt",
+    "explainer.pt", "samples.pt", "embeddings.pt",
 )  # fmt: skip
 
 
