@@ -69,7 +69,7 @@ def pool_size(game: Game, config: TrainingConfig, targets: Tensor, validation: T
     pairs = _enough(game, targets, validation) if config.pool is None else config.pool
     if not 0 < pairs < (drawn := steps * config.masks):
         if config.pool:
-            say(f"no pool: all steps together draw {drawn:,} pairs of coalitions, no more than the {pairs:,} asked for.")
+            say(f"no pool: all steps together draw {drawn:,} pairs of coalitions, not more than the {pairs:,} of it.")
         return 0
     # of each target and class both sides as logits, and again as values
     a_pair = BYTES_A_DRAW * game.num_players + 4 * 4 * game.num_targets * game.num_classes
