@@ -59,6 +59,7 @@ from dgl_lara.model.whole import WithEdgeData
 from dgl_lara.training.config import TrainingConfig, default, within_memory
 from dgl_lara.training.loop import train
 from dgl_lara.training.state import TrainingState
+from dgl_lara.utils.given import checked, checked_device, whole_number
 from dgl_lara.utils.progress import say, working
 from dgl_lara.utils.randomness import generator, some_targets
 from dgl_lara.utils.ranks import here
@@ -151,10 +152,11 @@ class LARA:
         if self.types and self.players.name == "features":
             raise InputError("on a graph of several types nodes and edges can be explained, not features.")
         self.hops, self.value = checked_hops(hops), checked_value(value or self.task.value)
-        self.config, self.memory = config, memory
+        self.config = checked("config", config, TrainingConfig)
+        self.memory = None if memory is None else whole_number("memory, in bytes,", memory, 1, 2**60)
         # graphs come in batches anyway, and pairs are asked about on the whole graph
-        self.batches_on = batches_on if self.task.local and self.task.sides == 1 else None
-        self.store = store
+        self.batches_on = checked_device(batches_on) if self.task.local and self.task.sides == 1 else None
+        self.store = checked("store", store, EmbeddingStore)
         self._embeddings: Embeddings | None = None
         self._embedding = threading.RLock()  # several threads that ask first wait for one pass
         self.samples_: SharedSamples | None = None
@@ -273,6 +275,10 @@ class LARA:
             chosen, judging = self._held_out(chosen)
         else:
             judging = self._as_targets(validation).unique()
+        if not callable(callback) or not callable(checkpoint):
+            raise InputError("callback and checkpoint must be functions of one argument.")
+        if resume is not None and not (isinstance(resume, dict) and {"step", "history", "explainer"} <= resume.keys()):
+            raise InputError("resume must be what `to_dict()` of an earlier state gave.")
         told = len(resume["history"]) if resume else 0
 
         def judged(state: TrainingState) -> None:
@@ -507,16 +513,16 @@ class LARA:
 
     def top(self, targets: Targets, k: int = 20) -> TopPlayers:
         """The k best players of each target, without a list of all of them."""
-        return self.bulk().top(self._as_targets(targets), k)
+        return self.bulk().top(self._as_targets(targets), whole_number("k", k))
 
     def refine(self, explanations: Explanations, pairs: int, seed: int = 0) -> Refined:
         """Better scores, and how far each explanation moved: bought with 2 * pairs model evaluations a target."""
-        return refine(explanations.game or self.game, explanations, pairs, self._stretch, seed)
+        return refine(self._game_of(explanations), explanations, pairs, self._stretch, seed)
 
     def settle(self, explanations: Explanations, at_least: float = AT_LEAST, seed: int = 0) -> Settled:
         """Model calls for explanations that are not trusted yet: pairs of coalitions of their own, more and more, until
         they are expected to explain this share of the true attribution."""
-        return settle_doubtful(explanations.game or self.game, explanations, self._stretch, at_least, seed)
+        return settle_doubtful(self._game_of(explanations), explanations, self._stretch, at_least, seed)
 
     @property
     def _stretch(self) -> float:
@@ -525,7 +531,12 @@ class LARA:
 
     def verify(self, explanations: Scored, draws: int = DRAWS, seed: int = 0) -> pd.DataFrame:
         """Fidelity of each explanation beside that of random players, by model calls."""
-        return verify(explanations.game or self.game, explanations, draws, seed)
+        return verify(self._game_of(explanations), explanations, draws, seed)
+
+    def _game_of(self, explanations: Scored) -> Game:
+        if not isinstance(explanations, Scored):
+            raise InputError(f"explanations must be what `explain` gave (got {type(explanations).__name__}).")
+        return explanations.game or self.game
 
     # --- on disk
 

@@ -1,11 +1,14 @@
 """What goes wrong with a model of one's own: one clear sentence each, in Python and on the command line."""
 
+import math
+import re
 import sys
 from contextlib import nullcontext
 from pathlib import Path
 
 import dgl
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from click.testing import CliRunner
@@ -16,7 +19,10 @@ from dgl_lara import LARA
 from dgl_lara.cli import main
 from dgl_lara.errors import InputError, LaraError, ModelError
 from dgl_lara.game.game import Game
+from dgl_lara.metrics.agreement import METRIC
+from dgl_lara.metrics.common.metric import Case
 from dgl_lara.training.config import TrainingConfig
+from dgl_lara.utils.tables import text_table
 
 GRAPH = random_graph(40, 46, 0)
 FEATURES = torch.randn(40, 3, generator=torch.Generator().manual_seed(1))
@@ -130,6 +136,36 @@ def test_features_that_are_no_numbers_are_not_blamed_on_the_model():
     features[7, 0] = torch.nan
     with pytest.raises(LaraError, match=r"edges \(the features hold such values themselves\)"):
         LARA(SmallGCN(), GRAPH, features, hops=1, config=QUICK).fit(range(40))
+
+
+def erases_its_features(graph, x):
+    return SmallGCN()(graph, x.mul_(0))
+
+
+def grows_its_graph(graph, x):
+    graph.add_edges(0, 1)
+    return SmallGCN()(graph, x)
+
+
+def answers_by_size(graph, x):
+    return SmallGCN()(graph, x)[:, : 3 if graph.num_nodes() == 40 else 2]
+
+
+@pytest.mark.parametrize(
+    ("model", "said"),
+    [
+        (erases_its_features, "the model changes the features that it is given, in place"),
+        (grows_its_graph, "the model changes the graph that it is given, in place"),
+        (answers_by_size, "as many numbers a node on every graph (got 3 on the whole one, 2 on"),
+        (lambda graph, x: SmallGCN()(graph, x).to_sparse(), "a dense tensor (got torch.sparse_coo)"),
+        (lambda graph, x: torch.zeros(graph.num_nodes(), 3), "the model says the same whoever is removed"),
+        (lambda graph, x: SmallGCN()(graph, x) * 1e-30, "which nobody can tell from rounding"),
+        (lambda graph, x: SmallGCN()(graph, x) * 1e-4 + 1e5, "its logit of up to 1e+05 moves by at most"),
+    ],
+)
+def test_models_that_nothing_can_be_told_of(model, said):
+    with pytest.raises(ModelError, match=re.escape(said)):
+        LARA(model, GRAPH, FEATURES.clone(), hops=1, config=QUICK).fit(range(40))
 
 
 def test_features_of_another_graph():
@@ -251,3 +287,74 @@ def test_what_can_be_told_at_once_is_not_told_by_fit(given, said):
     with pytest.raises(InputError) as told:
         LARA(lambda graph, x: x, graph, **{"features": torch.ones(9, 2), **given})
     assert said in str(told.value)
+
+
+def test_agreement_over_neighbours_that_count_nothing_is_no_figure():
+    """An R2 of -768,704,127, or of 41."""
+    linear = torch.nn.Linear(3, 3)
+    lara = LARA(lambda graph, x: linear(x), GRAPH, FEATURES, hops=2, config=QUICK).fit(range(20))
+    assert math.isnan(lara.state_.best_of_neighbours)
+    targets = torch.arange(20, 40)
+    case = Case(lara.game, targets, reference_pairs=200)
+    table = METRIC.table(case, lara.explain(targets))
+    assert table["neighbours only"].isna().all() and table["R2 corrected"].notna().all()
+    assert "- stands where the true attribution can hardly be told from its noise" in METRIC.note(table)
+    assert " - " in text_table(*METRIC.shown(table))
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    return LARA(SmallGCN(), GRAPH, FEATURES, hops=1, config=QUICK).fit(range(40))
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        (lambda lara, known: lara.refine(known, "5"), "whole number from 1 to 1,000,000,000 (got '5')"),
+        (lambda lara, known: lara.refine(known, 2.5), "(got 2.5)"),
+        (lambda lara, known: lara.refine([1, 2], 4), "explanations must be what `explain` gave (got list)"),
+        (lambda lara, known: lara.verify(known, 0), "draws, of random players for each target, must be"),
+        (lambda lara, known: lara.verify(known, True), "(got True)"),
+        (lambda lara, known: lara.verify([5]), "explanations must be what `explain` gave (got list)"),
+        (lambda lara, known: lara.top([1], None), "k must be a whole number from 1"),
+        (lambda lara, known: lara.top([1], float("nan")), "(got nan)"),
+        (lambda lara, known: lara.explain([1j]), "targets must be whole numbers"),
+        (lambda lara, known: lara.fit([1, 2], resume="x"), "resume must be what `to_dict()` of an earlier state gave"),
+        (lambda lara, known: lara.fit([1, 2], callback=None), "callback and checkpoint must be functions"),
+    ],
+)
+def test_arguments_of_methods_that_are_none(fitted, asked, said):
+    with pytest.raises(InputError, match=re.escape(said)):
+        asked(fitted, fitted.explain([1, 2]))
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"memory": "4GB"}, "memory, in bytes, must be a whole number"),
+        ({"memory": 0}, "memory, in bytes, must be a whole number"),
+        ({"config": {"steps": 3}}, "config must be a TrainingConfig (got {'steps': 3})"),
+        ({"store": "a.pt"}, "store must be a EmbeddingStore (got 'a.pt')"),
+        ({"batches_on": "tpu"}, "a device must be like 'cpu', 'cuda' or 'cuda:1' (got 'tpu')"),
+        ({"features": FEATURES.to_sparse()}, "features must be a dense tensor"),
+        ({"features": FEATURES.to("meta")}, "a tensor without numbers, on 'meta'"),
+    ],
+)
+def test_arguments_that_are_none(given, said):
+    with pytest.raises(InputError, match=re.escape(said)):
+        LARA(SmallGCN(), GRAPH, **{"features": FEATURES, **given})
+
+
+def test_what_is_nearly_as_wanted_is_taken(fitted):
+    """Features that a gradient is asked of or that pandas holds, a graph without its list of edges."""
+    expected = fitted.explain([3]).scores
+    for graph, features in (
+        (GRAPH, FEATURES.clone().requires_grad_()),
+        (GRAPH, pd.DataFrame(FEATURES.numpy())),
+        (GRAPH.formats("csc"), FEATURES),
+    ):
+        lara = LARA(SmallGCN(), graph, features, hops=1, config=QUICK).fit(range(40))
+        assert not lara.features.requires_grad
+        torch.testing.assert_close(lara.explain([3]).scores, expected, atol=1e-3, rtol=1e-3)
+    with pytest.raises(TypeError, match="numbered from 0, one at a time"):
+        fitted.explain([3])["a"]

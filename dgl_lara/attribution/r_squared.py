@@ -6,6 +6,8 @@ from torch import Tensor
 
 from dgl_lara.attribution.monte_carlo import Estimate
 
+CLEAR = 0.05  # of the spread of an estimate must be phi's own, or nothing is told by it
+
 
 def r_squared(scores: Tensor, phi: Tensor) -> float:
     """1 - squared error / variance of phi, over all pairs."""
@@ -16,6 +18,16 @@ def corrected_r_squared(scores: Tensor, reference: Estimate) -> float:
     """The same against the true phi: the reference's own noise is taken out of both error and variance."""
     noise = reference.error.square().mean()
     error = (scores - reference.phi).square().mean() - noise
-    spread = (reference.phi - reference.phi.mean()).square().mean()
+    spread = _spread(reference.phi)
     variance = (spread - noise).clamp(min=0.01 * spread.item() + 1e-12)  # all noise: keep the order of errors
     return 1 - (error / variance).item()
+
+
+def is_clear(reference: Estimate, least: float) -> bool:
+    """Whether an R squared against it means anything: phi is more than noise, and more than rounding, `least`."""
+    spread, noise = _spread(reference.phi).item(), reference.error.square().mean().item()
+    return spread > least**2 and spread - noise > CLEAR * spread
+
+
+def _spread(phi: Tensor) -> Tensor:
+    return (phi - phi.mean()).square().mean()

@@ -97,7 +97,7 @@ class SharedSamples:
         ids, targets = sizes or (None, None)
         pairs = fitting(content, {"d": tensor(torch.half, targets, None, gaps=gaps)}, where)["d"].shape[1]
         fields = {
-            "inside": tensor(torch.uint8, ids, -(-pairs // 8)), "unit": between(1e-6, 1e30),
+            "inside": tensor(torch.uint8, ids, -(-pairs // 8)), "unit": between(1e-7, 1e30),
             "explained_class": tensor(torch.long, len(content["d"])),
             "full": tensor(torch.float, len(content["d"]), gaps=gaps),
         }  # fmt: skip

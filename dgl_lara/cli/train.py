@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -217,7 +218,11 @@ def train(
 def _tell_of(lara: LARA) -> None:
     """What came of the training."""
     state = lara.state_
-    alone = "" if state.best_of_neighbours is None else f", {state.best_of_neighbours:.3f} over the neighbours alone"
+    alone = ""
+    if state.best_of_neighbours is not None:
+        clear = not math.isnan(state.best_of_neighbours)
+        alone = f", {state.best_of_neighbours:.3f}" if clear else ", too little to tell"
+        alone += " over the neighbours alone"
     steps = f"{state.step} step{'s' * (state.step != 1)}"
     echo(f"validation agreement ({state.judged_by}): {state.best:.3f}{alone}, after {steps}")
     kept = "no pairs kept"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from numbers import Integral
 from pathlib import Path
 
 from torch import Tensor
@@ -31,6 +32,8 @@ class Explanations(Scored):
 
     def __getitem__(self, place: int) -> Explanation:
         """The explanation of the target at this place (not: of the node with this number)."""
+        if not isinstance(place, Integral) or isinstance(place, bool):
+            raise TypeError(f"explanations are numbered from 0, one at a time (asked for place {place!r}).")
         if not -len(self) <= place < len(self):
             raise IndexError(f"there are {len(self)} explanations (asked for place {place}).")
         rows = slice(place % len(self), place % len(self) + 1)

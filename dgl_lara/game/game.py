@@ -20,7 +20,7 @@ import dgl
 import torch
 from torch import Tensor
 
-from dgl_lara.errors import InputError
+from dgl_lara.errors import InputError, ModelError
 from dgl_lara.game.batch import Batch, Egos
 from dgl_lara.game.budget import Budget, row_slices
 from dgl_lara.game.field import Field
@@ -39,6 +39,7 @@ from dgl_lara.model.typed import Typed, Types
 from dgl_lara.model.whole import WithEdgeData, numbered, without_edge_data
 from dgl_lara.utils.progress import Progress, working
 
+ROUNDING = 1e-6  # of the largest answer: float32 says no more of differences
 CHECKED = 16  # nodes on whose ego graphs f must give its own predictions
 
 
@@ -169,6 +170,11 @@ class Game:
             nothing = self.shared(torch.zeros(1, self.num_players, dtype=torch.bool, device=self.features.device))[0]
         return float((self.full[: self.num_targets] - nothing).square().mean().sqrt().clamp(min=1e-6))
 
+    @cached_property
+    def least(self) -> float:
+        """What rounding alone may move a value by: less than that is nothing to explain."""
+        return ROUNDING * max(1.0, float(self.full[: self.num_targets].abs().max()))
+
     # --- asking f
 
     def call(self, graph: dgl.DGLGraph, features: Tensor, *ends: Tensor) -> Tensor:
@@ -176,7 +182,14 @@ class Game:
         self.calls += 1
         self.nodes_asked += graph.num_nodes()
         rows = len(ends[0]) if ends else self.task.rows(graph)
-        return self._spread(blackbox.call(self.f, graph, features, rows, self.task.name, *ends))
+        answer = blackbox.call(self.f, graph, features, rows, self.task.name, *ends)
+        whole = vars(self).get("answer", answer)
+        if answer.shape[1] != whole.shape[1]:
+            raise ModelError(
+                f"the model must return as many numbers a {self.task} on every graph (got {whole.shape[1]} on the "
+                f"whole one, {answer.shape[1]} on {graph.num_nodes()} nodes)."
+            )
+        return self._spread(answer)
 
     def _untouched(self) -> Tensor:
         ends, rows = self.task.ends(self.everything), self.task.rows(self.graph)

@@ -5,6 +5,7 @@ Everything is checked here that can be checked without asking f, and whatever do
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -55,6 +56,8 @@ def as_given(
     if not isinstance(graph, dgl.DGLGraph):
         of_pyg = "; of PyTorch Geometric: LARA(*dgl_lara.model.adapters.from_pyg(model, data))"
         raise InputError(f"the graph must be a DGL graph (got {type(graph).__name__}){of_pyg}.")
+    if "coo" not in itertools.chain(*graph.formats().values()):  # edges have no order then
+        graph = graph.formats(["coo", "csr", "csc"])
     task = as_task(task)
     is_link = isinstance(task, LinkTask)
     if not is_link and (pairs is not None or relation is not None or leave_out):
@@ -168,12 +171,18 @@ def as_features(graph: dgl.DGLGraph, given: Any) -> Tensor:
     features = features_of(graph) if given is None else given
     if not isinstance(features, Tensor):
         try:
+            if hasattr(features, "to_numpy"):  # a table of pandas, whose own array may not be written to
+                features = features.to_numpy(copy=True)
             features = torch.as_tensor(features, device=graph.device)
         except (TypeError, ValueError, RuntimeError) as error:
             raise InputError(
                 f"features must be a tensor with one row a node (got {type(features).__name__})."
             ) from error
         features = features.float() if features.dtype == torch.float64 else features
+    if features.layout != torch.strided or features.device.type == "meta":
+        kind = features.layout if features.device.type != "meta" else "a tensor without numbers, on 'meta'"
+        raise InputError(f"features must be a dense tensor, one row a node (got {kind}).")
+    features = features.detach()
     if features.dim() != 2 or not features.shape[1] or features.is_complex():
         raise InputError(
             f"features must be numbers, one row a node and one column or more (got {features.dtype} "

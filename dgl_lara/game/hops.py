@@ -111,7 +111,7 @@ def choose_hops(
         return hops
     declared = getattr(model, "num_hops", None)
     if declared is not None and hops == "auto":
-        if not isinstance(declared, Integral) or not 0 <= int(declared) <= MOST_HOPS:
+        if not isinstance(declared, Integral) or isinstance(declared, bool) or not 0 <= int(declared) <= MOST_HOPS:
             raise ModelError(
                 f"the model's num_hops must be a whole number from 0 to {MOST_HOPS} (got {declared!r}); give the "
                 "number of hops yourself (--hops)."

@@ -27,7 +27,7 @@ def as_targets(targets: Any, count: int, task: Task, device: torch.device) -> Te
         raise InputError(f"a mask of targets must have {count} entries (got {len(chosen)}).")
     if chosen.dim() > 1:
         raise InputError(f"targets must be one list of {task} numbers (got shape {tuple(chosen.shape)}).")
-    if chosen.is_floating_point() and len(chosen.flatten()):
+    if (chosen.is_floating_point() or chosen.is_complex()) and len(chosen.flatten()):
         raise InputError("targets must be whole numbers or a mask of booleans.")
     chosen = chosen.nonzero().flatten() if chosen.dtype == torch.bool else chosen.long().flatten()
     check_targets(chosen, count, task)

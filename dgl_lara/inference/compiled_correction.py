@@ -15,6 +15,7 @@ from dgl_lara.utils.kernels import inner, kernel, spread
 from dgl_lara.utils.progress import Progress
 
 STEPS, CLOSE = 40, 1e-3  # of conjugate gradients, at most; the share of the residual at which they stop
+LEAST_SAID = 1e-15  # of expected squared errors: scores that are as good as right, whose squares no float32 holds
 A_PART = 512  # targets at a time: their d is brought to full precision, and the reader hears how far it is
 
 
@@ -102,6 +103,8 @@ def _correct_one(inside, d, used, player, own, prior, signs, vectors, left, move
             scores[itself] += mean
             variance[itself] = spread / pairs
         return
+    if said < LEAST_SAID:
+        return
     found /= max(pairs * (pairs - 1), 1)
     uncertain = 2 * others * (spread / pairs) ** 2 + 4 * spread * said / pairs
     weight = said * said / (said * said + uncertain)
@@ -133,6 +136,8 @@ def _correct_one(inside, d, used, player, own, prior, signs, vectors, left, move
             if root[j] > 0:
                 image[j] += root[j] * _dot(signs[j], moved, pairs)
             curve += image[j] * direction[j]
+        if curve <= 0:
+            break
         length = norm / curve
         before, norm = norm, np.float32(0)
         for j in range(count):

@@ -15,12 +15,12 @@ import torch
 from torch import Tensor
 
 from dgl_lara.attribution.monte_carlo import BYTES_A_DRAW, differences, signed
-from dgl_lara.errors import InputError
 from dgl_lara.explainer.inputs import CLIP, explainer_inputs
 from dgl_lara.explanation import Explanations
 from dgl_lara.game.game import Game
 from dgl_lara.inference.doubtful import with_own_samples
 from dgl_lara.inference.own_draws import own_draws
+from dgl_lara.utils.given import whole_number
 
 RATIOS = torch.logspace(-8, 4, 73)
 WIDTH, ALIKE = 0.5, 0.8  # how near players must look to err alike, and how much of an error they share then
@@ -36,8 +36,7 @@ class Refined:
 
 def refine(game: Game, explanations: Explanations, pairs: int, stretch: float = 1.0, seed: int = 0) -> Refined:
     """Correct the scores with 2 * pairs evaluations of f a target. stretch: see `ErrorModel`."""
-    if pairs < 1:
-        raise InputError(f"refining needs at least one pair of coalitions (got {pairs}).")
+    pairs = whole_number("pairs, of coalitions for each target,", pairs)
     players, old = explanations.players, explanations.scores
     needed = BYTES_A_DRAW * pairs * len(old) + 32 * pairs * (pairs + int(players.counts.max()))
     game.budget.check(needed, f"refining {len(explanations)} {game.task}s with {pairs:,} pairs")

@@ -12,6 +12,7 @@ from dgl_lara.explanation.scored import Scored
 from dgl_lara.game.game import Game
 from dgl_lara.inference.own_draws import own_draws
 from dgl_lara.metrics.fidelity import SPARSITIES, fidelity_per_target
+from dgl_lara.utils.given import whole_number
 
 DRAWS = 3  # random explanations that each one is compared with
 
@@ -22,6 +23,7 @@ def verify(game: Game, explanations: Scored, draws: int = DRAWS, seed: int = 0) 
 
     A node without neighbours has no fidelity (NaN): there is nothing to choose from, and nothing to be flagged.
     """
+    draws = whole_number("draws, of random players for each target,", draws)
     plus, minus = _fidelity(game, explanations)
     chance = torch.zeros(2, len(explanations), device=plus.device)
     for scores in own_draws(game, explanations.players, draws, seed, 1):

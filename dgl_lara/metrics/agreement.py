@@ -20,6 +20,11 @@ CEILING = (
 )
 TOO_ROUGH = "An R2 above 1 is noise: so few reference pairs cannot tell it (--reference-pairs asks for more)."
 
+NOTHING_BUT_NOISE = (
+    "- stands where the true attribution can hardly be told from its noise (players that count next to nothing, or too "
+    "few reference pairs): no R2 means anything there."
+)
+
 
 class Agreement(Metric):
     columns = {
@@ -40,6 +45,8 @@ class Agreement(Metric):
             lines.append(CEILING.format(too=" and neighbours only have" if "neighbours only" in table else " has"))
         if (table.filter(["R2 corrected", "neighbours only"]) > ROUGH).to_numpy().any():
             lines.append(TOO_ROUGH)
+        if table.filter(["R2 corrected", "neighbours only"]).isna().to_numpy().any():
+            lines.append(NOTHING_BUT_NOISE)
         return "\n".join(lines)
 
     def figures(self, table: pd.DataFrame) -> dict[str, float]:

@@ -35,6 +35,8 @@ def call(f: Model, graph: dgl.DGLGraph, features: Tensor, rows: int, what: str, 
             f"the model must return a tensor of logits (got {_described(output)}); choose a part of its output with "
             "dgl_lara.model.adapters.element(model, WHICH)."
         )
+    if output.layout != torch.strided:
+        raise ModelError(f"the model must return a dense tensor (got {output.layout}); let it give output.to_dense().")
     output = output.unsqueeze(1) if output.dim() == 1 else output
     if output.dim() == 2 and not output.shape[1]:
         raise ModelError(f"the model must return at least one number a {what} (got {tuple(output.shape)}).")
@@ -138,8 +140,16 @@ def untouched(f: Model, graph: dgl.DGLGraph, features: Tensor, rows: int, what: 
             f"the model is on {min(elsewhere)} and the features are on {features.device}; move one of them, "
             f"e.g. model.to('{features.device}')."
         )
+    before = features._version, graph.num_nodes(), graph.num_edges()
     with evaluating(f):
         first, second = (call(f, graph, features, rows, what, *ends) for _ in range(2))
+    after = features._version, graph.num_nodes(), graph.num_edges()
+    if after != before:
+        changed = "features" if after[0] != before[0] else "graph"
+        raise ModelError(
+            f"the model changes the {changed} that it is given, in place, so that answers depend on those before; let "
+            f"it work on a copy, {'x.clone()' if changed == 'features' else 'graph.clone()'}."
+        )
     difference = (first - second).abs().max()
     if difference > SAME * first.abs().max():  # an explanation of noise would be noise
         raise ModelError(

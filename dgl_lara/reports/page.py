@@ -241,7 +241,7 @@ def _general(found: Findings) -> dict[str, object]:
 
 
 def _r2(value: Any) -> str:
-    return TOO_ROUGH if float(value) > ROUGH else f"{value:.3f}"
+    return f"{value:.3f}" if float(value) <= ROUGH else TOO_ROUGH  # NaN too
 
 
 def _caveats(found: Findings) -> list[str]:

@@ -135,7 +135,8 @@ class Overview:
                     found |= {f"{name}, {row.get('definition')}": (row[name], many) for name in measures}
             for row in _rows_of(content, "agreement"):
                 if row.get("method") == "lara":
-                    found |= {name: (row[name], many) for name in ("R2 corrected", "neighbours only") if name in row}
+                    told = [name for name in ("R2 corrected", "neighbours only") if row.get(name) is not None]
+                    found |= {name: (row[name], many) for name in told}
         return found
 
     @property

@@ -24,8 +24,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from dgl_lara.attribution.monte_carlo import Samples
 from dgl_lara.attribution.shared_samples import SampleKeeper
-from dgl_lara.errors import LaraError
+from dgl_lara.errors import LaraError, ModelError
 from dgl_lara.explainer.encoder import EncoderGraph
 from dgl_lara.explainer.forms import FORMS
 from dgl_lara.explainer.inputs import encoder_graph, fit_normalisation
@@ -155,6 +156,7 @@ def train(
         with phase("preparing to measure how good the explainer is"):
             judge = ground.judge(validation)
         state.judged_by, state.judging = judge.name, judge.samples
+        check_it_moves(game, judge.samples)
 
     if state.step > plan.total:
         raise LaraError(f"the checkpoint is at step {state.step}, beyond the {plan.total} that the settings ask for.")
@@ -194,6 +196,20 @@ def train(
         state.best_weights = {name: ranks.of_first(state.best_weights.get(name, part)) for name, part in shape.items()}
         state.history = json.loads(ranks.text_of_first(json.dumps(state.history)))
     return state
+
+
+def check_it_moves(game: Game, samples: Samples | None) -> None:
+    """A model that says the same whoever is removed has nothing to explain, and no figure means anything."""
+    if samples is None or not samples.d.numel():
+        return
+    moved = float(samples.d.nan_to_num(0).abs().max())
+    if moved <= game.least and game.unit <= game.least:
+        raise ModelError(
+            f"the model says the same whoever is removed: its {game.value} of up to "
+            f"{float(game.full.abs().max()):.3g} moves by at most {moved:.1g}, which nobody can tell from rounding. "
+            "Are its weights loaded and the features not all zero? If its answers are that small, or far from zero, "
+            "let it return them scaled, or without what they have in common."
+        )
 
 
 def went_on(step: int, total: int) -> str:

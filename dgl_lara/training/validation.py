@@ -7,6 +7,7 @@ variation of d(S) the sums of its scores explain. Both order explainers alike, b
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
@@ -15,7 +16,7 @@ import torch
 from torch import Tensor
 
 from dgl_lara.attribution.monte_carlo import Estimate, Samples, in_halves, sample, sample_shared, unbiased_each
-from dgl_lara.attribution.r_squared import corrected_r_squared
+from dgl_lara.attribution.r_squared import corrected_r_squared, is_clear
 from dgl_lara.explainer.encoder import EncoderGraph
 from dgl_lara.explainer.network import Explainer
 from dgl_lara.game.game import Game
@@ -50,11 +51,14 @@ class ByPhi:
         return corrected_r_squared(self._scores(explainer), self.estimate)
 
     def score_of_neighbours(self, explainer: Explainer) -> float | None:
-        """Without the targets' own phi, by far the largest; None where nobody is a target and a player."""
+        """Without the targets' own phi, by far the largest; None where nobody is a target and a player, NaN where the
+        neighbours' phi is nothing but noise."""
         others = ~self.samples.own
         if others.all() or not others.any():
             return None
         estimate = Estimate(self.estimate.phi[others], self.estimate.error[others])
+        if not is_clear(estimate, self.subgraphs.game.least):
+            return math.nan
         return corrected_r_squared(self._scores(explainer)[others], estimate)
 
     def _scores(self, explainer: Explainer) -> Tensor:

@@ -41,6 +41,8 @@ def written_whole(path: Path) -> Iterator[Path]:
             with path.open("ab") as device, aside.open("rb") as content:
                 shutil.copyfileobj(content, device)
         return
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     path = Path(os.path.realpath(path))
     path.parent.mkdir(parents=True, exist_ok=True)
     _sweep(path)

@@ -64,7 +64,7 @@ def is_number(value: object) -> bool:
 
 def cell(value: object) -> str:
     """As a table shows it; of thousands nobody reads what is behind the point."""
-    if value is None:
+    if value is None or value != value:  # NaN: a figure that cannot be told
         return "-"
     if isinstance(value, bool):
         return "yes" if value else "no"

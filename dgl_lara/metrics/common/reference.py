@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -9,7 +10,7 @@ from torch import Tensor
 
 from dgl_lara.attribution.exact import exact
 from dgl_lara.attribution.monte_carlo import Estimate, in_halves, sample, sample_shared
-from dgl_lara.attribution.r_squared import corrected_r_squared
+from dgl_lara.attribution.r_squared import corrected_r_squared, is_clear
 from dgl_lara.game.game import Game
 from dgl_lara.game.players import Players
 from dgl_lara.utils.progress import goes
@@ -27,11 +28,13 @@ class Reference:
     estimate: Estimate
     ceiling: float  # the R squared that a perfect explainer would show against it, uncorrected
     how: str
+    least: float = 0.0  # what rounding alone may make of a value
 
     def r_squared(self, scores: Tensor, counted: Tensor | slice = slice(None)) -> float:
-        """With the true phi, over all pairs or those marked: the noise of the reference is taken out."""
-        phi, error = self.estimate.phi[counted], self.estimate.error[counted]
-        return corrected_r_squared(scores[counted], Estimate(phi, error))
+        """With the true phi, over all pairs or those marked: the noise of the reference is taken out. NaN where it is
+        nothing but noise."""
+        known = Estimate(self.estimate.phi[counted], self.estimate.error[counted])
+        return corrected_r_squared(scores[counted], known) if is_clear(known, self.least) else math.nan
 
 
 def reference(game: Game, targets: Tensor, pairs: int, seed: int) -> Reference:
@@ -40,7 +43,7 @@ def reference(game: Game, targets: Tensor, pairs: int, seed: int) -> Reference:
     most = int(players.counts.max()) if len(players.counts) else 0
     if len(players.counts) and most <= EXACT_UP_TO:
         phi = exact(game, players)
-        return Reference(players, Estimate(phi, torch.zeros_like(phi)), 1.0, "exact, from every coalition")
+        return Reference(players, Estimate(phi, torch.zeros_like(phi)), 1.0, "exact, from every coalition", game.least)
     share = game.task.local and game.kind.shares and 2 * pairs * int(players.counts.sum()) > AFFORDABLE
     draw = sample_shared if share else sample
     with goes(2):
@@ -50,4 +53,5 @@ def reference(game: Game, targets: Tensor, pairs: int, seed: int) -> Reference:
     how = f"estimated from {pairs:,} pairs of coalitions (random subsets) for each target"
     how += ", the same for all" * share
     how += "" if first.enough else f"; that is few for up to {most:,} players"
-    return Reference(players, estimate, 1 - (estimate.error.square().mean() / spread).item(), how)
+    ceiling = 1 - (estimate.error.square().mean() / spread).item() if spread > 0 else math.nan
+    return Reference(players, estimate, ceiling, how, game.least)
