@@ -49,7 +49,7 @@ from dgl_lara.targets.checkpoint import load_target, save_target
 from dgl_lara.targets.our_model import OurModel
 from dgl_lara.training.config import MOST, TrainingConfig
 from dgl_lara.training.state import TrainingState
-from dgl_lara.utils.files import load_tensors, locked, save_tensors, written_whole
+from dgl_lara.utils.files import load_tensors, locked, save_tensors, sums_of, written_whole
 from dgl_lara.utils.made_with import environment, versions
 from dgl_lara.utils.progress import say, working
 from dgl_lara.utils.ranks import here
@@ -188,10 +188,13 @@ class Run:
         self._keep_best(state)
         save_tensors({**state.to_dict(), "settings": self._settings}, self.folder / "checkpoint.pt")
 
-    def _keep_best(self, state: TrainingState, errors: ErrorModel | None = None, cost: float | None = None) -> None:
+    def _keep_best(
+        self, state: TrainingState, errors: ErrorModel | None = None, cost: float | None = None, **beside: str
+    ) -> None:
         if state.best_weights:
             about = described(self.model, self.config.training, self.config.value, errors, cost)
-            save_explainer(state.best_explainer(), self.folder / "explainer.pt", **about, data=self.config.data)
+            about |= {"data": self.config.data, **beside}
+            save_explainer(state.best_explainer(), self.folder / "explainer.pt", **about)
 
     def last_checkpoint(self) -> dict | None:
         """None where the run was interrupted before its first step: it begins at the beginning."""
@@ -221,7 +224,9 @@ class Run:
                 return self.lara
             if self.lara.samples_:
                 save_tensors(self.lara.samples_.to_dict(), self.folder / "samples.pt")
-            self._keep_best(self.lara.state_, self.lara.errors_, self.lara.cost_)  # also where nothing was left to do
+            beside = {"samples_file": sums_of(self.folder / "samples.pt")} if self.lara.samples_ else {}
+            # also where nothing was left to do
+            self._keep_best(self.lara.state_, self.lara.errors_, self.lara.cost_, **beside)
             if self.lara.store is not None:  # of a graph in parts it is on disk already
                 self.lara.store.keep_answer(self.game.answer)
         return self.lara
@@ -297,15 +302,21 @@ class Run:
         except (OSError, ValueError, RecursionError) as error:
             raise LaraError(f"{path} cannot be understood ({error}).") from error
 
-    def _samples(self) -> SharedSamples | None:
-        """What f said in training; scores of g alone are better than none, so a damaged file is left out."""
+    def _samples(self, expected: str | None) -> SharedSamples | None:
+        """What f said in training; scores of g alone are better than none, so a damaged file is left out, and one that
+        is not `expected` (older explainers expect none)."""
         path = self.folder / "samples.pt"
         if not path.exists():
+            if expected:
+                say(f"note: {path} is missing: scores are not corrected.")
             return None
         sizes = self.game.num_players, self.dataset.num_targets
         try:
             known = None if self.has_other_data else sizes
-            return SharedSamples.from_dict(load_tensors(path, mmap=True), path, known, self.lara.task.sides > 1)
+            content = load_tensors(path, mmap=True)
+            if expected and sums_of(path) != expected:
+                raise LaraError(f"{path} is not the file that the explainer beside it was trained with.")
+            return SharedSamples.from_dict(content, path, known, self.lara.task.sides > 1)
         except LaraError as damage:
             say(f"{damage} Going on without it: scores are not corrected.")
             return None
@@ -322,7 +333,7 @@ class Run:
             about = described(self.model, self.config.training, self.config.value)
             more = {name: stored.get(name) for name in ("errors", "cost")}
             self.lara.with_explainer(explainer, {**about, **more})
-            self.lara.samples_ = self._samples()
+            self.lara.samples_ = self._samples(stored.get("samples_file"))
         return self.lara
 
 

@@ -273,6 +273,9 @@ def with_samples(here):
 def test_damaged_samples_are_left_out_with_a_word(with_samples, damage):
     words = ["explain", "--run", "s", "--node", 5, "--out", "o.csv"]
     path, good = Path("s/samples.pt"), torch.load("s/samples.pt", weights_only=True)
+    stored = torch.load("s/explainer.pt", weights_only=True)
+    stored.pop("samples_file")  # an older one does not know which file is its own
+    torch.save(stored, "s/explainer.pt")
     assert run(*words).exit_code == 0
     corrected = Path("o.csv").read_text()
     changes = {
@@ -289,6 +292,32 @@ def test_damaged_samples_are_left_out_with_a_word(with_samples, damage):
     path.unlink()
     without = Path("o.csv").read_text()
     assert run(*words).exit_code == 0 and Path("o.csv").read_text() == without != corrected
+
+
+def test_samples_of_another_training_are_left_out_with_a_word(with_samples):
+    words = ["explain", "--run", "s", "--all", "--amortised", "--top", 3, "--out", "o.csv"]
+    assert run(*words).exit_code == 0
+    amortised = pd.read_csv("o.csv")["score"]
+    words.remove("--amortised")
+    assert run(*words).exit_code == 0 and not pd.read_csv("o.csv")["score"].equals(amortised)
+    path = Path("s/samples.pt")
+    content = torch.load(path, weights_only=True)
+    for said in ("is not the file that the explainer beside it was trained with", "is missing"):
+        if said == "is missing":
+            path.unlink()
+        else:
+            torch.save({**content, "d": -content["d"]}, path)
+        result = run(*words)
+        assert result.exit_code == 0 and result.output.count(said) == 1 and "scores are not corrected" in result.output
+        assert pd.read_csv("o.csv")["score"].equals(amortised)
+
+
+def test_an_explainer_that_lacks_what_it_was_written_with_is_refused(with_samples):
+    stored = torch.load("s/explainer.pt", weights_only=True)
+    for name in ("errors", "cost", "code", "value"):
+        torch.save({key: value for key, value in stored.items() if key != name}, "s/explainer.pt")
+        result = run("explain", "--run", "s", "--node", 5)
+        assert result.exit_code == 1 and f"cannot be understood (it lacks {name})" in result.output
 
 
 def test_a_number_that_is_none_is_found_in_any_block(monkeypatch):

@@ -217,6 +217,7 @@ def load_explainer(path: Path, device: torch.device) -> tuple[Explainer, dict[st
         "data": maybe(text),
         "errors": maybe(table),
         "samples": maybe(table),
+        "samples_file": text,
         "cost": maybe(between(0, 1e30)),
         "players": maybe(table),
         "pairs": maybe(tensor(torch.long, None, 2)),
@@ -225,7 +226,8 @@ def load_explainer(path: Path, device: torch.device) -> tuple[Explainer, dict[st
     content = load_tensors(path)
     if not isinstance(content, dict) or not fields.keys() <= content.keys():
         raise LaraError(f"{path} holds no trained explainer: neither `save` of a LARA nor `dgl-lara train` wrote it.")
-    fitting(content, {**fields, **more}, path, optional=tuple(more))
+    told = {"model", "code", "training", "value", "errors", "cost"} if "model" in content else set()  # older ones: less
+    fitting(content, {**fields, **more}, path, optional=tuple(more.keys() - told))
     try:
         config, weights = ExplainerConfig(**content.pop("config")), content.pop("weights")
         # before anything is built: a shape that does not fit its weights could be of any size
