@@ -91,6 +91,20 @@ def test_a_run_that_was_stopped_says_so(here):
     assert told == {"one": True, "two": False}
 
 
+def test_figures_of_an_earlier_explainer_are_not_those_of_now(here):
+    """Evaluated when it was interrupted, then trained to its end: the old figure stood for the new explainer."""
+    history = pd.read_csv("runs/one/metrics.csv")
+    history[:-1].to_csv("runs/one/metrics.csv", index=False)
+    assert run(*AGREEMENT).exit_code == 0
+    assert "R2 corrected" in run("runs", "compare", "one", "two").stdout
+    history.to_csv("runs/one/metrics.csv", index=False)
+    step = history.step.iloc[-2]
+    assert f"(of an earlier explainer, after {step} steps: evaluate it again)" in run("runs", "show", "one").stdout
+    assert "R2 corrected" not in run("runs", "compare", "one", "two").stdout
+    assert run(*AGREEMENT).exit_code == 0 and Path("runs/one/eval-agreement-2.json").exists()
+    assert "R2 corrected" in run("runs", "compare", "one", "two").stdout
+
+
 def test_an_untrained_run_is_refused_before_its_code_is_run(here):
     Path("runs/one/explainer.pt").unlink()
     config = json.loads(Path("runs/one/config.json").read_text())

@@ -25,6 +25,7 @@ from dgl_lara.utils.schema import between, fitting, maybe, tensor, whole
 
 SHARE_OF_MEMORY = 8  # at most one part in so many goes to kept samples
 FEWEST = 2  # samples of a target from which anything can be read
+MOST_UNITS = 6e4  # that a half holds
 CLOSE = 1e-3  # of the values' size: f says the same of two graphs
 
 
@@ -126,9 +127,17 @@ class SampleKeeper:
     def offer(self, keep: Tensor, inside: Tensor, outside: Tensor) -> None:
         """The same, of a step that may yet fail and be repeated: they count once it is `settle`d."""
         everyone = torch.arange(self.game.num_targets, device=inside.device)
-        d = of_classes(inside - outside, self.game.explained_class[everyone]).div_(self.unit)
-        d = blank_unusable(self.game, keep, d, everyone).half().cpu()
+        d = of_classes(inside - outside, self.game.explained_class[everyone])
+        d = blank_unusable(self.game, keep, d, everyone).cpu()
+        self._make_room(float(d.nan_to_num(0).abs().max()))
+        d = d.div_(self.unit).half()
         self.offered = list(zip(np.packbits(keep.cpu().numpy(), axis=1), d, strict=True))
+
+    def _make_room(self, largest: float) -> None:
+        """A larger unit, where coalitions move f so much more than all players together that no half holds it."""
+        if largest > MOST_UNITS * self.unit:
+            factor = 2 * largest / (MOST_UNITS * self.unit)
+            self.unit, self.d = self.unit * factor, [(mine.float() / factor).half() for mine in self.d]
 
     def settle(self) -> None:
         for row, mine in self.offered:
@@ -165,7 +174,8 @@ class SampleKeeper:
 
     def state_dict(self) -> dict[str, Any]:
         rows = torch.from_numpy(np.stack(self.rows)) if self.rows else None
-        return {"seen": self.seen, "rows": rows, "d": torch.stack(self.d) if self.d else None}
+        d = torch.stack(self.d) if self.d else None
+        return {"seen": self.seen, "rows": rows, "d": d, "unit": self.unit}
 
     def load_state_dict(self, content: dict[str, Any]) -> None:
         """LaraError where it is damaged, or of another graph."""
@@ -173,9 +183,10 @@ class SampleKeeper:
         parts = {
             "seen": whole(), "rows": maybe(tensor(torch.uint8, None, -(-columns // 8))),
             "d": maybe(tensor(torch.half, None, self.game.num_targets, gaps=self.game.task.sides > 1)),
+            "unit": between(1e-7, 1e30),
         }  # fmt: skip
-        fitting(content, parts, "what it keeps of shared coalitions")
-        self.seen = content["seen"]
+        fitting(content, parts, "what it keeps of shared coalitions", optional=("unit",))
+        self.seen, self.unit = content["seen"], content.get("unit", self.unit)
         self.rows = [] if content["rows"] is None else list(content["rows"].numpy())
         self.d = [] if content["d"] is None else list(content["d"])
         if len(self.rows) != len(self.d) or len(self.rows) > self.seen:

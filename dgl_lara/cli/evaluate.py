@@ -64,6 +64,7 @@ def evaluate_command(
     from dgl_lara.evaluation.run_evaluation import Subject, evaluate
     from dgl_lara.metrics.common.metric import Case
     from dgl_lara.reports.results import as_json, print_table, write_json, write_results
+    from dgl_lara.reports.run_overview import Overview
     from dgl_lara.runs import newest_run, open_run
     from dgl_lara.utils.randomness import some_targets
 
@@ -90,6 +91,7 @@ def evaluate_command(
     names = tuple(each for each in names if each not in lacking)
     announce(subject, names)
     question = {"targets": len(chosen), "split": split, "seed": seed, "pairs": pairs, "reference": reference_pairs}
+    question["steps"] = Overview(run.folder).steps  # a training that goes on makes another explainer of it
     stem = "eval" if split == "test" else f"eval-{split}"
     results: dict[str, pd.DataFrame] = {}
     written: list[Path] = []

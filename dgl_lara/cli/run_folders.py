@@ -28,6 +28,15 @@ def runs(context: click.Context) -> None:
         return
     echo(text_blocks(*listing(found), width()))
     echo("\nthe first is the newest, which eval, explain and report take unless --run names another")
+    if any(run.judged for run in found):
+        echo("delta: fidelity+ less fidelity-, over so many targets; a node that is explained is kept itself")
+
+
+@runs.command("list", hidden=True)
+@click.pass_context
+def list_runs(context: click.Context) -> None:
+    """The same as without a word behind it."""
+    context.invoke(runs)
 
 
 @runs.command()
@@ -48,7 +57,9 @@ def show(run: str) -> None:
     if not found.is_trained:
         echo(f"\nnot trained yet; go on with: {found.again}")
     for name, content in found.evaluations.items():
-        echo(f"\n{name}: {content.get('what', '-')}")
+        before = found.came_before(content)
+        stale = f" (of an earlier explainer, after {before} steps: evaluate it again)" if before else ""
+        echo(f"\n{name}: {content.get('what', '-')}{stale}")
         header, rows = own_figures(content)
         if rows:
             echo(text_blocks(header, rows, width()))

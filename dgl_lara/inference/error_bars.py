@@ -122,6 +122,7 @@ def _by_hop(found: Tensor, noise: Tensor, scores: Tensor, hop: Tensor, hops: int
     result = torch.zeros(2 * hops, dtype=torch.float64)
     for _ in range(ROUNDS):
         weight = 1 / (expected + unsure)
+        weight = weight / weight.mean()  # or squares of small errors leave what numbers can hold
         result = torch.from_numpy(nnls((columns * weight.unsqueeze(1)).numpy(), (wanted * weight).numpy())[0])
         expected = (columns @ result).clamp(min=1e-6 * scale)
     return result[:hops].to(scores), result[hops:].to(scores)

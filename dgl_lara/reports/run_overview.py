@@ -117,6 +117,11 @@ class Overview:
         paths = sorted(self.folder.glob("eval*.json"), key=lambda path: path.stat().st_mtime_ns)
         return {path.stem: _json(path) for path in paths}
 
+    def came_before(self, evaluation: dict[str, Any]) -> str:
+        """The step after which an explainer was evaluated that has learned on since; empty where it is that of now."""
+        step = _as_table(evaluation.get("question")).get("steps", self.steps)
+        return "" if step == self.steps else str(step)
+
     @property
     def figures(self) -> dict[str, float]:
         """LARA's own, of the evaluation over the most targets of each kind (the newest of these), under names that say
@@ -127,7 +132,8 @@ class Overview:
     def judged(self) -> dict[str, tuple[float, int]]:
         """Name -> figure, and over how many targets (0: the file does not say)."""
         found: dict[str, tuple[float, int]] = {}
-        for content in sorted(self.evaluations.values(), key=_targets_of):
+        of_now = [content for content in self.evaluations.values() if not self.came_before(content)]
+        for content in sorted(of_now, key=_targets_of):
             many = _targets_of(content)
             for row in _rows_of(content, "fidelity"):
                 if row.get("method") == "lara" and row.get("sparsity") == "average":
@@ -212,7 +218,7 @@ def find(name: str, damaged_too: bool = False) -> Overview:
 
 
 def listing(runs: Sequence[Overview]) -> Rows:
-    header = ["run", "started", "data set", "model", "steps", "agreement", "delta kept", "targets", "MB"]
+    header = ["run", "started", "data set", "model", "steps", "agreement", "delta", "targets", "MB"]
     rows: list[list[object]] = []
     for run in runs:
         delta, many = run.judged.get("delta, kept", run.judged.get("delta, paper", (None, 0)))
