@@ -4,6 +4,7 @@ import math
 import re
 import sys
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 import dgl
@@ -358,3 +359,17 @@ def test_what_is_nearly_as_wanted_is_taken(fitted):
         torch.testing.assert_close(lara.explain([3]).scores, expected, atol=1e-3, rtol=1e-3)
     with pytest.raises(TypeError, match="numbered from 0, one at a time"):
         fitted.explain([3])["a"]
+
+
+@pytest.mark.parametrize("value", ["logit", "probability"])
+def test_a_model_that_says_nothing_but_under_coalitions_is_explained(value):
+    """Its untouched answers are all alike, so there is no size by which to store what coalitions say (an infinity in
+    the errors, a division by zero in the correction)."""
+    for seed in (13, 24):
+        graph = random_graph(30, 30, seed)
+        features = torch.randn(30, 3, generator=torch.Generator().manual_seed(seed))
+        model = SmallGCN(seed=seed)
+        lara = LARA(lambda g, x, model=model: torch.relu(model(g, x) - 3), graph, features, hops=2, value=value,
+                    config=replace(QUICK, shared_pairs=64))  # fmt: skip
+        found = lara.fit(range(15), range(15, 30)).explain(range(30))
+        assert found.scores.isfinite().all() and found.variance.isfinite().all()

@@ -24,6 +24,7 @@ TINY = 1e-9  # a sum of squared scores that counts as none
 ROUNDS = 6  # of reweighting
 PENALTY = 10.0  # on the weights of `looks`, as many validation targets as that count as much
 FURTHEST = 3.0  # standard deviations of `looks` that are believed
+WIDEST = 8.0  # logarithm of the factor: nobody is so many times more or less sure
 MOST_STRETCH = 10.0
 ANY = tensor(torch.float, None)
 
@@ -43,7 +44,7 @@ class ErrorModel:
         """(num_pairs,) the expected squared error of each amortised score."""
         players = explanations.players
         off = ((looks(explanations) - self.centre) / self.spread).clamp(-FURTHEST, FURTHEST)
-        return self._plain(explanations) * (off @ self.weights).exp()[players.row]
+        return self._plain(explanations) * (off @ self.weights).clamp(-WIDEST, WIDEST).exp()[players.row]
 
     def _plain(self, explanations: Explanations) -> Tensor:
         hop = explanations.players.hop.clamp(max=len(self.constant) - 1)
@@ -145,7 +146,7 @@ def _factor(plain: ErrorModel, explanations: Explanations, found: Tensor) -> Ten
 
     def loss() -> Tensor:
         optimiser.zero_grad()
-        exponent = (off @ weights).clamp(-8, 8)
+        exponent = (off @ weights).clamp(-WIDEST, WIDEST)
         value = (expected * exponent.exp() - wanted * exponent).mean() + PENALTY * weights.square().sum() / len(off)
         value.backward()
         return value
