@@ -341,6 +341,7 @@ BAD = [
     ({"add_edges": [("x", 1)]}, "'x' that this update does not add"),
     ({"remove_nodes": [900]}, "remove_nodes must name nodes that are there"),
     ({"add_nodes": [NewNode(features=[1.0] * 77, key=None, name=None)]}, "add_nodes.0.features must be"),
+    ({"add_nodes": [NewNode(features=[1e39] * 10, key=None, name=None)]}, "must be numbers of ordinary size"),
     ({"remove_nodes": [4], "add_edges": [(4, 5)]}, "must not lead to a node that the same update removes (got 4)"),
 ]
 
@@ -351,6 +352,23 @@ def test_updates_that_do_not_fit_are_refused_and_not_logged(model, given, said):
         model.accept(GraphUpdate(**given))
     assert said in str(refused.value)
     assert model.log.entries() == []
+
+
+def test_an_update_that_the_model_has_no_answer_to_is_taken_back(model, quick_runs, tmp_path):
+    """It had been written down, and no later one ever counted."""
+    huge = GraphUpdate(add_nodes=[NewNode(features=[3e38] * 10, key="a")], add_edges=[("a", 5)])
+    fine = GraphUpdate(add_nodes=[NewNode(features=[1.0] * 10, key="a")], add_edges=[("a", 9)])
+    entries = [model.accept(update) for update in (fine, huge, fine)]
+    assert [entry["nodes"] for entry in entries] == [[700], [701], [702]]
+    assert [model.catch_up() for _ in range(3)] == [1, 2, 3]
+    assert [bool(model.why_taken_back(number)) for number in (1, 2, 3)] == [False, True, False]
+    assert "NaN or infinity" in model.why_taken_back(2)
+    found = model.follow().first.one(5, [])
+    assert found.scores.isfinite().all() and {700, 702} <= set(found.players.player.tolist()) - {701}
+    assert 701 not in found.players.player.tolist()
+    assert model.follow().gone[700:].tolist() == [False, True, False]
+    again = ServedModel("ba", open_run(quick_runs["ba-shapes"]), tmp_path)
+    assert again.published() == 3 and again.why_taken_back(2)
 
 
 def test_a_removed_node_is_gone_for_later_updates(model):

@@ -8,18 +8,19 @@ import signal
 import time
 import weakref
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from starlette.testclient import TestClient
 
-from dgl_lara.errors import InputError
+from dgl_lara.errors import InputError, LaraError
 from dgl_lara.runs import open_run
 from dgl_lara.serve import keeper
 from dgl_lara.serve.app import Service, guarded, make_app
 from dgl_lara.serve.guard import Limits
-from dgl_lara.serve.messages import ExplainRequest, read, usual_nodes
+from dgl_lara.serve.messages import ExplainRequest, GraphUpdate, read, usual_nodes
 from dgl_lara.serve.served import ServedModel, open_models
 from dgl_lara.serve.supervisor import Generation
 from dgl_lara.serve.table import Table
@@ -218,6 +219,7 @@ BAD = [
     ({"instances": [{"node": 5, "clas": 1}]}, "instances.0.clas: extra inputs are not permitted"),
     ({"instances": [{"node": 5, "class": 4}]}, "class must be in 0..3 (got 4)"),
     ({"instances": [{"node": 5, "rather_than": 1}]}, "rather_than goes with class"),
+    ({"instances": [{"node": 5, "class": 1, "rather_than": 1}]}, "must be two classes (got 1 twice)"),
     ({"instances": [{"node": 5, "players": "edges"}]}, "this model scores nodes, not edges"),
     ({"instances": [{"node": 5, "top": 0}]}, "instances.0.top"),
     ({"instances": [{"node": 5, "refine": 10**6}]}, "instances.0.refine"),
@@ -443,6 +445,32 @@ def test_a_keeper_tells_once_why_it_cannot_write(model, monkeypatch, capsys):
             signal.signal(number, handler)
     said = capsys.readouterr().err
     assert said.count("No space left on device") == 1 and f"{model.folder} cannot be written" in said
+
+
+def test_a_keeper_ends_where_it_never_gets_through_its_log(model, monkeypatch, capsys):
+    """Who starts the service is told, and does not wait for ever."""
+
+    def fails():
+        raise LaraError("the log makes no sense")
+
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}
+    monkeypatch.setattr(model, "catch_up", fails)
+    monkeypatch.setattr(os, "nice", lambda more: None)
+    try:
+        with pytest.raises(SystemExit):
+            keeper.keep([model])
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+    assert capsys.readouterr().err.count("the log makes no sense") == 1
+
+
+def test_a_service_that_is_stopped_while_it_catches_up_stops(model, monkeypatch):
+    model.accept(GraphUpdate(add_edges=[(5, 9)], both_ways=False))
+    asked: Any = SimpleNamespace(fill=False, is_to_stop=True, workers=1, limits=SimpleNamespace(seconds=1))
+    monkeypatch.setattr(keeper, "keep", lambda *given: time.sleep(60))
+    with pytest.raises(LaraError, match="stopped before the updates in the log were applied"):
+        Generation(1, [model], asked)
 
 
 def test_a_reload_lets_the_old_runs_go(quick_runs, tmp_path):

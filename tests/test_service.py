@@ -65,6 +65,13 @@ def test_updates_reach_all_workers_and_outlive_them(run):
         assert 700 in [player["id"] for player in after["players"]]
         assert all(service.explain("ba", instance)[0] == after for _ in range(20))
 
+        # one that the model has no answer to is told, and stands in nobody's way
+        for size, said in ((1e39, "numbers of ordinary size"), (3e38, "update 2 was taken back: the model")):
+            huge = {"add_nodes": [{"features": [size] * width, "key": "new"}], "add_edges": [["new", 5]]}
+            status, told = service.ask("/v1/models/ba/graph", huge)
+            assert status == 400 and said in told["error"]
+        assert service.explain("ba", instance)[0]["players"] == after["players"]
+
         # a worker dies: nobody is left without an answer, and nothing is forgotten
         victim = service.workers[0]
         victim.kill()
@@ -82,7 +89,7 @@ def test_updates_reach_all_workers_and_outlive_them(run):
         assert not answers
         psutil.Process(service.children[0].pid).kill()
         asked.join(60)
-        assert answers == [(200, {"sequence": 2, "nodes": [], "applied": True})]
+        assert answers == [(200, {"sequence": 3, "nodes": [], "applied": True})]
         assert service.ask("/v1/models/ba:explain", {"instances": [{"node": 700}]})[0] == 400
 
         left = service.explain("ba", instance)[0]

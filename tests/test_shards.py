@@ -169,6 +169,31 @@ def test_shards_of_another_question_or_version_are_refused(ask, quick_runs):
     assert "cannot be understood" in ask("--shard", "1/2", "--out", "shards", code=1)
 
 
+def test_shards_of_another_folder_are_not_joined(ask, quick_runs):
+    """A copy of a file with its record is right in itself, and of another question; or of another place in this one."""
+    all_shards(ask, "one.csv", 2)
+    all_shards(ask, "two.csv", 2, "--amortised")
+    first, last = (Path(f"one.csv/_{Shard(number, 2).name}.json") for number in range(2))
+    good = last.read_text()
+    for foreign in (Path(f"two.csv/{last.name}").read_text(), first.read_text()):
+        last.write_text(foreign)
+        said = dgl_lara("shards", "one.csv", "--out", "joined.csv", code=1)
+        assert f"{last} is of another shard, or of another question than those beside it" in said
+        assert "Shard 1/2 is made anew" in ask("--shard", "1/2", "--out", "one.csv")
+        assert last.read_text() == good
+    outside = _read(last, {})
+    _write(last, {**outside, "file": "../two.csv/" + outside["file"]})
+    assert "is of another shard" in dgl_lara("shards", "one.csv", "--out", "joined.csv", code=1)
+
+
+def test_shards_are_not_joined_over_themselves(ask):
+    all_shards(ask, "one.csv", 2)
+    before = Path(f"one.csv/{Shard(0, 2).name}.csv").read_bytes()
+    said = dgl_lara("shards", "one.csv", "--out", f"one.csv/{Shard(0, 2).name}.csv", code=2)
+    assert "holds the shards; name a file in another place" in said
+    assert Path(f"one.csv/{Shard(0, 2).name}.csv").read_bytes() == before
+
+
 def test_a_record_that_was_changed_is_noticed(ask):
     """Its numbers are told by `dgl-lara shards`, which does not open the files."""
     all_shards(ask, "shards", 2)

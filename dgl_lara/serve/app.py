@@ -17,6 +17,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route, Router
 
+from dgl_lara.errors import InputError
 from dgl_lara.serve import counters
 from dgl_lara.serve.explorer import explorer_page, view, worth_a_look
 from dgl_lara.serve.guard import Guard, Limits
@@ -103,6 +104,8 @@ class Service:
         while (applied := model.published() >= entry["sequence"]) is False and time.monotonic() < until:
             await asyncio.sleep(LOOK_AGAIN)
         counters.sequence.labels(model.name).set(model.published())
+        if applied and (why := model.why_taken_back(entry["sequence"])):
+            raise InputError(f"update {entry['sequence']} was taken back: {why}")
         told = {"sequence": entry["sequence"], "nodes": entry["nodes"], "applied": applied}
         return as_json(told, 200 if applied else 202)
 

@@ -6,6 +6,7 @@ many hops as it has layers, so p and t are others within 2K hops, and nowhere el
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import dgl
@@ -25,7 +26,7 @@ class Changed:
     touched: Tensor  # (num_nodes,) bool: new, gone, or at an end of an edge that is
 
 
-def changed(graph: dgl.DGLGraph, features: Tensor, gone: Tensor, entries: list[Entry]) -> Changed:
+def changed(graph: dgl.DGLGraph, features: Tensor, gone: Tensor, entries: Sequence[Entry]) -> Changed:
     """After entries of the log, in their order. An edge that is there is not added again, and one that is not there
     cannot be removed: both leave the graph as it is."""
     rows = [row for entry in entries for row in entry["features"]]

@@ -144,6 +144,8 @@ class Job:
         classes = [one for one in (instance.asked_class, instance.rather_than) if one is not None]
         if instance.rather_than is not None and instance.asked_class is None:
             raise InputError("rather_than goes with class: why one class rather than the other.")
+        if len(classes) == 2 and classes[0] == classes[1]:
+            raise InputError(f"class and rather_than must be two classes (got {classes[0]} twice).")
         known = self.model.lara.explainer_.config.num_classes
         for one in classes:
             if one >= known:

@@ -20,7 +20,8 @@ A_PIECE = 64  # targets, after which it looks at the logs again
 
 
 def keep(models: Sequence[ServedModel], fill: bool = True, rest: float = 0.0) -> None:
-    """Until SIGTERM. `rest`: seconds before it begins, where the one before it died at once."""
+    """Until SIGTERM, or until a log that it has never got through cannot be applied. `rest`: seconds before it begins,
+    where the one before it died at once."""
     asked = False
 
     def stop(*_: object) -> None:
@@ -32,12 +33,13 @@ def keep(models: Sequence[ServedModel], fill: bool = True, rest: float = 0.0) ->
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     parent = os.getppid()
     os.nice(5)
-    begin, told = time.monotonic() + rest, dict.fromkeys(models, "")
+    begin, told, got_through = time.monotonic() + rest, dict.fromkeys(models, ""), set[ServedModel]()
     while not asked and os.getppid() == parent:
         busy = False
         for model in models if time.monotonic() >= begin else ():
             try:
                 model.catch_up()
+                got_through.add(model)
                 busy |= fill and _fill_some(model)
                 told[model] = ""
             except (LaraError, OSError) as error:
@@ -47,6 +49,8 @@ def keep(models: Sequence[ServedModel], fill: bool = True, rest: float = 0.0) ->
                 if told[model] != why:  # once, however long it lasts
                     say(f"{model.name}: {why}")
                 told[model] = why
+                if isinstance(error, LaraError) and model not in got_through:
+                    raise SystemExit(1) from error
                 time.sleep(1)
         if not busy:
             time.sleep(PAUSE)

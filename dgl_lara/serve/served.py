@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from dgl_lara import __version__
-from dgl_lara.errors import InputError, LaraError
+from dgl_lara.errors import InputError, LaraError, ModelError
 from dgl_lara.lara import LARA
 from dgl_lara.runs import Run, open_run
 from dgl_lara.serve.called import Called
@@ -108,7 +108,8 @@ class ServedModel:
             return {"sequence": 0}
         except (OSError, ValueError) as error:
             raise self._damaged(str(error)) from error
-        if wrong := misfit(content, {"sequence": whole(1), "embedded_again": whole(), "sums": table}):
+        fields = {"sequence": whole(1), "embedded_again": whole(), "sums": table, "taken_back": table}
+        if wrong := misfit(content, fields, optional=("taken_back",)):
             raise self._damaged(wrong)
         return content
 
@@ -157,6 +158,8 @@ class ServedModel:
         for row, node in enumerate(update.add_nodes):
             if len(node.features) != width:
                 raise InputError(f"add_nodes.{row}.features must be {width} numbers (got {len(node.features)}).")
+            if not bool(torch.tensor(node.features, dtype=snapshot.features.dtype).isfinite().all()):
+                raise InputError(f"add_nodes.{row}.features must be numbers of ordinary size.")
         keys = [node.key for node in update.add_nodes]
         numbers = {key: count + row for row, key in enumerate(keys) if key is not None}
         if len(numbers) < len(keys) - keys.count(None):
@@ -197,19 +200,40 @@ class ServedModel:
             snapshot, entries = self.follow(), self.log.entries()
             if snapshot.sequence >= len(entries):
                 return snapshot.sequence
-            after = changed(
-                snapshot.graph, snapshot.features, torch.from_numpy(snapshot.gone), entries[snapshot.sequence :]
-            )
-            number = len(entries)
-            shutil.rmtree(self.folder / str(number), ignore_errors=True)  # of a try that was killed
-            redone = write_snapshot(snapshot, after, self.folder / str(number))
-            sums = checksums(self.folder / str(number))
-            current = {"sequence": number, "embedded_again": redone, "sums": sums}
+            current = self._next(snapshot, entries[snapshot.sequence :])
+            number = current["sequence"]
+            current["sums"] = checksums(self.folder / str(number))
             with written_whole(self.folder / "current") as temporary:
                 temporary.write_text(json.dumps(current) + "\n")
             self.follow()
             self._sweep(number)
             return number
+
+    def _next(self, snapshot: Snapshot, waiting: Sequence[Entry]) -> dict[str, Any]:
+        """The snapshot after all that waits. Where the model has no answer then, after the first of them alone; and if
+        it is that one, after nothing but its numbers of nodes, on which later updates rest: it is taken back."""
+        taken_back: dict[str, str] = {} if not snapshot.sequence else self._current().get("taken_back", {})
+        for some in (waiting, waiting[:1]):
+            number = some[-1]["sequence"]
+            try:
+                return {**self._written(snapshot, some), "taken_back": taken_back}
+            except ModelError as error:
+                why = str(error)
+        say(f"{self.name}: update {number} is taken back: {why}")
+        empty = {**some[0], "edges": [], "removed_edges": [], "removed_nodes": some[0]["nodes"]}
+        empty["features"] = [[0.0] * snapshot.features.shape[1]] * len(some[0]["nodes"])
+        return {**self._written(snapshot, [empty]), "taken_back": {**taken_back, str(number): why}}
+
+    def _written(self, snapshot: Snapshot, entries: Sequence[Entry]) -> dict[str, Any]:
+        """Its number, and for how many nodes p and t were made anew."""
+        after = changed(snapshot.graph, snapshot.features, torch.from_numpy(snapshot.gone), entries)
+        number = entries[-1]["sequence"]
+        shutil.rmtree(self.folder / str(number), ignore_errors=True)  # of a try that was killed, or that failed
+        return {"sequence": number, "embedded_again": write_snapshot(snapshot, after, self.folder / str(number))}
+
+    def why_taken_back(self, sequence: int) -> str:
+        """Of an update that came and could not stay; empty of all others."""
+        return str(self._current().get("taken_back", {}).get(str(sequence), ""))
 
     def _sweep(self, newest: int) -> None:
         numbers = sorted(int(path.name) for path in self.folder.iterdir() if path.name.isdigit() and path.name != "0")

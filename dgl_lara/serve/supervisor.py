@@ -113,6 +113,9 @@ class Generation:
             while model.published() < wanted:
                 if self.keeper.exitcode is not None:
                     raise LaraError(f"{model.name}: the updates in its log cannot be applied.")
+                if self.supervisor.is_to_stop:
+                    self.stop()
+                    raise LaraError("stopped before the updates in the log were applied.")
                 time.sleep(0.01)
             model.follow()
 
@@ -191,6 +194,10 @@ class Supervisor:
         self.port = listening(*address)
         self.asked: set[int] = set()
 
+    @property
+    def is_to_stop(self) -> bool:
+        return bool(self.asked & {signal.SIGTERM, signal.SIGINT})
+
     def run(self, announce: Callable[[str], None]) -> None:
         """Until SIGTERM or Ctrl-C."""
         models = self.load()
@@ -200,12 +207,17 @@ class Supervisor:
         signal.set_wakeup_fd(waker, warn_on_full_buffer=False)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, lambda number, frame: self.asked.add(number))
-        now = Generation(1, models, self)
+        try:
+            now = Generation(1, models, self)
+        except LaraError:
+            if self.is_to_stop:
+                return
+            raise
         del models
         host, port = self.port.getsockname()[:2]
         announce(f"http://{f'[{host}]' if ':' in host else host}:{port}")
         with resting():
-            while not self.asked & {signal.SIGTERM, signal.SIGINT}:
+            while not self.is_to_stop:
                 if signal.SIGHUP in self.asked:
                     self.asked.discard(signal.SIGHUP)
                     now = self._reloaded(now)

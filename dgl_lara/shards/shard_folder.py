@@ -94,7 +94,7 @@ class ShardFolder:
         if not path.exists():
             return None
         try:
-            found = _read(path, RECORD)
+            found = self._record(shard)
             if checksum(file) == found["sha256"]:
                 return found
             say(f"{file} was changed since it was written; it is made anew.")
@@ -102,9 +102,27 @@ class ShardFolder:
             say(f"{damage} Shard {shard} is made anew.")
         return None
 
+    def _record(self, shard: Shard) -> dict[str, Any]:
+        """As it is on disk; LaraError where it is of another shard, or of another question than this folder's."""
+        path = self.folder / f"_{shard.name}.json"
+        found = _read(path, {**RECORD, "question": text}, optional=("question",))  # older ones do not say it
+        if found["file"] != self.file(shard).name or found.pop("question", self._asked) != self._asked:
+            raise LaraError(f"{path} is of another shard, or of another question than those beside it.")
+        return found
+
+    @property
+    def _asked(self) -> str:
+        return short_hash(self.question() or {})
+
     def done(self, shard: Shard, targets: int, rows: int) -> dict[str, Any]:
         file = self.file(shard)
-        record = {"file": file.name, "targets": targets, "rows": rows, "sha256": checksum(file)}
+        record = {
+            "file": file.name,
+            "targets": targets,
+            "rows": rows,
+            "sha256": checksum(file),
+            "question": self._asked,
+        }
         _write(self.folder / f"_{shard.name}.json", record)
         return record
 
@@ -119,7 +137,7 @@ class ShardFolder:
         if question is None or self.missing(question["shards"]):
             return None
         every = (Shard(one, question["shards"]) for one in range(question["shards"]))
-        records = [_read(self.folder / f"_{shard.name}.json", RECORD) for shard in every]
+        records = [self._record(shard) for shard in every]
         sums = {name: sum(record[name] for record in records) for name in ("targets", "rows")}
         manifest = {"question": question, **sums, "shards": records}
         path = self.folder / MANIFEST
@@ -145,6 +163,8 @@ class ShardFolder:
         endings = EXPORTS if self.ending == ".parquet" else (self.ending,)
         if out.suffix not in endings:
             raise InputError(f"these shards are joined to a file that ends in {', '.join(endings)} (got '{out.name}').")
+        if out.resolve().parent == self.folder.resolve():
+            raise InputError(f"{self.folder} holds the shards; name a file in another place (got '{out}').")
         manifest = self.whole()
         paths = [self.folder / record["file"] for record in manifest["shards"]]
         for path, record in zip(Progress(paths, "checking", unit="shard"), manifest["shards"], strict=True):
@@ -174,9 +194,9 @@ def checksum(path: Path) -> str:
     return digest.hexdigest()
 
 
-def _read(path: Path, fields: Mapping[str, Any]) -> dict[str, Any]:
+def _read(path: Path, fields: Mapping[str, Any], optional: tuple[str, ...] = ()) -> dict[str, Any]:
     try:
-        content = fitting(json.loads(path.read_text()), {**fields, "seal": text}, path)
+        content = fitting(json.loads(path.read_text()), {**fields, "seal": text}, path, optional)
     except (ValueError, RecursionError) as error:
         raise LaraError(f"{path} cannot be understood ({error}).") from error
     if content.pop("seal") != short_hash(content):
