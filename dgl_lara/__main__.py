@@ -50,8 +50,16 @@ def listen(answer: "signal._HANDLER") -> None:
         signal.signal(number, answer)
 
 
+def open_all() -> None:
+    """Python has no stream where its descriptor is closed (`>&-`); libraries expect one."""
+    sys.stdin = sys.stdin or open(os.devnull)  # noqa: SIM115
+    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115
+    sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
+
+
 def run() -> None:
     try:
+        open_all()
         sys.unraisablehook = ask_again
         listen(stop)
         code = 0

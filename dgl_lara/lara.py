@@ -544,7 +544,7 @@ class LARA:
         """The trained explainer in one file, with the samples that correct its scores; `LARA.load` opens it beside the
         model and the graph. `more`: numbers to be stored beside it."""
         self.check_trained()
-        about = described(self.user_model, self.config_, self.value, self.errors_, self.cost_)
+        about = described(identity(self.user_model), self.config_, self.value, self.errors_, self.cost_)
         about["players"] = to_dict(self.players)
         if isinstance(self.task, LinkTask):
             about["pairs"] = users_pairs(self.model, self.task.pairs)  # whom the samples are of
@@ -571,7 +571,7 @@ class LARA:
             more["pairs"] = stored.get("pairs")
         lara = LARA(model, graph, features, config.task, config.hops, stored.get("value", "logit"), **more)
         lara.with_explainer(explainer, stored)
-        if is_other("model", stored, model):
+        if is_other("model", stored, identity(model)):
             say(OTHER_WEIGHTS)
         if lara.samples_ is not None and lara.task.sides == 1:
             then, now = len(lara.samples_.full), lara.task.num_targets(lara.graph)
@@ -647,10 +647,14 @@ class LARA:
 
 
 def described(
-    model: Model, config: TrainingConfig, value: str, errors: ErrorModel | None = None, cost: float | None = None
+    model: dict[str, str],
+    config: TrainingConfig,
+    value: str,
+    errors: ErrorModel | None = None,
+    cost: float | None = None,
 ) -> dict[str, Any]:
-    """What a file with a trained explainer says beside shape and weights."""
-    about = {**identity(model), "training": asdict(config), "value": value}
+    """What a file with a trained explainer says beside shape and weights. `model`: its `identity`."""
+    about = {**model, "training": asdict(config), "value": value}
     return {**about, "errors": errors.to_dict() if errors else None, "cost": cost}
 
 

@@ -53,7 +53,7 @@ from dgl_lara.utils.files import load_tensors, locked, save_tensors, sums_of, wr
 from dgl_lara.utils.made_with import environment, versions
 from dgl_lara.utils.progress import say, working
 from dgl_lara.utils.ranks import here
-from dgl_lara.utils.run_folder import FEATURE_GROUPS, how_to_go_on
+from dgl_lara.utils.run_folder import FEATURE_GROUPS, how_to_go_on, run_itself
 from dgl_lara.utils.schema import fitting, flag, maybe, number, rows_of, shown, table, tensors, text, whole, word
 
 RUNS = Path(choices.RUNS)
@@ -183,16 +183,22 @@ class Run:
 
         The checkpoint comes last: whoever is killed before it goes on from the one before and writes the others again.
         """
+        self._check_still_there()
         with written_whole(self.folder / "metrics.csv") as temporary:
             pd.DataFrame(state.history).to_csv(temporary, index=False)
         self._keep_best(state)
         save_tensors({**state.to_dict(), "settings": self._settings}, self.folder / "checkpoint.pt")
 
+    def _check_still_there(self) -> None:
+        """What is written into a folder that somebody has removed would be no run."""
+        if not (run_itself(self.folder) / "config.json").exists():
+            raise LaraError(f"{self.folder} was removed while it was being trained; start a new run.")
+
     def _keep_best(
         self, state: TrainingState, errors: ErrorModel | None = None, cost: float | None = None, **beside: str
     ) -> None:
         if state.best_weights:
-            about = described(self.model, self.config.training, self.config.value, errors, cost)
+            about = described(self._identity, self.config.training, self.config.value, errors, cost)
             about |= {"data": self.config.data, **beside}
             save_explainer(state.best_explainer(), self.folder / "explainer.pt", **about)
 
@@ -222,6 +228,7 @@ class Run:
             self.lara.fit(split, val, begun, self.checkpoint)
             if not ranks.is_first:
                 return self.lara
+            self._check_still_there()
             if self.lara.samples_:
                 save_tensors(self.lara.samples_.to_dict(), self.folder / "samples.pt")
             beside = {"samples_file": sums_of(self.folder / "samples.pt")} if self.lara.samples_ else {}
@@ -232,9 +239,13 @@ class Run:
         return self.lara
 
     @cached_property
+    def _identity(self) -> dict[str, str]:
+        return identity(self.model, self.config.model.function if self.config.model else "")
+
+    @cached_property
     def _settings(self) -> dict[str, Any]:
         """What all processes of a training have in common, and its halves: plain values, by their names in words."""
-        settings: dict[str, Any] = {"the content of the data set": self.dataset.fingerprint, **identity(self.model)}
+        settings: dict[str, Any] = {"the content of the data set": self.dataset.fingerprint, **self._identity}
         settings |= {"K": self.config.hops, "value": self.config.value, "players": kinds.to_dict(self.lara.players)}
         return settings | {name.replace("_", " "): value for name, value in asdict(self.config.training).items()}
 
@@ -244,7 +255,7 @@ class Run:
         self._check_model(begun)
         for name, then in begun.items():
             now = self._settings.get(name, then)
-            if now != then and name not in identity(self.model):
+            if now != then and name not in self._identity:
                 raise LaraError(
                     f"{self.folder} cannot go on: {name} was {shown(then)} when its training began, and is now "
                     f"{shown(now)}; put it back, or start a new run."
@@ -252,14 +263,16 @@ class Run:
 
     def _check_model(self, stored: dict) -> None:
         """Its numbers are those that g learned from; its code may have been worded anew."""
-        if is_other("model", stored, self.model):
+        if is_other("model", stored, self._identity):
             weights = "target.pt" if self.config.model is None else "weights.pt"
             raise LaraError(
                 f"{self.folder} does not fit together: its explainer learned from a model of other weights than those "
                 f"in {weights}; put the file back, or start a new run."
             )
-        if is_other("code", stored, self.model):
-            say(f"note: the file of the model's code is not as it was when {self.folder} was trained.")
+        if is_other("code", stored, self._identity):
+            own = self.config.model
+            which = f": {own.function} in {own.file}" if own else ""
+            say(f"note: the code of the model is not what it was when {self.folder} was trained{which}.")
 
     def _check_fit(self, shape: ExplainerConfig, stored: dict) -> None:
         """The explainer is the one that config.json describes; an edited file would change what its scores mean."""
@@ -330,7 +343,7 @@ class Run:
             explainer, stored = load_explainer(path, self.lara.features.device)
             self._check_model(stored)
             self._check_fit(explainer.config, stored)
-            about = described(self.model, self.config.training, self.config.value)
+            about = described(self._identity, self.config.training, self.config.value)
             more = {name: stored.get(name) for name in ("errors", "cost")}
             self.lara.with_explainer(explainer, {**about, **more})
             self.lara.samples_ = self._samples(stored.get("samples_file"))
@@ -343,7 +356,8 @@ def not_trained_yet(folder: Path, runs_code: bool) -> LaraError:
 
 def make_run(folder: Path, config: RunConfig, dataset: Dataset, lara: LARA) -> Run:
     """The run, whose LARA keeps its embeddings in the folder."""
-    data = json.dumps({**dataset.key, "content": dataset.fingerprint}, sort_keys=True)
+    built_by = {"model": config.model.function} if config.model else {}  # a file of code may hold several
+    data = json.dumps({**dataset.key, **built_by, "content": dataset.fingerprint}, sort_keys=True)
     if isinstance(lara, LaraInParts):
         lara.keep_rows(folder / "rows", data)
     else:
@@ -411,6 +425,7 @@ def open_run(
     if to_explain and not any(folder.rglob("explainer.pt")):
         raise not_trained_yet(folder, config.model is not None)
     own = _trusted(folder, config, trust)
+    config = replace(config, model=own)  # it may have been named again
     where = torch.device("cpu") if offload else device
     with working(f"reading {config.dataset}"):
         dataset = datasets.load(config.dataset, config.options).to(where)
@@ -444,7 +459,10 @@ def _trusted(folder: Path, config: RunConfig, trust: bool | str) -> OwnModel | N
             raise InputError(f"{folder} explains a model that ships with dgl-lara; leave out --model.")
         return None
     if isinstance(trust, str):
-        return find_model(trust)
+        named = find_model(trust)
+        if named.function != own.function:
+            raise InputError(f"{folder} explains what {own.function} builds, not {named.function} (--model {trust}).")
+        return named
     if not trust:
         raise InputError(
             f"{folder} explains a model whose code would be run: {own.function} in {own.file}. If you trust that file, "

@@ -60,6 +60,22 @@ def test_a_full_disk_is_an_error_of_the_system_and_leaves_the_old_file(tmp_path)
     assert [one.name for one in tmp_path.iterdir()] == ["checkpoint.pt"]
 
 
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        ("datasets >&-", 0, ""),
+        ("runs >&- <&-", 0, ""),
+        ("--help >/dev/full", 1, "Error: the output: No space left on device."),
+        ("datasets >/dev/full", 1, "Error: the output: No space left on device."),
+        ("datasets 2>&-", 0, ""),
+    ],
+)
+def test_streams_that_are_closed_or_full(tmp_path, words, code, said):
+    command = f"{sys.executable} -m dgl_lara {words}"
+    ended = subprocess.run(command, shell=True, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stderr.strip()) == (code, said)
+
+
 def test_links_and_devices_stay_what_they_are(tmp_path):
     """A result that was sent to /dev/null took its place."""
     real, link, pipe = tmp_path / "real.json", tmp_path / "link.json", tmp_path / "pipe.json"

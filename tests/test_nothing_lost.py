@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import threading
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from dgl_lara.datasets.dataset import Dataset
 from dgl_lara.errors import LaraError
 from dgl_lara.inference import export
 from dgl_lara.lara import LARA
-from dgl_lara.runs import RunConfig, create_run
+from dgl_lara.runs import Run, RunConfig, create_run
 from dgl_lara.targets.checkpoint import load_target
 from dgl_lara.training.config import TrainingConfig
 from dgl_lara.utils import schema
@@ -343,6 +344,28 @@ def test_shared_coalitions_of_a_checkpoint_are_checked(with_samples):
         torch.save({**stored, "shared": {**stored["shared"], **changes}}, "s/checkpoint.pt")
         result = run("train", "--resume", "s")
         assert result.exit_code == 1 and "does not fit this run, or is damaged" in result.output, result.output
+
+
+def test_a_run_that_is_being_trained_is_not_deleted(here):
+    before = sorted(path.name for path in Path("r").iterdir())
+    with locked(Path("r")):
+        result = run("runs", "delete", "r", "--yes")
+        assert result.exit_code == 1 and "another process is writing to r" in result.output
+    assert sorted(path.name for path in Path("r").iterdir()) == before
+    assert run("runs", "delete", "r", "--yes").exit_code == 0 and not Path("r").exists()
+
+
+def test_a_folder_that_is_removed_while_it_is_trained_is_no_run(here, monkeypatch):
+    checkpoint = Run.checkpoint
+
+    def without_a_folder(run, state):
+        shutil.rmtree(run.folder)
+        checkpoint(run, state)
+
+    monkeypatch.setattr(Run, "checkpoint", without_a_folder)
+    result = run("train", "--dataset", "graph.npz", "--target", "f.pt", *QUICK, "--out", "gone")
+    assert result.exit_code == 1 and "gone was removed while it was being trained; start a new run" in result.output
+    assert not Path("gone").exists()
 
 
 # --- two at once ------------------------------------------------------------------------------------------------------

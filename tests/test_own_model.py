@@ -280,7 +280,38 @@ def test_code_that_was_changed_since_is_told(here):
     Path("my_module.py").write_text(CODE + "\n# worded anew\n")
     said = run("explain", "--run", "mine", "--trust", "--node", 3)
     assert said.exit_code == 0, said.output
-    assert said.stderr.count("the file of the model's code is not as it was when mine was trained") == 1
+    note = f"the code of the model is not what it was when mine was trained: build_model in {here / 'my_module.py'}."
+    assert said.stderr.count(note) == 1
+
+
+TWO = (
+    CODE
+    + """
+
+def half():
+    return build_model(3, 2)
+
+
+def small():
+    model = build_model(3, 2)
+    return lambda graph, x: model(graph, x) / 100
+"""
+)
+
+
+def test_another_function_of_the_same_file_is_another_model(here):
+    Path("my_module.py").write_text(TWO)
+    result = train("my_module:half", "--weights", "my.pt")
+    assert result.exit_code == 0, result.output
+    words = ["explain", "--run", "mine", "--node", 3]
+    refused = run(*words, "--model", "my_module:small")
+    assert refused.exit_code == 2 and "mine explains what half builds, not small" in refused.output
+    assert run(*words, "--model", "my_module:half").exit_code == 0
+    config = json.loads(Path("mine/config.json").read_text())
+    config["model"]["function"] = "build_model"
+    Path("mine/config.json").write_text(json.dumps(config))
+    said = run(*words, "--trust")
+    assert said.exit_code == 0 and "is not what it was when mine was trained: build_model in" in said.output
 
 
 def test_a_run_whose_code_is_gone(here):

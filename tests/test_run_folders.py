@@ -50,7 +50,6 @@ def test_the_list(here):
         "steps",
         "agreement",
         "delta",
-        "kept",
         "targets",
         "MB",
     ]

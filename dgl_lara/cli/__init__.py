@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
@@ -45,6 +45,8 @@ class Command(click.Group):
                 error = click.UsageError(f"{error.format_message()} {where}", error.ctx)
             error.show()
             code = error.exit_code
+        except OSError as error:  # of --help or --version
+            _say_what_failed(error)
         sys.exit(code if isinstance(code, int) else 0)
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -56,8 +58,7 @@ class Command(click.Group):
             tell(f"Error: {error}")
             sys.exit(error.exit_code)
         except OSError as error:
-            tell(f"Error: {error.filename or 'a file'}: {error.strerror or error}.")
-            sys.exit(1)
+            _say_what_failed(error)
         except KeyboardInterrupt:
             _say_interrupted()
             sys.exit(130)
@@ -65,6 +66,11 @@ class Command(click.Group):
             if not may_tell():
                 sys.exit(error.exit_code)
             raise
+
+
+def _say_what_failed(error: OSError) -> NoReturn:
+    tell(f"Error: {error.filename or 'the output'}: {error.strerror or error}.")
+    sys.exit(1)
 
 
 def _say_interrupted() -> None:

@@ -53,6 +53,8 @@ def _read(context: click.Context, option: click.Parameter, path: Path | None) ->
         option = known[name]
         if option.multiple and not isinstance(value, list):
             value = [value]
+        if value == []:
+            raise click.BadParameter(f"{path}: '{name}' of [{command}] names nothing; leave it out.")
         try:
             taken[option.name] = _typed(value, option.multiple + (option.nargs != 1))
         except TypeError as error:

@@ -29,18 +29,18 @@ def weights_hash(model: Callable) -> str:
     return digest.hexdigest()[:16]
 
 
-def identity(model: Callable) -> dict[str, str]:
+def identity(model: Callable, built_by: str = "") -> dict[str, str]:
     """The same in two: the numbers, however a wrapper names them, decide what f says; code may only be worded anew.
-    Empty is what cannot be seen: the numbers behind a plain function, the code of what was typed at a prompt."""
+    Empty is what cannot be seen: the numbers behind a plain function, the code of what was typed at a prompt.
+    `built_by`: the function in that code, of which a file may hold several."""
     weights = b"".join(hashlib.sha256(numbers).digest() for _, numbers in _numbers(model))
-    parts = {"model": weights, "code": _code(model)}
+    parts = {"model": weights, "code": (code := _code(model)) and code + built_by.encode()}
     return {name: hashlib.sha256(part).hexdigest()[:16] if part else "" for name, part in parts.items()}
 
 
-def is_other(part: str, stored: dict, model: Callable) -> bool:
-    """The `identity` that was stored is not that of this model, as far as both are known (older files have none)."""
-    then, now = stored.get(part), identity(model)[part]
-    return bool(then and now) and then != now
+def is_other(part: str, stored: dict, now: dict[str, str]) -> bool:
+    """The `identity` that was stored is another one, as far as both are known (older files have none)."""
+    return bool(stored.get(part) and now[part]) and stored[part] != now[part]
 
 
 def _numbers(model: Callable) -> Iterator[tuple[str, bytes]]:

@@ -9,6 +9,7 @@ import csv
 import json
 import re
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -325,8 +326,17 @@ def _player_rows(held: object) -> list[dict[str, Any]]:
 
 
 def delete(run: Overview) -> list[Path]:
-    """Remove what dgl-lara wrote; returns what stays, because it is not ours."""
+    """Remove what dgl-lara wrote; returns what stays, because it is not ours. LaraError where somebody trains it."""
+    from dgl_lara.utils.files import locked  # which loads torch: lists of runs do without
+
     rooms = {run.folder, *(run.folder / kind for kind in PLAYERS)}  # explainers of other players have their own
+    with ExitStack() as all_locks:
+        for room in filter(Path.is_dir, rooms):
+            all_locks.enter_context(locked(room))
+        return _without_ours(run, rooms)
+
+
+def _without_ours(run: Overview, rooms: set[Path]) -> list[Path]:
     foreign = [path for path in run.files if path.parent not in rooms or not OURS.fullmatch(path.name)]
     for path in run.files:
         if path not in foreign and path.name != "config.json":

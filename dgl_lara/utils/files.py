@@ -51,6 +51,10 @@ def written_whole(path: Path) -> Iterator[Path]:
         yield Path(name)
         os.chmod(name, 0o644)
         os.replace(name, path)
+    except OSError as error:
+        if error.filename in (None, name):  # a full disk does not say whose; under the name that the user knows
+            error.filename = str(path)
+        raise
     finally:
         os.close(handle)
         Path(name).unlink(missing_ok=True)
