@@ -199,7 +199,7 @@ class Run:
     ) -> None:
         if state.best_weights:
             about = described(self._identity, self.config.training, self.config.value, errors, cost)
-            about |= {"data": self.config.data, **beside}
+            about |= {"data": self.config.data, "best": state.best, **beside}
             save_explainer(state.best_explainer(), self.folder / "explainer.pt", **about)
 
     def last_checkpoint(self) -> dict | None:
@@ -286,6 +286,18 @@ class Run:
         self._check_same(asdict(training), stored.get("training", {}))
         self._check_same({"data": self.config.data}, stored)
 
+    def _note_other_history(self, best: float | None) -> None:
+        """What lists of runs show comes from metrics.csv."""
+        try:
+            told = self.history()["agreement"].max()
+        except LaraError:
+            return
+        if best is not None and abs(told - best) > 1e-6:
+            say(
+                f"note: by {self.folder / 'metrics.csv'} the best agreement was {told:.3f}, by explainer.pt "
+                f"{best:.3f}; one of them is older, or of another run."
+            )
+
     def _check_same(self, told: dict, learned: dict) -> None:
         for name, value in told.items():
             if name in learned and learned[name] != value:
@@ -343,6 +355,7 @@ class Run:
             explainer, stored = load_explainer(path, self.lara.features.device)
             self._check_model(stored)
             self._check_fit(explainer.config, stored)
+            self._note_other_history(stored.get("best"))
             about = described(self._identity, self.config.training, self.config.value)
             more = {name: stored.get(name) for name in ("errors", "cost")}
             self.lara.with_explainer(explainer, {**about, **more})

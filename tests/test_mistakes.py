@@ -320,6 +320,7 @@ def fitted():
         (lambda lara, known: lara.top([1], None), "k must be a whole number from 1"),
         (lambda lara, known: lara.top([1], float("nan")), "(got nan)"),
         (lambda lara, known: lara.explain([1j]), "targets must be whole numbers"),
+        (lambda lara, known: lara.explain([1, True]), "whole numbers or a mask of booleans, not both"),
         (lambda lara, known: lara.fit([1, 2], resume="x"), "resume must be what `to_dict()` of an earlier state gave"),
         (lambda lara, known: lara.fit([1, 2], callback=None), "callback and checkpoint must be functions"),
     ],

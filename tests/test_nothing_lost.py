@@ -202,6 +202,14 @@ def test_a_training_goes_on_only_under_the_settings_that_it_began_with(here, nam
     assert explained.exit_code == 1 and f"by config.json {name} is {now!r}" in explained.output
 
 
+def test_figures_of_another_training_are_told(here):
+    assert "one of them is older" not in run("explain", "--run", "r", "--node", 3).output
+    rows = Path("r/metrics.csv").read_text().splitlines()
+    Path("r/metrics.csv").write_text("\n".join([*rows, rows[-1].rpartition(",")[0] + ",0.95"]) + "\n")
+    said = run("explain", "--run", "r", "--node", 3)
+    assert said.exit_code == 0 and "the best agreement was 0.950, by explainer.pt" in said.output
+
+
 def test_data_that_changed_are_noticed_whatever_config_json_says(here):
     good = json.loads(Path("r/config.json").read_text())
     Path("r/config.json").write_text(json.dumps({**good, "data": None}))

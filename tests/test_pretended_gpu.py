@@ -62,6 +62,14 @@ def scores_of(device, task="node", more=None, **settings):
     return found.to_frame().score, refined.to_frame().score, lara.top([3, 5], 4).score
 
 
+@pytest.mark.parametrize("players", ["nodes", "edges", "features"])
+def test_a_summary_stays_where_its_explanations_are(players):
+    with pretended_gpu():
+        lara = LARA(SmallGCN().to("cuda"), GRAPH.to("cuda"), FEATURES.to("cuda"), hops=2, players=players,
+                    config=TrainingConfig(**QUICK)).fit(range(60))  # fmt: skip
+        assert lara.explain(range(20)).summary().to_frame().size
+
+
 @pytest.mark.parametrize(
     ("task", "settings"),
     [

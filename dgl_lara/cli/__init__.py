@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, NoReturn
 
 import click
@@ -52,7 +55,7 @@ class Command(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         speak_as_usual()
         try:
-            with never_silent():
+            with never_silent(), warnings_in_words():
                 return super().invoke(ctx)
         except LaraError as error:
             tell(f"Error: {error}")
@@ -66,6 +69,22 @@ class Command(click.Group):
             if not may_tell():
                 sys.exit(error.exit_code)
             raise
+
+
+@contextmanager
+def warnings_in_words() -> Iterator[None]:
+    """Our own are sentences for whoever reads, without the line of code that Python adds."""
+    as_usual = warnings.showwarning
+
+    def show(message: Warning | str, category: type[Warning], filename: str, *more: Any) -> None:
+        if Path(filename).is_relative_to(Path(__file__).parents[1]):
+            tell(f"note: {message}")
+        else:
+            as_usual(message, category, filename, *more)
+
+    with warnings.catch_warnings():
+        warnings.showwarning = show  # type: ignore[assignment]
+        yield
 
 
 def _say_what_failed(error: OSError) -> NoReturn:

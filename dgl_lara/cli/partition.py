@@ -39,6 +39,8 @@ def partition(
 
     if (name is None) == (graph_file is None):
         raise click.UsageError("give --dataset or --graph, one of them.")
+    if (out / "config.json").exists():
+        raise click.UsageError(f"{out} holds a run; name another --out for the parts.")
     kind = "float16" if half else "float32"
     if name == "citation" and (options.nodes or 0) >= STREAMED_FROM and not options.undirected:
         if method not in (None, "order"):

@@ -219,6 +219,7 @@ def load_explainer(path: Path, device: torch.device) -> tuple[Explainer, dict[st
         "samples": maybe(table),
         "samples_file": text,
         "cost": maybe(between(0, 1e30)),
+        "best": number,
         "players": maybe(table),
         "pairs": maybe(tensor(torch.long, None, 2)),
         "history": rows_of({"step": whole(), "epoch": whole(), "loss": number, "agreement": number}),

@@ -252,7 +252,7 @@ def _table(of: Scored, by: str, code: Tensor, names: list[str]) -> pd.DataFrame:
 def _swarm(of: Scored, game: Game, table: pd.DataFrame, names: list[str]) -> list[Swarm]:
     kind = game.kind
     assert isinstance(kind, FeaturePlayers)
-    rows, found = _evenly(len(of), POINTS), []
+    rows, found = _evenly(len(of), POINTS).to(of.scores.device), []
     own = of.task.reach(game.graph, of.players.targets[rows], 0)  # a node itself, all nodes of a graph
     for player in table.index[:SWARM].tolist():  # the index is the code of the group
         place, plays = find(rows * of.players.num_ids + player, of.players.key)

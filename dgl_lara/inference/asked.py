@@ -19,6 +19,8 @@ MOST_CLASSES = 8  # that are listed to somebody who names another
 
 def as_targets(targets: Any, count: int, task: Task, device: torch.device) -> Tensor:
     """Nodes or graphs, 0 ... count - 1, from numbers or a mask of booleans."""
+    if isinstance(targets, list | tuple) and len({isinstance(one, bool) for one in targets}) > 1:
+        raise InputError(f"targets must be whole numbers or a mask of booleans, not both (got {shown(targets)}).")
     try:
         chosen = torch.as_tensor(targets, device=device)
     except (ValueError, TypeError, RuntimeError, OverflowError) as error:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import anyio
 import orjson
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from dgl_lara.errors import InputError, LaraError
@@ -69,6 +70,8 @@ class Guard:
             self._check(scope)
             with anyio.fail_after(self.limits.seconds + 1):  # computations watch the clock themselves
                 await self.app(scope, limited, answer)
+        except ClientDisconnect:  # nobody is there to be told
+            pass
         except Exception as error:
             if sent:
                 raise

@@ -43,7 +43,7 @@ def written_whole(path: Path) -> Iterator[Path]:
         return
     if path.is_dir():
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-    path = Path(os.path.realpath(path))
+    path = Path(os.path.realpath(path)) if path.is_symlink() else path
     path.parent.mkdir(parents=True, exist_ok=True)
     _sweep(path)
     handle, name = _new_temporary(path)

@@ -36,7 +36,7 @@ def unwritable(path: Path) -> str:
         if is_device(path):
             reason = "" if os.access(path, os.W_OK) else "permission denied"
         else:
-            there = Path(os.path.realpath(path))
+            there = Path(os.path.realpath(path)) if path.is_symlink() else path
             reason = obstacle(there if there.is_dir() else there.parent)
     except OSError as error:  # longer than any name can be, on the way to it no folder may be entered
         reason = (error.strerror or str(error)).lower()
