@@ -59,7 +59,7 @@ from dgl_lara.model.whole import WithEdgeData
 from dgl_lara.training.config import TrainingConfig, default, within_memory
 from dgl_lara.training.loop import train
 from dgl_lara.training.state import TrainingState
-from dgl_lara.utils.given import checked, checked_device, whole_number
+from dgl_lara.utils.arguments import checked, checked_device, whole_number
 from dgl_lara.utils.progress import say, working
 from dgl_lara.utils.randomness import generator, some_targets
 from dgl_lara.utils.ranks import here

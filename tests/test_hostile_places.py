@@ -73,7 +73,8 @@ def test_a_full_disk_is_an_error_of_the_system_and_leaves_the_old_file(tmp_path)
 def test_streams_that_are_closed_or_full(tmp_path, words, code, said):
     command = f"{sys.executable} -m dgl_lara {words}"
     ended = subprocess.run(command, shell=True, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert (ended.returncode, ended.stderr.strip()) == (code, said)
+    told = [line for line in ended.stderr.splitlines() if line != "loading libraries ..."]  # a busy machine
+    assert (ended.returncode, told) == (code, [said] * bool(said))
 
 
 def test_links_and_devices_stay_what_they_are(tmp_path):

@@ -42,6 +42,7 @@ FORBIDDEN = [
 
 # What `--help` loads: names of alternatives come from file names, not from importing them.
 LIGHT = [
+    "utils.run_folder",
     "choices", "errors", "datasets", "targets", "utils", "utils.places", "utils.registry", "explainer",
     "explainer.gates", "training", "training.objectives", "metrics", "baselines",
 ]  # fmt: skip

@@ -146,7 +146,7 @@ def test_same_seed_same_refinement_and_other_classes(game, truth):
     mirrored = refine(game, replace(rough, explained_class=classes), 256)
     phi = torch.cat([least_squares_of(game, truth.players, classes)])
     assert (mirrored.explanations.scores - phi).square().mean() < 0.1 * (rough.scores - phi).square().mean()
-    with pytest.raises(InputError, match="at least one pair"):
+    with pytest.raises(InputError, match="pairs, of coalitions for each target, must be a whole number from 1"):
         refine(game, rough, 0)
 
 

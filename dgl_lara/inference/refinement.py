@@ -20,7 +20,7 @@ from dgl_lara.explanation import Explanations
 from dgl_lara.game.game import Game
 from dgl_lara.inference.doubtful import with_own_samples
 from dgl_lara.inference.own_draws import own_draws
-from dgl_lara.utils.given import whole_number
+from dgl_lara.utils.arguments import whole_number
 
 RATIOS = torch.logspace(-8, 4, 73)
 WIDTH, ALIKE = 0.5, 0.8  # how near players must look to err alike, and how much of an error they share then

@@ -12,7 +12,7 @@ from dgl_lara.explanation.scored import Scored
 from dgl_lara.game.game import Game
 from dgl_lara.inference.own_draws import own_draws
 from dgl_lara.metrics.fidelity import SPARSITIES, fidelity_per_target
-from dgl_lara.utils.given import whole_number
+from dgl_lara.utils.arguments import whole_number
 
 DRAWS = 3  # random explanations that each one is compared with
 

@@ -19,7 +19,7 @@ from dgl_lara.errors import InputError
 from dgl_lara.game.batch import Batch
 from dgl_lara.game.budget import Budget
 from dgl_lara.game.field import Field
-from dgl_lara.game.game import CHECKED, CutFrom, Game, check_targets
+from dgl_lara.game.game import CHECKED, ROUNDING, CutFrom, Game, check_targets
 from dgl_lara.game.hops import spread_out
 from dgl_lara.game.removal import null_prediction
 from dgl_lara.game.tasks import NODE
@@ -168,6 +168,12 @@ class GameInParts:
         for rows in self.answer.split(ROWS):
             total += float((to_values(self._spread(rows), self.value) - self.null).double().square().sum())
         return max((total / (self.num_targets * self.num_classes)) ** 0.5, 1e-6)
+
+    @cached_property
+    def least(self) -> float:
+        """As `Game.least`."""
+        largest = (to_values(self._spread(rows), self.value).abs().max() for rows in self.answer.split(ROWS))
+        return ROUNDING * max(1.0, *map(float, largest))
 
     def _spread(self, answer: Tensor) -> Tensor:
         return torch.cat([-answer, answer], dim=1) / 2 if self._single else answer

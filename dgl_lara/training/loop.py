@@ -205,10 +205,9 @@ def check_it_moves(game: Game, samples: Samples | None) -> None:
     moved = float(samples.d.nan_to_num(0).abs().max())
     if moved <= game.least and game.unit <= game.least:
         raise ModelError(
-            f"the model says the same whoever is removed: its {game.value} of up to "
-            f"{float(game.full.abs().max()):.3g} moves by at most {moved:.1g}, which nobody can tell from rounding. "
-            "Are its weights loaded and the features not all zero? If its answers are that small, or far from zero, "
-            "let it return them scaled, or without what they have in common."
+            f"the model says the same whoever is removed: its {game.value} moves by at most {moved:.1g}, which "
+            "nobody can tell from rounding. Are its weights loaded and the features not all zero? If its answers are "
+            "that small, or far from zero, let it return them scaled, or without what they have in common."
         )
 
 

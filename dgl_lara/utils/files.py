@@ -25,6 +25,7 @@ from dgl_lara.utils.places import is_device
 from dgl_lara.utils.progress import working
 
 CHUNK = 2**24  # bytes read at a time
+NO_MORE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 NO_ROOM = 2**20  # bytes: a disk with less has no room
 
 
@@ -52,7 +53,10 @@ def written_whole(path: Path) -> Iterator[Path]:
         os.chmod(name, 0o644)
         os.replace(name, path)
     except OSError as error:
-        if error.filename in (None, name):  # a full disk does not say whose; under the name that the user knows
+        if error.errno in NO_MORE and error.filename in (
+            None,
+            name,
+        ):  # a full disk does not say what it has no room for
             error.filename = str(path)
         raise
     finally:
