@@ -11,6 +11,8 @@ import torch
 from click.testing import CliRunner
 from games import gcn_game
 
+from dgl_lara.baselines import BASELINES
+from dgl_lara.baselines.common.method import Circumstances
 from dgl_lara.cli import main
 from dgl_lara.cli.benchmark import METHODS
 from dgl_lara.drawing.words import doubt
@@ -20,7 +22,9 @@ from dgl_lara.evaluation.lara_method import LaraMethod
 from dgl_lara.game.game import Game
 from dgl_lara.reports.benchmark_table import comparison_markdown, on_terminal, shown, summary
 from dgl_lara.runs import open_run
+from dgl_lara.targets.models import ModelConfig, TargetModel
 from dgl_lara.training.config import default
+from dgl_lara.utils.randomness import seeded
 from dgl_lara.utils.tables import cell, text_blocks, text_table
 
 MEASURES = ("fidelity", "agreement", "auc", "throughput")
@@ -258,6 +262,24 @@ def test_a_method_that_cannot_is_left_out_with_its_reason(tmp_path):
     assert "a weight for every edge" in table.loc["gnn-explainer", "left out"]
     assert pd.isna(table.loc["gnn-explainer", "F+ paper, average"])
     assert not pd.isna(table.loc["random", "F+ paper, average"])
+
+
+@pytest.mark.parametrize("name", sorted(BASELINES))
+def test_every_rival_counts_what_it_gave_the_model_by_whatever_way(name, monkeypatch):
+    """Through the game, with weights for edges or for embeddings: the model's own count says the same."""
+    there, seen = gcn_game(nodes=20, edges=30), []
+    with seeded(0):
+        model = TargetModel(ModelConfig("gcn", "node", 3, 3, hidden=6, layers=2))
+    game = Game(model, there.graph, there.features, hops=2)
+    before, states = game.nodes_asked, TargetModel.states
+    monkeypatch.setattr(
+        TargetModel, "states", lambda self, graph, *rest: seen.append(graph) or states(self, graph, *rest)
+    )
+    method = BASELINES[name].for_comparison(game, 0, Circumstances("toy", quick=True)).hurried()
+    method.fit(torch.arange(20))
+    method.explain(torch.arange(4))
+    assert game.nodes_asked - before == sum(graph.num_nodes() for graph in seen)
+    assert bool(seen) == (name not in ("random", "fastdnx"))  # which are only told what it says of the whole graph
 
 
 def test_large_figures_are_shown_as_everywhere():

@@ -39,7 +39,7 @@ from dgl_lara.utils.randomness import some_targets
 from dgl_lara.utils.schema import Check, fitting, maybe, table, text, whole
 
 REFERENCE_PAIRS = 2000
-COST = "nodes f saw, a target"  # of all graphs that f was given; learning is shared by all targets there are
+COST = "nodes f was given, a target"  # of all graphs; learning is shared by all targets there are
 
 # What a quick comparison shortens, besides what each method says of itself; its tables say so. LARA's own training
 # takes about a minute on small graphs and stays whole.

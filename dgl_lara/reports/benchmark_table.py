@@ -31,6 +31,10 @@ SPEED_NOTE = (
 FIDELITY_NOTE = "F+, F-, Delta: average over sparsity 0.3 ... 0.7"
 KEPT_NOTE = "; kept: the target itself stays"
 TRUTH_NOTE = "rank correlation, R2: with the true attribution"
+COST_NOTE = (
+    "Nodes the model was given: of all graphs, for each target; learning is shared by all targets there are. Backward "
+    "passes are not counted, nor what the model says of the whole graph, which every method is told."
+)
 R2_NOTE = (
     "R2 asks for scores on the scale of the true attribution, which most methods' are not: their rank correlation says "
     "more."
@@ -95,6 +99,7 @@ def _notes(table: pd.DataFrame) -> list[str]:
         (FIDELITY_NOTE + KEPT_NOTE * kept, any(name.startswith(("F+", "F-", "Delta")) for name in table.columns)),
         (TRUTH_NOTE, "rank correlation" in table),
         (SPEED_NOTE, "LARA is x times faster" in table),
+        (COST_NOTE, COST in table),
         (R2_NOTE, "R2" in table),
         (AUC_NOTE, "AUC" in table),
     ]
