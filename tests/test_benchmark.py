@@ -251,6 +251,15 @@ def test_interrupted_then_resumed(own_folders, quick_runs, tmp_path, monkeypatch
     assert compare(*words, "--targets", "3").exit_code == 0 and len(done) == 8  # another question
 
 
+def test_no_total_is_told_before_each_method_was_timed_once(own_folders, quick_runs, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("dgl_lara.utils.progress.SECONDS_BETWEEN_LINES", -1)
+    monkeypatch.setattr("dgl_lara.utils.progress.PATIENCE", -1)
+    benchmark.compare(contest_on(quick_runs["ba-shapes"], 3), ["random", "gradient"], ["fidelity"], 2, tmp_path)
+    lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("comparing: ")]
+    told = {line.split("/")[0].removeprefix("comparing: "): " left, " in line for line in lines}
+    assert {place: told[place] for place in "123"} == {"1": False, "2": True, "3": True}
+
+
 def test_a_method_that_cannot_is_left_out_with_its_reason(tmp_path):
     class Data:
         train = val = test = torch.arange(12)
