@@ -117,6 +117,26 @@ def test_what_is_said_below_is_of_the_columns_that_are_shown():
             ]
 
 
+def test_noise_that_lifts_an_r2_above_1_wins_nothing_and_a_low_rank_correlation_beside_a_high_r2_is_explained():
+    def table(*rows):
+        names = ("method", "R2", "R2, neighbours", "rank correlation")
+        return summary(
+            pd.DataFrame([{**dict(zip(names, row, strict=True)), "label": row[0], "seed": 0} for row in rows])
+        )
+
+    found = table(("random", -1.0, -1.0, 0.0), ("sampled", 0.999, 1.07, 0.26), ("lara", 1.0, 1.0, 0.9))
+    text = on_terminal(found, 500)
+    assert [line.count("*") for line in text.splitlines()[2:5]] == [0, 2, 3]  # 1.07 is as good as 1.00
+    assert "An R2 above 1 is noise" in text and "their order is noise" in text
+    plain = on_terminal(table(("sampled", 0.999, 1.003, 0.8), ("gradient", 0.6, 0.3, 0.2)), 500)
+    assert "above 1" not in plain and "their order is noise" not in plain
+
+
+def test_latency_is_a_word_of_the_table_that_was_asked_for_by_it():
+    rows = [{"method": "lara", "label": "lara", "seed": 0, "targets/s": 7.0, "LARA is x times faster": 2.0}]
+    assert "Latency" in on_terminal(summary(pd.DataFrame(rows)), 500)
+
+
 def test_what_cannot_be_measured_is_said_before_it_begins(own_folders, quick_runs, tmp_path):
     asked = ["--methods", "random,lara", "--metric", "fidelity,auc", "--seeds", 1, "--targets", 1]
     found = compare(quick_runs["ba-shapes"], *asked, "--out", tmp_path / "b")
