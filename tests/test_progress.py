@@ -301,6 +301,9 @@ def test_an_evaluation_that_takes_long_says_so_and_offers_fewer_targets(monkeypa
     said = capsys.readouterr().err
     assert re.search(r"this will take about [\d.]+ (min|h) \(sampled 300 .*, fidelity .*\); --targets \d+ would", said)
     assert "--pairs 0 leaves 'sampled' out" in said
+    of_report = forecasts.forecast(subject, ["fidelity"], timed=3).parts
+    assert of_report["speed"] == pytest.approx(2 * 3 / 12 * of_report["sampled 300"])  # after a warm-up
+    assert of_report["examples"] == pytest.approx(0.1 * players * 2 * 5)
     assert not forecasts.forecast(subject, ["auc"]).parts  # without a ground truth nothing is measured
     without = forecasts.forecast(subject_of(pairs=0), ["fidelity"])
     assert list(without.parts) == ["fidelity"] and without.seconds < expected.seconds
