@@ -11,6 +11,8 @@ import torch
 from click.testing import CliRunner
 from games import gcn_game
 
+from dgl_lara.baselines import BASELINES
+from dgl_lara.baselines.common.method import Circumstances
 from dgl_lara.cli import main
 from dgl_lara.cli.benchmark import METHODS
 from dgl_lara.drawing.words import doubt
@@ -20,7 +22,9 @@ from dgl_lara.evaluation.lara_method import LaraMethod
 from dgl_lara.game.game import Game
 from dgl_lara.reports.benchmark_table import comparison_markdown, on_terminal, shown, summary
 from dgl_lara.runs import open_run
+from dgl_lara.targets.models import ModelConfig, TargetModel
 from dgl_lara.training.config import default
+from dgl_lara.utils.randomness import seeded
 from dgl_lara.utils.tables import cell, text_blocks, text_table
 
 MEASURES = ("fidelity", "agreement", "auc", "throughput")
@@ -111,6 +115,26 @@ def test_what_is_said_below_is_of_the_columns_that_are_shown():
             assert found == [
                 words for words, first in said.items() if place in ((0,) if not first else range(first, 3))
             ]
+
+
+def test_noise_that_lifts_an_r2_above_1_wins_nothing_and_a_low_rank_correlation_beside_a_high_r2_is_explained():
+    def table(*rows):
+        names = ("method", "R2", "R2, neighbours", "rank correlation")
+        return summary(
+            pd.DataFrame([{**dict(zip(names, row, strict=True)), "label": row[0], "seed": 0} for row in rows])
+        )
+
+    found = table(("random", -1.0, -1.0, 0.0), ("sampled", 0.999, 1.07, 0.26), ("lara", 1.0, 1.0, 0.9))
+    text = on_terminal(found, 500)
+    assert [line.count("*") for line in text.splitlines()[2:5]] == [0, 2, 3]  # 1.07 is as good as 1.00
+    assert "An R2 above 1 is noise" in text and "their order is noise" in text
+    plain = on_terminal(table(("sampled", 0.999, 1.003, 0.8), ("gradient", 0.6, 0.3, 0.2)), 500)
+    assert "above 1" not in plain and "their order is noise" not in plain
+
+
+def test_latency_is_a_word_of_the_table_that_was_asked_for_by_it():
+    rows = [{"method": "lara", "label": "lara", "seed": 0, "targets/s": 7.0, "LARA is x times faster": 2.0}]
+    assert "Latency" in on_terminal(summary(pd.DataFrame(rows)), 500)
 
 
 def test_what_cannot_be_measured_is_said_before_it_begins(own_folders, quick_runs, tmp_path):
@@ -247,6 +271,15 @@ def test_interrupted_then_resumed(own_folders, quick_runs, tmp_path, monkeypatch
     assert compare(*words, "--targets", "3").exit_code == 0 and len(done) == 8  # another question
 
 
+def test_no_total_is_told_before_each_method_was_timed_once(own_folders, quick_runs, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("dgl_lara.utils.progress.SECONDS_BETWEEN_LINES", -1)
+    monkeypatch.setattr("dgl_lara.utils.progress.PATIENCE", -1)
+    benchmark.compare(contest_on(quick_runs["ba-shapes"], 3), ["random", "gradient"], ["fidelity"], 2, tmp_path)
+    lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("comparing: ")]
+    told = {line.split("/")[0].removeprefix("comparing: "): " left, " in line for line in lines}
+    assert {place: told[place] for place in "123"} == {"1": False, "2": True, "3": True}
+
+
 def test_a_method_that_cannot_is_left_out_with_its_reason(tmp_path):
     class Data:
         train = val = test = torch.arange(12)
@@ -258,6 +291,24 @@ def test_a_method_that_cannot_is_left_out_with_its_reason(tmp_path):
     assert "a weight for every edge" in table.loc["gnn-explainer", "left out"]
     assert pd.isna(table.loc["gnn-explainer", "F+ paper, average"])
     assert not pd.isna(table.loc["random", "F+ paper, average"])
+
+
+@pytest.mark.parametrize("name", sorted(BASELINES))
+def test_every_rival_counts_what_it_gave_the_model_by_whatever_way(name, monkeypatch):
+    """Through the game, with weights for edges or for embeddings: the model's own count says the same."""
+    there, seen = gcn_game(nodes=20, edges=30), []
+    with seeded(0):
+        model = TargetModel(ModelConfig("gcn", "node", 3, 3, hidden=6, layers=2))
+    game = Game(model, there.graph, there.features, hops=2)
+    before, states = game.nodes_asked, TargetModel.states
+    monkeypatch.setattr(
+        TargetModel, "states", lambda self, graph, *rest: seen.append(graph) or states(self, graph, *rest)
+    )
+    method = BASELINES[name].for_comparison(game, 0, Circumstances("toy", quick=True)).hurried()
+    method.fit(torch.arange(20))
+    method.explain(torch.arange(4))
+    assert game.nodes_asked - before == sum(graph.num_nodes() for graph in seen)
+    assert bool(seen) == (name not in ("random", "fastdnx"))  # which are only told what it says of the whole graph
 
 
 def test_large_figures_are_shown_as_everywhere():

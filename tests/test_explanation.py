@@ -222,6 +222,12 @@ def facts(score, own=0.0, hop=None, task="node", **changes):
         (facts([1] * 4),
          "Node 7 is class 2 mostly because of its 1-hop neighbours 10, 11, 12 and 1 more that counts as much as 12; "
          "removing all 4 neighbours lowers its logit from 4.20 to 0.20."),
+        (facts([1.0004, 1.0002, 0.9998, 0.9996]),  # 1.000 each in the table
+         "Node 7 is class 2 mostly because of its 1-hop neighbours 10, 11, 12 and 1 more that counts as much as 12; "
+         "removing all 4 neighbours lowers its logit from 4.20 to 0.20."),
+        (facts([1, -1.1438, -1.144, -1.1442]),  # -1.144 each
+         "Node 7 is class 2 mostly because of its 1-hop neighbour 10, in spite of its 1-hop neighbours 13, 12 and 11; "
+         "removing neighbour 10 lowers its logit from 4.20 to 3.20."),
         (facts([1] * 3),
          "Node 7 is class 2 mostly because of its 1-hop neighbours 10, 11 and 12; "
          "removing all 3 neighbours lowers its logit from 4.20 to 1.20."),

@@ -336,7 +336,10 @@ BAD_NODES = {
     "few labels": ({"y": np.arange(39) % 2}, "mine.npz: there must be one label for each of the 40 nodes (got 39)"),
     "labels in a table": ({"y": ONES((40, 2), int)}, "labels must have one entry a node (got shape (40, 2))"),
     "one label": ({"y": np.array(3)}, "labels must have one entry a node (got shape ())"),
-    "negative label": ({"y": np.arange(40) % 3 - 1}, "labels must lie in 0..1 (got -1..1)"),
+    "negative label": (
+        {"y": np.arange(40) % 3 - 1},
+        "mine.npz: nodes of train, val and test must have labels (got -1 for 14, first: 0); give masks",
+    ),
     "huge label": (
         {"y": np.arange(40) + 10**9},
         "labels must be numbered 0, 1, 2, ... (got 1000000039 among 40 nodes)",
@@ -403,7 +406,18 @@ def test_labels_may_be_missing(npz):
     assert masked.train.tolist() == load(npz(node_arrays(), **masks(40))).train.tolist()
     of_graphs = load(npz(graph_arrays(), y=None))
     assert not of_graphs.is_labelled and of_graphs.num_targets == 10
-    refused(npz(node_arrays(), y=np.full(40, -2)), "labels must lie in")
+    refused(npz(node_arrays(), y=np.full(40, -2)), "labels must be 0 or more, or -1 where nobody knows (got -2)")
+
+
+def test_nodes_that_no_mask_names_need_no_label(npz):
+    known = masks(40)
+    y = np.where(sum(known.values()) > 0, np.arange(40) % 2, -1)
+    y[:3] = -1
+    for mask in known.values():
+        mask[:3] = False
+    dataset = load(npz(node_arrays(), y=y, **known))
+    assert dataset.num_classes == 2 and dataset.labels[:3].tolist() == [-1] * 3
+    assert bool((dataset.labels[torch.cat([dataset.train, dataset.val, dataset.test])] >= 0).all())
 
 
 def test_a_graph_that_is_only_explained_needs_no_labels(npz):

@@ -171,6 +171,17 @@ def test_browser_shows_the_targets_score_classes_and_whole_circles(opened, tmp_p
 
 
 @browser
+def test_browser_the_table_has_whom_the_title_takes_away_and_says_how_many_it_leaves_out(opened, tmp_path):
+    one = opened("ba-shapes", 0)[0]
+    script = """return {rows: [...$("best").rows].map(row => row.cells[0].textContent),
+      hops: [...document.querySelectorAll(".hop")].map(text => text.textContent)}"""
+    found = ask(one.to_html(), script, tmp_path)
+    shown = [row for row in found["rows"] if "more" not in row]
+    assert len(one.removed) == 5 and {*one.removed} <= {*shown}
+    assert f"({len(one) - len(shown):,} more)" in found["rows"] and found["hops"][:2] == ["1 hop", "2 hops"]
+
+
+@browser
 def test_browser_keyboard_hover_and_zoom(opened, tmp_path):
     script = """
       const key = name =>

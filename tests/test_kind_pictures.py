@@ -213,7 +213,7 @@ def test_long_names_are_not_cropped():
     axis = figure.axes[0]
     frame = axis.get_window_extent()
     boxes = [text.get_window_extent() for text in axis.texts]
-    assert len(boxes) == 6  # the target's own, amid the others, stands in the legend
+    assert len(boxes) == 6 + 1  # the target's own, amid the others, stands in the legend; "1 hop"
     assert "target a long name i…" in figure.legends[0].get_texts()[0].get_text()
     assert all(frame.x0 - 1 <= box.x0 and box.x1 <= frame.x1 + 1 for box in boxes)
     assert all(frame.y0 - 1 <= box.y0 and box.y1 <= frame.y1 + 1 for box in boxes)

@@ -131,6 +131,7 @@ def noted(metric, **columns):
 
 def test_the_note_on_agreement_is_short_sentences():
     of_nodes = {"reference": "estimated", "noise ceiling": 0.8, "R2 corrected": 0.9, "neighbours only": 0.7}
+    of_nodes["rank correlation"] = 0.8
     of_graphs = {name: figure for name, figure in of_nodes.items() if name != "neighbours only"}
     for columns, words in ((of_nodes, "R2 corrected and neighbours only have"), (of_graphs, "R2 corrected has")):
         said = noted("agreement", **columns)
@@ -138,6 +139,13 @@ def test_the_note_on_agreement_is_short_sentences():
         assert max(map(len, said.splitlines())) <= 120
     assert noted("agreement", **{**of_nodes, "noise ceiling": 1.0}) == "The true attribution is estimated."
     assert "An R2 above 1 is noise" in noted("agreement", **{**of_graphs, "R2 corrected": 1.2})
+    low = noted("agreement", **{**of_graphs, "R2 corrected": 0.99, "rank correlation": 0.5})
+    assert "their order is noise" in low and max(map(len, low.splitlines())) <= 120
+    assert "their order is noise" not in noted("agreement", **of_graphs)
+
+
+def test_the_note_on_latency_says_of_how_many():
+    assert "whatever --targets says" in noted("latency")
 
 
 def test_what_kept_means_is_said_where_something_is():

@@ -69,6 +69,29 @@ def test_a_slow_beginning_does_not_count_for_ever(monkeypatch):
     assert bar.line(now[0] - 100) == "training: 210/1,000 after 80 s, about 79 s left"
 
 
+def test_of_kinds_that_take_differently_long_nothing_is_foretold_before_each_was_timed(monkeypatch):
+    """Two rivals of 2 s and one of 60 s, three rounds; in the last one the second takes ten times as long."""
+    now, lines = [100.0], list[str]()
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(progress, "say", lines.append)
+    monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", 1000)
+    for place, name in enumerate(progress.of_kinds(["a", "b", "slow"] * 3, str, "comparing", done=2)):
+        now[0] += 2
+        progress._bars[-1].show()
+        now[0] += {"slow": 58}.get(name, 0) if place != 7 else 18
+        if place == 7:
+            progress._bars[-1].show()
+    assert lines[:3] == [
+        "comparing: 2/11 after 2 s, a", "comparing: 3/11 after 4 s, b", "comparing: 4/11 after 6 s, slow",
+    ]  # fmt: skip
+    assert lines[3] == "comparing: 5/11 after 66 s, about 2 min left, a"  # 126 s
+    assert lines[6:8] == [
+        "comparing: 8/11 after 2 min, about 62 s left, a",
+        "comparing: 9/11 after 2 min, about 60 s left, b",
+    ]
+    assert lines[8] == "comparing: 9/11 after 2 min, about 60 s left, b"  # slower than it was: the rest stays
+
+
 @pytest.mark.parametrize("columns", [0, 80, 150])
 def test_what_is_done_besides_the_items_is_not_taken_for_them(monkeypatch, columns):
     """Ten steps of a second each, then thirty seconds of judging, which will come twice more. Of a bar too."""
@@ -278,6 +301,9 @@ def test_an_evaluation_that_takes_long_says_so_and_offers_fewer_targets(monkeypa
     said = capsys.readouterr().err
     assert re.search(r"this will take about [\d.]+ (min|h) \(sampled 300 .*, fidelity .*\); --targets \d+ would", said)
     assert "--pairs 0 leaves 'sampled' out" in said
+    of_report = forecasts.forecast(subject, ["fidelity"], timed=3).parts
+    assert of_report["speed"] == pytest.approx(2 * 3 / 12 * of_report["sampled 300"])  # after a warm-up
+    assert of_report["examples"] == pytest.approx(0.1 * players * 2 * 5)
     assert not forecasts.forecast(subject, ["auc"]).parts  # without a ground truth nothing is measured
     without = forecasts.forecast(subject_of(pairs=0), ["fidelity"])
     assert list(without.parts) == ["fidelity"] and without.seconds < expected.seconds

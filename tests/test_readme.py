@@ -28,6 +28,7 @@ def test_it_is_short_and_shows_what_a_new_user_needs():
     in docs/."""
     assert len(README.splitlines()) <= 120 and len(COMMANDS) == 7
     assert README.count("\n|---") == 1 and "**Where LARA loses:**" in README and "![" in README
+    assert "`OMP_NUM_THREADS=1` gives these very figures" in README  # with two threads other neighbours are named
     headings = re.findall(r"^## (.+)$", README, re.MULTILINE)
     assert headings == ["Install", "Five commands", "Your own model", "In production", "How good it is", "Further"]
 

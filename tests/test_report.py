@@ -14,6 +14,7 @@ from click.testing import CliRunner
 
 from dgl_lara.cli import main
 from dgl_lara.game.tasks import GRAPH, NODE
+from dgl_lara.metrics import METRICS
 from dgl_lara.metrics.fidelity import fidelity_per_target
 from dgl_lara.reports import findings
 from dgl_lara.reports import page as report
@@ -75,6 +76,14 @@ def test_examples_are_best_typical_and_worst(found):
     explanation, value = found.examples["best"][0]
     plus, minus = fidelity_per_target(found.run.game, explanation.batch, keep_target=True)
     assert value == pytest.approx(float((plus - minus).mean()), abs=1e-5)
+
+
+def test_nothing_is_said_to_be_measured_that_cannot_be_had(found, monkeypatch, capsys):
+    monkeypatch.setattr(type(METRICS["auc"]), "missing", lambda self, case: "this data set has no ground truth.")
+    without = findings.measure(found.run, "test", 3, pairs=0, reference_pairs=100, seed=0)
+    said = capsys.readouterr().err
+    assert "measuring agreement on 3" in said and "auc" not in said and without.tables["auc"].empty
+    assert said.index("measuring agreement") < said.index("timing explanations, choosing examples")
 
 
 def test_fewer_targets_than_examples(found):

@@ -301,7 +301,7 @@ def _explain_one(run: Run, target: int, classes: list[int], wanted: Wanted, top:
     echo(explanation.how_sure())
     echo("\n" + _table(explanation, len(explanation) if top is None else top))
     if explanation.removed:
-        echo(f"removed together, to check the scores: {', '.join(explanation.removed)}")
+        echo(explanation.removed_in_words)
     if wanted.verify:
         verdict = run.trained().verify(found).iloc[0]
         echo(

@@ -232,14 +232,22 @@ def checked(dataset: Dataset, file: Path | None = None) -> Dataset:
     if graph.num_edges() == 0:
         raise InputError(f"{name}: the graph has no edges, so there is nothing to explain.")
     low, high = int(dataset.labels.min()), int(dataset.labels.max())
-    if (low < 0 or high >= dataset.num_classes) and (dataset.is_labelled or low < -1):
-        raise InputError(f"{name}: labels must lie in 0..{dataset.num_classes - 1} (got {low}..{high}).")
+    if low < -1:
+        raise InputError(f"{name}: labels must be 0 or more, or -1 where nobody knows (got {low}).")
+    if dataset.is_labelled and high >= dataset.num_classes:
+        raise InputError(f"{name}: labels must lie in 0..{dataset.num_classes - 1} (got {high}).")
     for part in ("train", "val", "test"):
         if len(dataset.split(part)) == 0:
             raise InputError(f"{name}: the {part} split is empty; give masks with at least one {units} each.")
     everyone = torch.cat([dataset.train, dataset.val, dataset.test])
     if int(everyone.min()) < 0 or int(everyone.max()) >= expected:
         raise InputError(f"{name}: the splits must name {units}s 0..{expected - 1}.")
+    unknown = everyone[dataset.labels[everyone] < 0]
+    if dataset.is_labelled and len(unknown):
+        raise InputError(
+            f"{name}: {units}s of train, val and test must have labels (got -1 for {len(unknown):,}, first: "
+            f"{int(unknown.min())}); give masks that leave the others out."
+        )
     doubled = (torch.bincount(everyone) > 1).nonzero().flatten()
     if len(doubled):
         raise InputError(

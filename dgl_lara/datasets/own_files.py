@@ -1,8 +1,8 @@
 """A graph of the user's own: an .npz file of arrays, or a .bin file written by `dgl.save_graphs`.
 
-.npz: src, dst (edges), x (node features), y (labels, if there are any); optional train_mask, val_mask, test_mask;
-      optional graph (the graph each node belongs to, 0, 1, 2, ...): then the task is graph classification and y has a
-      row a graph.
+.npz: src, dst (edges), x (node features), y (labels, if there are any; -1: nobody knows); optional train_mask,
+      val_mask, test_mask; optional graph (the graph each node belongs to, 0, 1, 2, ...): then the task is graph
+      classification and y has a row a graph.
       Other layouts, and names of nodes, classes and features: `npz_layouts.py`.
 .bin: one graph with ndata x or feat, optional y or label, optional masks; or many graphs, with the graph labels stored
       under y, label or labels. Edge data stay. Several node types: `typed_files.py`.

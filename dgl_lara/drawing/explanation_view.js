@@ -82,6 +82,7 @@ function drawGraph() {
   view.classList.toggle("molecule", data.molecule);
   view.classList.toggle("crowded", data.shape === "nodes" && data.edges.length > 100);
   for (const line of data.rings) add(view, "path", {class: "ring", d: "M" + line.map(at => at.join(" ")).join("L")});
+  for (const [x, y, words] of data.hops) add(view, "text", {class: "hop", x, y}, words);
   if (data.shape === "bars") add(view, "path", {class: "axis", d: `M0 -.5V${data.bounds[3]}`});
   const playing = new Set(data.shape === "edges" ? data.players.map(player => player.edge) : []);
   const back = new Set(data.back), points = data.points ?? data.players;
@@ -253,7 +254,8 @@ function drawTable() {
   document.querySelector("aside thead tr").replaceChildren(...[own ? "node" : data.kind, byClass && "class", "score"].filter(Boolean)
     .map(text => html("th", text)));
   const order = data.players.map((player, place) => place).filter(place => !data.players[place].target)
-    .sort((a, b) => Math.abs(data.players[b].score) - Math.abs(data.players[a].score)).slice(0, 12)
+    .sort((a, b) => Math.abs(data.players[b].score) - Math.abs(data.players[a].score))
+    .filter((place, rank) => rank < 12 || data.players[place].told)
     .sort((a, b) => data.players[b].score - data.players[a].score);
   if (own) order.unshift(data.players.indexOf(own));
   $("best").replaceChildren(...order.map(place => {
@@ -266,6 +268,12 @@ function drawTable() {
     row.addEventListener("pointerleave", () => { nodes[place].classList.remove("picked"); hide(); });
     return row;
   }));
+  const more = data.count - order.length, row = document.createElement("tr");
+  if (!more) return;
+  row.append(html("td", `(${more.toLocaleString("en")} more)`));  // between those for and those against
+  row.firstChild.colSpan = 2 + byClass;
+  $("best").insertBefore(row, $("best").children[order.findIndex((place, at) =>
+    data.players[place].score < 0 && !data.players[place].target)] ?? null);
 }
 
 // --- all of it

@@ -36,6 +36,7 @@ class Story:
     place: list[int]  # 0 is the best of the removable ones; the target's is the last
     features: list[list[str]]
     classes: list[str] | None  # that f predicts for the players, where they are targets too, or for their ends
+    told: list[bool]  # whom the title names or takes away
 
 
 def page(views: Sequence[View]) -> str:
@@ -71,6 +72,7 @@ def view_data(picture: Scene | Bars, story: Story) -> dict[str, Any]:
             "rank": story.rank[row],
             "place": story.place[row],
             "features": story.features[row],
+            "told": story.told[row],
             "class": None if story.classes is None else story.classes[row],
         }
     return {
@@ -99,6 +101,7 @@ def _graph(scene: Scene) -> dict[str, Any]:
         "edges": edges,
         "back": np.flatnonzero(scene.steps_back).tolist(),
         "rings": [np.round(line * (1, -1), 3).tolist() for line in scene.hop_lines],
+        "hops": [[*np.round(place * (1, -1), 3).tolist(), words] for place, words in scene.hop_names],
         "bounds": np.round([low[0], -high[1], high[0], -low[1]], 3).tolist(),
         "molecule": scene.molecule,
         "types": list(shapes_of(scene)),
@@ -156,5 +159,13 @@ def _bars(bars: Bars) -> dict[str, Any]:
         | {"target": False, "truth": False, "other": False}
         for row, (name, score) in enumerate(zip(bars.names, bars.score, strict=True))
     ]
-    empty: dict[str, Any] = {"edges": [], "back": [], "rings": [], "points": None, "molecule": False, "types": []}
+    empty: dict[str, Any] = {
+        "edges": [],
+        "back": [],
+        "rings": [],
+        "hops": [],
+        "points": None,
+        "molecule": False,
+        "types": [],
+    }
     return {**empty, "shape": "bars", "players": players, "bounds": [-6, -0.6, 6, max(0.6 * len(players), 0.6)]}

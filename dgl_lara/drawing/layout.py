@@ -13,7 +13,8 @@ APART = 0.5  # of the ends of a link from the middle
 TRIALS = 250  # arrangements of the first ring that are compared
 EVENLY_FROM = 12  # nodes on the first ring
 WIDE = 2 * np.pi / 3  # a stretch of a ring without nodes from which on its circle is left open
-BEYOND = 0.5  # by which an open circle goes on behind its last nodes
+BEYOND = 0.65  # by which an open circle goes on behind its last nodes: a word finds room there
+CLEAR, BESIDE = 0.62, 0.5  # of a word from the nodes of its ring, on the line; of its middle where it stands outside
 SPRINGS = 4  # random starts, for what is still tangled
 FORCES_UP_TO = 200  # nodes; beyond, distances between all pairs take too long
 
@@ -57,6 +58,32 @@ def arcs(position: np.ndarray, hop: np.ndarray) -> list[np.ndarray]:
         way = np.linspace(start, end, 2 + int(24 * (end - start)))
         lines.append(radius * np.stack([np.cos(way), np.sin(way)], axis=1))
     return lines
+
+
+def free_places(position: np.ndarray, hop: np.ndarray, lines: list[np.ndarray], edges: np.ndarray) -> list[np.ndarray]:
+    """(2,) one a line of `arcs`: where a word on it covers nothing; outside of a ring that is full, where the next
+    begins."""
+    along = np.linspace(0, 1, 9)[:, None, None]
+    edge = (along * position[edges[:, 0]] + (1 - along) * position[edges[:, 1]]).reshape(-1, 2)
+    places: list[np.ndarray] = []
+    for ring, line in enumerate(lines, start=1):
+        taken = np.concatenate([position, *(place[None] for place in places)])
+
+        def room(points: np.ndarray, taken: np.ndarray = taken) -> np.ndarray:
+            """How far each is from the nearest node and word, and a little of how far from an edge."""
+            crossed = _nearest(points, edge) if len(edge) else np.ones(len(points))
+            return _nearest(points, taken) + 0.3 * np.minimum(crossed, 0.5)
+
+        outside = np.hypot(*position[hop == ring].T).max() + BESIDE
+        beside = line * outside / np.hypot(*line.T)[:, None]
+        best = line if _nearest(line, taken).max() >= CLEAR else beside
+        places.append(best[int(room(best).argmax())])
+    return places
+
+
+def _nearest(points: np.ndarray, others: np.ndarray) -> np.ndarray:
+    """(num_points,) the distance of each from the nearest of the others."""
+    return np.linalg.norm(points[:, None] - others[None], axis=2).min(axis=1)
 
 
 def _undirected(edges: np.ndarray) -> np.ndarray:

@@ -40,8 +40,9 @@ LINES = LinearSegmentedColormap.from_list("lines", [AGAINST, "#8fb4d4", "#d2d2d2
 BEND = 0.12  # of an arrow whose opposite is drawn too
 
 
-def draw(scene: Scene, words: str, explained_class: str, value: str) -> Figure:
-    """The figure; everything is measured in inches, so that nodes and letters keep their size."""
+def draw(scene: Scene, words: str, explained_class: str, value: str, removed: str = "") -> Figure:
+    """The figure; everything is measured in inches, so that nodes and letters keep their size. `removed`: a line on
+    whom the words take away."""
     beside = _labels_beside(scene)
     low, high = (corner + margin for corner, margin in zip(_corners(scene, beside), (-0.05, 0.05), strict=True))
     unit = float(min(UNIT, 8.5 / (high[0] - low[0]), 7.5 / (high[1] - low[1])))  # of one edge
@@ -49,6 +50,7 @@ def draw(scene: Scene, words: str, explained_class: str, value: str) -> Figure:
     inner = np.maximum(unit * (high - low), (max(4.2, _length(legend) - 1), 1.8))
     title = textwrap.wrap(words, int((inner[0] + 1) * 13))
     notes = textwrap.wrap(scene.rest, int((inner[0] + 1) * 15))
+    notes += textwrap.wrap(removed, int((inner[0] + 1) * 15))
     if words:  # a picture that stands alone says what its numbers are
         notes += textwrap.wrap(NOT_ADDITIVE.format(value).capitalize() + ".", int((inner[0] + 1) * 15))
     above, below = 0.25 + 0.17 * len(title), 0.35 + 0.15 * len(notes)
@@ -59,7 +61,7 @@ def draw(scene: Scene, words: str, explained_class: str, value: str) -> Figure:
     axis.set(xlim=_around(low[0], high[0], inner[0] / unit), ylim=_around(low[1], high[1], inner[1] / unit))
     axis.set_axis_off()
     norm = Normalize(-scene.largest, scene.largest, clip=True)
-    _draw_rings(axis, scene)
+    _draw_rings(axis, scene, unit)
     _draw_edges(axis, scene, norm, unit)
     _draw_nodes(axis, scene, norm, unit)
     for label in beside:
@@ -96,10 +98,15 @@ def _around(low: float, high: float, length: float) -> tuple[float, float]:
     return middle - length / 2, middle + length / 2
 
 
-def _draw_rings(axis: Axes, scene: Scene) -> None:
-    """One faint line a hop, to read distances from."""
+def _draw_rings(axis: Axes, scene: Scene, unit: float) -> None:
+    """One faint line a hop, to read distances from, and how far it is."""
     for line in scene.hop_lines:
         axis.plot(*line.T, color="#e3e3e3", linewidth=0.8, zorder=0)
+    on_white: dict[str, Any] = {"facecolor": "white", "edgecolor": "none", "pad": 0.6}
+    for (x, y), words in scene.hop_names:
+        axis.text(
+            x, y, words, fontsize=6 * unit / UNIT, color="#777777", ha="center", va="center", zorder=0.5, bbox=on_white
+        )
 
 
 def _radii(scene: Scene) -> np.ndarray:

@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from dgl_lara.drawing.layout import arcs, forces, rings
+from dgl_lara.drawing.layout import arcs, forces, free_places, rings
 
 ELEMENTS = {
     "H", "Li", "B", "C", "N", "O", "F", "Na", "Mg", "Al", "Si", "P", "S", "Cl", "K", "Ca", "Fe", "Cu", "Zn", "Se", "Br",
@@ -16,6 +16,7 @@ ELEMENTS = {
 }  # fmt: skip
 
 
+WORDS = np.array([0.35, 0.12])  # room that "2 hops" takes, to each side
 ROUND = 0.55  # of the room that a node with its rim takes
 WHOLE = 150  # nodes up to which a graph is drawn whole: pieces of a molecule would not show what it is
 MARKED_UP_TO = 30  # nodes; in a larger crowd only the strongest are marked
@@ -55,11 +56,20 @@ class Scene:
         """One a hop; none for a graph."""
         return [] if self.hop is None else arcs(self.position, self.hop)
 
+    @cached_property
+    def hop_names(self) -> list[tuple[np.ndarray, str]]:
+        """Of each of these lines: where there is room to say how far it is, and the words."""
+        if self.hop is None:
+            return []
+        places = free_places(self.position, self.hop, self.hop_lines, self.edges)
+        return [(place, f"{hop} hop{'s' * (hop > 1)}") for hop, place in enumerate(places, start=1)]
+
     @property
     def bounds(self) -> tuple[np.ndarray, np.ndarray]:
         """The lower left and the upper right corner of everything that is drawn."""
         nodes = [self.position.min(axis=0) - ROUND, self.position.max(axis=0) + ROUND]
-        points = np.concatenate([nodes, *(line for line in self.hop_lines)])
+        words = [place + corner for place, _ in self.hop_names for corner in (-WORDS, WORDS)]
+        points = np.concatenate([nodes, *self.hop_lines, *([words] if words else [])])
         return points.min(axis=0), points.max(axis=0)
 
     @property
@@ -117,7 +127,8 @@ def compose(
         truth: Of each node: it is in the true motif.
         edges: (num_edges, 2) places of nodes.
         most: How many nodes are drawn.
-        told: Players that a sentence calls by name; of many atoms of one kind only these are numbered.
+        told: Players that a sentence calls by name or takes away. They are drawn in any case; of many atoms of one
+            kind only these are numbered.
         other_class: Of each node: f predicts another class for it.
         edge_player: Of each edge, where edges play: which player it is, -1 for none.
         kinds: Of each node: its type, where there are several.
@@ -127,7 +138,7 @@ def compose(
     if edge_player is not None:
         strength = _at_nodes(score, edges, edge_player, len(names))
         told_nodes = set(edges[np.isin(edge_player, list(told))].flatten().tolist())
-    chosen = _choose(strength, hop, edges, most)
+    chosen = _choose(strength, hop, edges, most, told_nodes)
     row = np.full(len(names), -1)
     row[chosen] = np.arange(len(chosen))
     inside = row[edges]
@@ -184,9 +195,11 @@ def _largest(score: np.ndarray, hop: np.ndarray | None) -> float:
     return float(np.abs(others).max(initial=0)) or float(np.abs(score).max(initial=0)) or 1.0
 
 
-def _choose(strength: np.ndarray, hop: np.ndarray | None, edges: np.ndarray, most: int) -> np.ndarray:
-    """Rising places of at most `most` nodes, the strongest; each brings the strongest way to the target along."""
-    order = np.argsort(-strength, kind="stable")
+def _choose(strength: np.ndarray, hop: np.ndarray | None, edges: np.ndarray, most: int, told: set[int]) -> np.ndarray:
+    """Rising places of at most `most` nodes, those told of and the strongest; each brings the strongest way to the
+    target along."""
+    first = np.isin(np.arange(len(strength)), list(told))
+    order = np.lexsort((-strength, ~first))
     if hop is None:
         return np.sort(order[: max(most, WHOLE)])
     if len(strength) <= most:

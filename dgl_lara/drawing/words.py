@@ -17,6 +17,8 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from dgl_lara.utils.tables import cell
+
 NAMED = 3  # at most so many players are named
 ALIKE = 0.9  # of a score: who has so much of the last one's is named too
 REMOVED = 5  # and so many removed
@@ -249,8 +251,11 @@ def _though_nothing_has_more(facts: Facts) -> str:
 
 
 def _alike(facts: Facts, places: Sequence[int], one: int) -> list[int]:
-    """Those who count as much as one of them."""
-    return [place for place in places if math.isclose(facts.score[place], facts.score[one], rel_tol=1e-4)]
+    """Those who count as much as one of them: for who reads the table, whose figures look the same."""
+    like, figure = facts.score[one], cell(facts.score[one])
+    nothing = figure == cell(0.0)  # where figures hide what is small, none of them tells who is alike
+    return [place for place in places if math.isclose(facts.score[place], like, rel_tol=1e-4)
+            or (cell(facts.score[place]) == figure and not nothing)]  # fmt: skip
 
 
 def _in_spite_of(facts: Facts, named: list[int], opponents: list[int]) -> tuple[str, list[int]]:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
+from operator import itemgetter
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -34,12 +35,12 @@ from dgl_lara.model.weights import weights_hash
 from dgl_lara.training.config import MANY_TARGETS, TrainingConfig, default, paper
 from dgl_lara.utils.clock import clock
 from dgl_lara.utils.files import short_hash, written_whole
-from dgl_lara.utils.progress import Progress, say
+from dgl_lara.utils.progress import of_kinds, say
 from dgl_lara.utils.randomness import some_targets
 from dgl_lara.utils.schema import Check, fitting, maybe, table, text, whole
 
 REFERENCE_PAIRS = 2000
-COST = "nodes f saw, a target"  # of all graphs that f was given; learning is shared by all targets there are
+COST = "nodes f was given, a target"  # of all graphs; learning is shared by all targets there are
 
 # What a quick comparison shortens, besides what each method says of itself; its tables say so. LARA's own training
 # takes about a minute on small graphs and stays whole.
@@ -156,29 +157,28 @@ def compare(
     `makers` says how a method of each name is made; what LARA learned is kept beside its figures.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    wanted = [(seed, name) for seed in range(seeds) for name in methods]
-    records = []
-    for seed, name in Progress(wanted, "comparing", unit="method"):
-        path = folder / f"{name}-{seed}.json"
-        record = _stored(path, settings_of(contest, name, seed, makers))
-        if record is None:
-            _speed_file(path).unlink(missing_ok=True)  # it belonged to other settings
-            record, method = unit(contest, name, metrics, seed, makers, _taught(folder, seed))
-            if isinstance(method, LaraMethod):
-                method.save(path.with_suffix(".pt"))
-            _store(path, record)
-        records.append(record)
+    paths = {(seed, name): folder / f"{name}-{seed}.json" for seed in range(seeds) for name in methods}
+    units = ((each, _stored(path, settings_of(contest, each[1], each[0], makers))) for each, path in paths.items())
+    records = {each: record for each, record in units if record is not None}
+    missing = [each for each in paths if each not in records]
+    for seed, name in of_kinds(missing, itemgetter(1), "comparing", len(records), "method"):
+        path = paths[seed, name]
+        _speed_file(path).unlink(missing_ok=True)  # it belonged to other settings
+        records[seed, name], method = unit(contest, name, metrics, seed, makers, _taught(folder, seed))
+        if isinstance(method, LaraMethod):
+            method.save(path.with_suffix(".pt"))
+        _store(path, records[seed, name])
     if any(METRICS[name].of_speed for name in metrics):
-        able = [(record["seed"], record["method"]) for record in records if "left out" not in record]
+        files = {each: _speed_file(path) for each, path in paths.items() if "left out" not in records[each]}
+        stored = ((each, _read(path, {})) for each, path in files.items() if path.exists())
+        speeds = {each: record for each, record in stored if record is not None}
+        untimed = [each for each in files if each not in speeds]
         yardsticks: dict[int, LaraMethod] = {}
-        for seed, name in Progress(able, "timing", unit="method"):
-            path = _speed_file(folder / f"{name}-{seed}.json")
-            speeds = _read(path, {}) if path.exists() else None
-            if speeds is None:
-                speeds = timed(contest, name, seed, folder, yardsticks, makers)
-                _store(path, speeds)
-            records[wanted.index((seed, name))].update(speeds)
-    return pd.DataFrame(records).drop(columns="settings", errors="ignore")
+        for seed, name in of_kinds(untimed, itemgetter(1), "timing", len(speeds), "method"):
+            speeds[seed, name] = timed(contest, name, seed, folder, yardsticks, makers)
+            _store(files[seed, name], speeds[seed, name])
+        records = {each: {**record, **speeds.get(each, {})} for each, record in records.items()}
+    return pd.DataFrame([records[each] for each in paths]).drop(columns="settings", errors="ignore")
 
 
 def _taught(folder: Path, seed: int) -> dict[str, Path]:

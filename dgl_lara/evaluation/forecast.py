@@ -51,8 +51,11 @@ class Forecast:
         return max(min(self.targets - 1, int(self.targets * LONG / self.seconds)), 1)
 
 
-def forecast(subject: Subject, names: Sequence[str]) -> Forecast:
-    """Of the metrics that ask f about coalitions; the others take next to nothing, and speed is measured anyway."""
+def forecast(subject: Subject, names: Sequence[str], timed: int = 0) -> Forecast:
+    """Of the metrics that ask f about coalitions; the others take next to nothing, and speed is measured anyway.
+
+    `timed`: targets that `sampled` explains twice more, to be timed, and one more fidelity, to choose examples by.
+    """
     game, targets = subject.case.game, subject.case.targets
     names = [name for name in names if METRICS[name].missing(subject.case) is None]
     counts = game.players(targets).counts.double()
@@ -72,6 +75,9 @@ def forecast(subject: Subject, names: Sequence[str]) -> Forecast:
     if wanted:  # surroundings are cut out for a few coalitions only, which costs more than asking about these
         few = _seconds_a_player(subject, counts, len(SPARSITIES), len(SPARSITIES))
         parts |= dict.fromkeys(wanted, 2 * definitions * len(SPARSITIES) * methods * total * few)
+    if timed:
+        parts["speed"] = 2 * min(timed / len(targets), 1) * parts.get(sampled.label, 0.0)
+        parts["examples"] = parts.get("fidelity", 0.0) / (definitions * methods)
     if "agreement" in names and counts.max() > EXACT_UP_TO:
         asked = subject.case.reference_pairs
         game.budget.check(BYTES_A_PLAYER * asked * float(counts.max()), f"{asked:,} reference pairs of a target")
@@ -83,13 +89,13 @@ def forecast(subject: Subject, names: Sequence[str]) -> Forecast:
     return Forecast(parts, len(targets))
 
 
-def announce(subject: Subject, names: Sequence[str]) -> None:
+def announce(subject: Subject, names: Sequence[str], timed: int = 0) -> None:
     """Whoever asks for an evaluation that takes long is told so first, and how to have it sooner."""
     with working("estimating how long this will take"):
-        expected = forecast(subject, names)
+        expected = forecast(subject, names, timed)
     if not expected.is_long:
         return
-    parts = ", ".join(f"{name} {duration(each)}" for name, each in expected.parts.items())
+    parts = ", ".join(f"{name} {duration(each)}" for name, each in expected.parts.items() if each)
     sampled = "; --pairs 0 leaves 'sampled' out" if any(name.startswith("sampled") for name in expected.parts) else ""
     sooner = duration(expected.seconds * expected.fewer / expected.targets)
     fewer = (

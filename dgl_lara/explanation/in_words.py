@@ -44,6 +44,11 @@ class InWords(OneTarget):
         names = self.player_names()
         return [names[place] for place in self._told.removed]
 
+    @property
+    def removed_in_words(self) -> str:
+        """One line that names them, for those who want to check; empty where the sentence says itself who."""
+        return f"removed together, to check the scores: {', '.join(self.removed)}" if self.removed else ""
+
     @cached_property
     def _told(self) -> Telling:
         """The sentence, and the places (among `players`) of those it names and of those it removes."""
@@ -119,10 +124,12 @@ class InWords(OneTarget):
 
     @property
     def _told_nodes(self) -> list[int]:
-        """The places of those whom the sentence names: among the nodes where nodes play, else among the players."""
+        """The places of those whom the sentence names or takes away: among the nodes where nodes play, else among the
+        players."""
+        told = sorted({*self._told.named, *self._told.removed})
         if self.batch.players.kind != "nodes" or self.task.sides == 1:
-            return list(self._told.named)
-        return find(self.players[list(self._told.named)], self.nodes)[0].tolist()
+            return told
+        return find(self.players[told], self.nodes)[0].tolist()
 
     @property
     def class_name(self) -> str:

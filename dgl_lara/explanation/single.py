@@ -98,7 +98,8 @@ class Explanation(InWords):
         title = f"{self.in_words()} {self.how_sure()}".rstrip() if words else ""
         if self.batch.players.kind == "features":
             return draw_bars(self.bars(min(most, BARS)), title, self.class_name, self.value_name)
-        return draw(self.scene(most), title, self.class_name, self.value_name)
+        removed = _as_sentence(self.removed_in_words) if words else ""
+        return draw(self.scene(most), title, self.class_name, self.value_name, removed)
 
     def to_html(self, most: int = 120, beside: Sequence[Explanation] = ()) -> str:
         """A page of its own to explore: pan, zoom, hover, and a slider that removes players.
@@ -138,7 +139,8 @@ class Explanation(InWords):
             + f"; players are {game.kind.in_words}; {NOT_ADDITIVE.format(self.value_name)}. The curves are "
             "the model's own outputs, evaluated for every step of the slider"
             + ("; the target itself always stays." if self.batch.includes_target else ".")
-            + f" {self.how_sure()}".rstrip(),
+            + f" {self.how_sure()}".rstrip()
+            + f" {_as_sentence(self.removed_in_words)}".rstrip(),
             explained_class=self.class_name,
             value=self.value_name,
             output=self.output,
@@ -153,6 +155,7 @@ class Explanation(InWords):
             place=self.batch.rank(include_target=False)[drawn].tolist(),
             features=[self._details(place) for place in drawn.tolist()],
             classes=self._class_names(drawn),
+            told=np.isin(drawn, [*self._told.named, *self._told.removed]).tolist(),
         )
         return picture, story
 
@@ -229,3 +232,7 @@ class Explanation(InWords):
                 from dgl_lara.drawing.pictures import write
 
                 write(self.plot(), temporary, path.suffix)
+
+
+def _as_sentence(line: str) -> str:
+    return f"{line[0].upper()}{line[1:]}." if line else ""

@@ -90,7 +90,7 @@ class Game:
         self.choice, self.known, self.cut_from = as_players(players), known, cut_from
         self.budget = Budget.of(memory, features.device)
         self.calls, self.evaluations = 0 if answer is not None else 2, 0
-        self.nodes_asked = 0  # of all graphs that f was given for coalitions: what it cost, whoever asked
+        self.nodes_asked = 0  # of all graphs that f was given since: what it cost, whoever asked (see `count`)
         if answer is None:
             with working("asking the model about the whole graph"):
                 answer = self._untouched()
@@ -179,8 +179,7 @@ class Game:
 
     def call(self, graph: dgl.DGLGraph, features: Tensor, *ends: Tensor) -> Tensor:
         """Logits of f. `ends`: of the pairs that are asked about, where targets are pairs."""
-        self.calls += 1
-        self.nodes_asked += graph.num_nodes()
+        self.count(graph)
         rows = len(ends[0]) if ends else self.task.rows(graph)
         answer = blackbox.call(self.f, graph, features, rows, self.task.name, *ends)
         whole = vars(self).get("answer", answer)
@@ -190,6 +189,11 @@ class Game:
                 f"whole one, {answer.shape[1]} on {graph.num_nodes()} nodes)."
             )
         return self._spread(answer)
+
+    def count(self, graph: dgl.DGLGraph) -> None:
+        """f is given this graph, by whatever way. The way back that gradients take is not counted."""
+        self.calls += 1
+        self.nodes_asked += graph.num_nodes()
 
     def _untouched(self) -> Tensor:
         ends, rows = self.task.ends(self.everything), self.task.rows(self.graph)

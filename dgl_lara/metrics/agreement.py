@@ -20,6 +20,8 @@ CEILING = (
 )
 TOO_ROUGH = "An R2 above 1 is noise: so few reference pairs cannot tell it (--reference-pairs asks for more)."
 
+AGREES, FAR = 0.9, 0.3  # R2 from which on it is high, and how far below it a rank correlation needs a word
+NEXT_TO_NOTHING = "Rank correlation is far below R2 where most players count next to nothing: their order is noise."
 NOTHING_BUT_NOISE = (
     "- stands where the true attribution can hardly be told from its noise (players that count next to nothing, or too "
     "few reference pairs): no R2 means anything there."
@@ -45,6 +47,8 @@ class Agreement(Metric):
             lines.append(CEILING.format(too=" and neighbours only have" if "neighbours only" in table else " has"))
         if (table.filter(["R2 corrected", "neighbours only"]) > ROUGH).to_numpy().any():
             lines.append(TOO_ROUGH)
+        if far_apart(table["R2 corrected"], table["rank correlation"]):
+            lines.append(NEXT_TO_NOTHING)
         if table.filter(["R2 corrected", "neighbours only"]).isna().to_numpy().any():
             lines.append(NOTHING_BUT_NOISE)
         return "\n".join(lines)
@@ -53,6 +57,11 @@ class Agreement(Metric):
         row = table.iloc[0]
         names = {"R2": "R2 corrected", "R2, neighbours": "neighbours only", "rank correlation": "rank correlation"}
         return {name: row[long] for name, long in names.items() if long in row}
+
+
+def far_apart(r2: pd.Series, rank_correlation: pd.Series) -> bool:
+    """Some method's, which a reader could not put together."""
+    return bool((r2.clip(upper=1) - rank_correlation > FAR)[r2 > AGREES].any())
 
 
 def agreement(explanations: Explanations, against: Reference) -> dict[str, float]:

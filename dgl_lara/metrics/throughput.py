@@ -20,6 +20,9 @@ class Speed(Metric):
     of_speed = True
     columns = {"targets/s": 1, "LARA is x times faster": 0, "LARA, stored, is x times faster": 0}
 
+    def note(self, table: pd.DataFrame) -> str:
+        return "Of 1, 10, 100 ... targets, up to all there are, whatever --targets says."
+
 
 def speed(explain: Callable[[Tensor], Explanations], targets: Tensor) -> pd.DataFrame:
     """A row for each number of targets, as far as there are that many: latency in seconds, throughput a second."""

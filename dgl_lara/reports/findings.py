@@ -12,6 +12,7 @@ from dgl_lara.baselines.sampled import Sampled
 from dgl_lara.evaluation.forecast import announce
 from dgl_lara.evaluation.run_evaluation import Subject, evaluate
 from dgl_lara.explanation import Explanation, Explanations, Summary
+from dgl_lara.metrics import METRICS
 from dgl_lara.metrics.common.metric import Case
 from dgl_lara.metrics.fidelity import fidelity_per_target
 from dgl_lara.reports.in_general import explained_in_general
@@ -48,11 +49,14 @@ def measure(run: Run, split: str, most: int, pairs: int | None, reference_pairs:
     dataset, lara = run.dataset, run.trained()
     targets = some_targets(dataset.split(split), most, seed)
     subject = Subject(lara, Case(lara.game, targets, dataset.motif, reference_pairs, seed), pairs)
-    announce(subject, ("fidelity", "agreement", "auc"))
+    metrics = ("fidelity", "agreement", "auc")
+    announce(subject, metrics, TIMED)
     tables = {}
-    for metric in ("fidelity", "agreement", "auc"):
-        say(f"measuring {metric} on {len(targets)} {split} {dataset.task}s")
+    for metric in metrics:
+        if METRICS[metric].missing(subject.case) is None:
+            say(f"measuring {metric} on {len(targets)} {split} {dataset.task}s")
         tables[metric] = evaluate(subject, metric)
+    say("timing explanations, choosing examples")
     explanations = subject.explanations[-1].named(**run.names)
     predicted, accuracy = lara.game.explained_class[targets], _accuracy(run)
     return Findings(

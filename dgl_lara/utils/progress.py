@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Generic, TypeVar
@@ -156,10 +156,14 @@ class Bar(tqdm):
     """tqdm's; `left` is what is left with what is done besides the items."""
 
     beside = 0.0  # seconds
+    known_left: Callable[[], float | None] | None = None  # where the pace of the items does not tell it
 
     @property
     def format_dict(self) -> dict[str, Any]:
         known = super().format_dict
+        if self.known_left:
+            left = self.known_left()
+            return {**known, "left": "?" if left is None else self.format_interval(left)}
         pace = 1 / known["rate"] if known["rate"] else known["elapsed"] / max(self.n - self.initial, 1)
         left = pace * ((self.total or self.n) - self.n) + self.beside
         return {**known, "left": self.format_interval(left) if self.n > self.initial else "?"}
@@ -179,6 +183,7 @@ class Progress(Generic[T]):
         done: int = 0,
         unit: str = "it",
         weight: Callable[[T], int] = lambda item: 1,
+        left: Callable[[], float | None] | None = None,
     ):
         self.items, self.label, self.done, self.weight = items, _titled(label), done, weight
         self.total = total if total is not None else len(items) + done  # type: ignore[arg-type]
@@ -191,6 +196,7 @@ class Progress(Generic[T]):
             leave=False, delay=PATIENCE, disable=not self.on_terminal or _loudness == QUIET or self.whole is not None,
             ncols=columns - 1, nrows=lines, bar_format=NARROW if columns < WIDE else WITH_RATE,
         )  # fmt: skip
+        self.bar.known_left = self.left = left
         self.is_open, self.stays_open = False, times > 1
         self.started = self.last = time.monotonic()
         self.told_at = -math.inf
@@ -268,7 +274,32 @@ class Progress(Generic[T]):
         of = f"/{self.total:,}" if self.total else ""
         text = f"{self.label}: {self.done:,}{of} after {duration(elapsed)}"
         since, before = self.marks[0]  # a slow beginning does not count for ever
-        if self.total > self.done > before:
+        if self.left:
+            known = self.left()
+            text += "" if known is None else f", about {duration(known)} left"
+        elif self.total > self.done > before:
             pace = (self.started + elapsed - since) / (self.done - before)
             text += f", about {duration(pace * (self.total - self.done) + self.bar.beside)} left"
         return text + (f", {self.figures}" if self.figures else "")
+
+
+def of_kinds(items: Sequence[T], kind: Callable[[T], str], label: str, done: int = 0, unit: str = "it") -> Iterator[T]:
+    """Items of several kinds, one of which may take a thousand times as long as another: what is left is told once
+    each kind has been timed, and told anew where one turns out slower."""
+    took: dict[str, float] = {}
+    place, began = 0, time.monotonic()
+
+    def left() -> float | None:
+        rest = [kind(item) for item in items[place:]]
+        if not set(rest) <= set(took):
+            return None
+        spent = time.monotonic() - began
+        slowest = {**took, rest[0]: max(took[rest[0]], spent)}
+        return sum(slowest[each] for each in rest) - spent
+
+    bar = Progress(items, label, done=done, unit=unit, left=left)
+    for place, item in enumerate(bar):  # noqa: B007
+        bar.note(kind(item))
+        began = time.monotonic()
+        yield item
+        took[kind(item)] = max(took.get(kind(item), 0), time.monotonic() - began)

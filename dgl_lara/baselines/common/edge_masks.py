@@ -127,7 +127,6 @@ class EdgeMethod(Method):
 
     def predict(self, some: Instances, mask: Tensor, features: Tensor) -> Tensor:
         """(num_targets, num_classes): logits of the targets under a mask of the scored edges."""
-        self.game.calls += 1
         return self.call_with_weights(some.egos.graph, features, some.weights(mask))[some.egos.places]
 
     def _each(self, targets: Tensor) -> Iterator[EdgeScores]:
