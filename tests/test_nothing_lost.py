@@ -123,7 +123,7 @@ def test_what_a_killed_write_left_is_swept_and_what_is_being_written_is_not(tmp_
 # --- the parts of an export -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("damage", ["truncated", "swapped", "one byte", "text"])
+@pytest.mark.parametrize("damage", ["truncated", "swapped", "one byte", "fewer rows", "text"])
 def test_a_damaged_part_is_made_anew(tmp_path, monkeypatch, capsys, damage):
     one, out = bulk("walk", False), tmp_path / "e.csv"
     monkeypatch.setattr(export, "TARGETS_A_PART", 30)
@@ -136,7 +136,11 @@ def test_a_damaged_part_is_made_anew(tmp_path, monkeypatch, capsys, damage):
     content = first.read_bytes()
     flipped = bytearray(content)
     flipped[content.index(b"\x15") + 40] ^= 4
-    contents = {"truncated": content[:100], "swapped": second.read_bytes(), "one byte": flipped, "text": b"PAR1"}
+    many = content.index(b"\x16", content.index(b"ARROW:schema") - 20)  # of rows, before that in what ends the file
+    fewer = bytearray(content)
+    fewer[many + 1] -= 20
+    contents = {"truncated": content[:100], "swapped": second.read_bytes(), "one byte": flipped, "text": b"PAR1",
+                "fewer rows": fewer}  # fmt: skip
     first.write_bytes(contents[damage])
     export.explain_to_file(one, torch.arange(80), 4, out, ABOUT)
     assert "it is made anew" in capsys.readouterr().err

@@ -28,7 +28,7 @@ from dgl_lara.explanation import COLUMNS, in_own_numbers, pairs_frame
 from dgl_lara.game.budget import BYTES_A_WALK, row_slices
 from dgl_lara.game.game import Game
 from dgl_lara.inference.top_players import BulkExplainer, TopPlayers, most_players
-from dgl_lara.utils.files import locked, short_hash, written_whole
+from dgl_lara.utils.files import checksum, locked, short_hash, written_whole
 from dgl_lara.utils.progress import Progress, say
 
 TARGETS_A_PART = 8192
@@ -80,29 +80,41 @@ def _in_parts(
     started, done = time.monotonic(), 0
     bar = Progress(pieces, "explaining", total=sum(map(len, pieces)), unit="target", weight=len)
     for number, piece in enumerate(bar):
-        path = parts / f"{number:06d}.parquet"
-        paths.append(path)
-        if not _is_whole(path, piece):
+        found = _done_before(parts, number, piece)
+        if found is None:
+            path = parts / f"{number:06d}.parquet"
             frame = make(bulk, piece, top)
             more = pa.Schema.from_pandas(frame.drop(columns=SCHEMA.names), preserve_index=False)
             table = pa.Table.from_pandas(frame, schema=pa.schema([*SCHEMA, *more]), preserve_index=False)
             with written_whole(path) as temporary:
                 # without pandas' notes in the file, which no checksum covers
                 pq.write_table(table.replace_schema_metadata(None), temporary, write_page_checksum=True)
+            # whose own checksums leave out what stands at the end of the file, how many rows there are among it
+            found = path.rename(path.with_stem(f"{path.stem}-{checksum(path)}"))
             done += len(piece)
             pace = done / (time.monotonic() - started)
             bar.note(f"{pace:,.0f} a second" if pace >= 10 else f"{pace:.1f} a second")
+        paths.append(found)
     with written_whole(out) as temporary:
         return WRITERS[out.suffix](paths, temporary, about)
 
 
+def _done_before(parts: Path, number: int, targets: Tensor) -> Path | None:
+    """The part that an interrupted export has left, if it is as it was written, which its name says, and explains these
+    targets."""
+    for path in parts.glob(f"{number:06d}-*.parquet"):
+        if _is_whole(path, targets):
+            return path
+        path.unlink()
+    return None
+
+
 def _is_whole(path: Path, targets: Tensor) -> bool:
-    """The part is there, its checksums hold, and it explains these targets."""
-    if not path.exists():
-        return False
     try:
         part = _read(path)
         damage = "other columns" if part.schema.names[: len(SCHEMA)] != SCHEMA.names else ""
+        if not path.stem.endswith(checksum(path)):
+            damage = "its checksum is another"
         if not np.isin(part["target"].to_numpy(), targets.cpu().numpy()).all():
             damage = "other targets"
     except (OSError, KeyError, ValueError, pa.ArrowException) as error:
@@ -128,7 +140,7 @@ def _clear(folder: Path) -> None:
     for parts in folder.iterdir():
         if re.fullmatch("[0-9a-f]{12}", parts.name) and parts.is_dir():
             for path in parts.iterdir():
-                if re.fullmatch(r"\d{6}\.parquet|\.\d{6}\.parquet\..+\.part", path.name):
+                if re.fullmatch(r"\d{6}(-[0-9a-f]{8})?\.parquet|\.\d{6}\.parquet\..+\.part", path.name):
                     path.unlink()
             _remove_if_empty(parts)
     _remove_if_empty(folder)
