@@ -374,3 +374,18 @@ def test_a_model_that_says_nothing_but_under_coalitions_is_explained(value):
                     config=replace(QUICK, shared_pairs=64))  # fmt: skip
         found = lara.fit(range(15), range(15, 30)).explain(range(30))
         assert found.scores.isfinite().all() and found.variance.isfinite().all()
+
+
+def test_where_the_model_hardly_moves_on_validation_targets_it_is_said(capsys):
+    """Their agreement was -2,393,687,719,935."""
+
+    def asleep(graph, x):
+        said = SmallGCN()(graph, x)
+        return torch.where(x[:, :1] > 1.2, said, said * 1e-7)
+
+    awake = FEATURES[:, 0] > 1.2
+    lara = LARA(asleep, GRAPH, FEATURES, hops=2, config=QUICK).fit(
+        awake.nonzero().flatten(), (~awake).nonzero().flatten()
+    )
+    assert "the true attribution can hardly be told from noise" in capsys.readouterr().err
+    assert -100 < lara.agreement <= 1

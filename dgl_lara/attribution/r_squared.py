@@ -6,7 +6,7 @@ from torch import Tensor
 
 from dgl_lara.attribution.monte_carlo import Estimate
 
-CLEAR = 0.05  # of the spread of an estimate must be phi's own, or nothing is told by it
+CLEAR = 4.0  # standard errors of the noise: a spread that is not so much above it may be all noise
 
 
 def r_squared(scores: Tensor, phi: Tensor) -> float:
@@ -24,9 +24,10 @@ def corrected_r_squared(scores: Tensor, reference: Estimate) -> float:
 
 
 def is_clear(reference: Estimate, least: float) -> bool:
-    """Whether an R squared against it means anything: phi is more than noise, and more than rounding, `least`."""
+    """Whether an R squared against it means anything: phi is more than noise, and more than rounding, `least`. Over
+    many pairs little is told apart from much noise, as on dense graphs."""
     spread, noise = _spread(reference.phi).item(), reference.error.square().mean().item()
-    return spread > least**2 and spread - noise > CLEAR * spread
+    return spread > least**2 and spread - noise > CLEAR * noise / len(reference.phi) ** 0.5
 
 
 def _spread(phi: Tensor) -> Tensor:

@@ -45,6 +45,9 @@ from dgl_lara.utils.progress import Progress, phase, say, working
 from dgl_lara.utils.randomness import seeded, some_targets
 from dgl_lara.utils.ranks import ALONE, Lost, Ranks
 
+TOO_LITTLE_MOVES = (
+    "note: of the validation targets the true attribution can hardly be told from noise: agreement says little."
+)
 CHECKS = 20  # times that g is judged
 MOST_KEPT = 2_000  # pairs of shared coalitions, unless told otherwise; more make the scores hardly better, but slower
 
@@ -157,6 +160,8 @@ def train(
             judge = ground.judge(validation)
         state.judged_by, state.judging = judge.name, judge.samples
         check_it_moves(game, judge.samples)
+        if isinstance(judge, ByPhi) and not judge.is_clear and ranks.is_first:
+            say(TOO_LITTLE_MOVES)
 
     if state.step > plan.total:
         raise LaraError(f"the checkpoint is at step {state.step}, beyond the {plan.total} that the settings ask for.")

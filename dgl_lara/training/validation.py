@@ -47,8 +47,18 @@ class ByPhi:
             return unbiased_each(self.samples)
         return in_halves(self.samples.part(slice(half)), self.samples.part(slice(half, None)))
 
+    @cached_property
+    def is_clear(self) -> bool:
+        return is_clear(self.estimate, self.subgraphs.game.least)
+
     def score(self, explainer: Explainer) -> float:
-        return corrected_r_squared(self._scores(explainer), self.estimate)
+        """Where phi is nothing but noise there is no R squared: then the error against the size of f's values, which
+        orders explainers as well."""
+        scores = self._scores(explainer)
+        if self.is_clear:
+            return corrected_r_squared(scores, self.estimate)
+        error = (scores - self.estimate.phi).square().mean() - self.estimate.error.square().mean()
+        return 1 - float(error) / self.subgraphs.game.unit**2
 
     def score_of_neighbours(self, explainer: Explainer) -> float | None:
         """Without the targets' own phi, by far the largest; None where nobody is a target and a player, NaN where the
