@@ -540,12 +540,12 @@ def test_command_explains_one_node(quick_runs, opened, tmp_path):
 def test_command_explains_several_nodes_each_with_files_of_its_own(quick_runs, opened, tmp_path):
     words = ["--run", quick_runs["ba-shapes"], "--node", 512, "--node", 5, "--node", 512, "--top", 1]
     pictures = ["--picture", tmp_path / "n.svg", "--picture", tmp_path / "n.html"]
-    result = run(*words, *pictures, "--out", tmp_path / "n.csv")
+    result = run(*words, *pictures, "--out", tmp_path / "n.csv", "--out", tmp_path / "n.json")
     assert result.exit_code == 0, result.output
     said = [line for line in result.stdout.splitlines() if line.startswith("Node ")]
     assert said == [one.in_words() for one in opened("ba-shapes", 512, 5)]
     assert sorted(path.name for path in tmp_path.iterdir()) == [
-        f"n-{node}.{ending}" for node in (5, 512) for ending in ("csv", "html", "svg")
+        f"n-{node}.{ending}" for node in (5, 512) for ending in ("csv", "html", "json", "svg")
     ]
     assert result.stdout.count("do not add up") == 1
 
@@ -619,6 +619,16 @@ def test_command_explains_one_graph(quick_runs, tmp_path):
         ("ba-shapes", ["--all", "--picture", "a.png", "--out", "a.csv"], "Error: --picture goes with --node, --graph "),
         ("ba-shapes", ["--split", "test", "--class", "ant", "--out", "a.csv"], "--class must be in 0..3 (got ant)."),
         ("ba-shapes", ["--all"], "name the file to write with --out."),
+        (
+            "ba-shapes",
+            ["--all", "--out", "a.csv", "--out", "b.csv"],
+            "--out is given 2 times; --all goes to one place.",
+        ),
+        (
+            "ba-shapes",
+            ["--node", 3, "--out", "a.csv", "--out", "a.jsonl"],
+            "must end in .csv, .json, .graphml (got 'a.j",
+        ),
     ],
 )
 def test_command_refuses_with_one_sentence(quick_runs, name, words, said):

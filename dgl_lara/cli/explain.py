@@ -74,8 +74,9 @@ AT_LEAST = 0.9  # confidence below which an explanation is in doubt
               help="Scores of the explainer alone, not corrected by what the model said in training (--refine begins "
               "with these).")  # fmt: skip
 @click.option("--verify", is_flag=True, help="Add each one's fidelity, by model calls, and whether chance does better.")
-@click.option("--out", type=Written(path_type=Path),
-              help="A .parquet, .csv, .jsonl file; of one target .csv, .json, .graphml; shards: folder.")  # fmt: skip
+@click.option("--out", "outs", type=Written(path_type=Path), multiple=True,
+              help="A .parquet, .csv, .jsonl file; shards: folder; of one target .csv, .json, .graphml, also several "
+              "times.")  # fmt: skip
 @click.option("--shard", type=ShardOf(),
               help="Explain one of N shards of what is asked for: 0/4, 1/4, 2/4, 3/4, into one folder.")  # fmt: skip
 @click.option("--engine", type=click.Choice(["ray"]), help="All shards as tasks of Ray, on one machine or many.")
@@ -106,7 +107,7 @@ def explain_command(
     at_least: float | None,
     amortised: bool,
     verify: bool,
-    out: Path | None,
+    outs: tuple[Path, ...],
     shard: tuple[int, int] | None,
     engine: str | None,
     shards: int | None,
@@ -142,8 +143,10 @@ def explain_command(
     few = bool(some_nodes or some_graphs or some_pairs)
     if not few and pictures:
         raise click.UsageError(f"--picture goes with --node, --graph or --pair, not with {named[0]}.")
-    if not few and out is None:
+    if not few and not outs:
         raise click.UsageError("name the file to write with --out.")
+    if not few and len(outs) > 1:
+        raise click.UsageError(f"--out is given {len(outs)} times; {named[0]} goes to one place.")
     if rather_than is not None and asked_class is None:
         raise click.UsageError("--rather-than goes with --class: why one class rather than the other.")
     if at_least is not None and refine != "auto":
@@ -153,12 +156,13 @@ def explain_command(
         raise click.UsageError("--shard or --engine, one of them, goes with --all, --split, --nodes or --pairs.")
     if engine is None and (shards or address):
         raise click.UsageError("--shards and --address go with --engine; --shard I/N explains one shard here.")
-    if out and out.is_dir() and not in_shards:
-        raise click.UsageError(f"--out must name a file, and {out} is a folder.")
-    if out and any(given and out.exists() and out.samefile(given) for given in (nodes_file, pairs_file)):
-        raise click.UsageError(f"--out must name another file than the list that is read ({out}).")
+    for out in outs:
+        if out.is_dir() and not in_shards:
+            raise click.UsageError(f"--out must name a file, and {out} is a folder.")
+        if any(given and out.exists() and out.samefile(given) for given in (nodes_file, pairs_file)):
+            raise click.UsageError(f"--out must name another file than the list that is read ({out}).")
     if few:
-        _check_endings(pictures, out)
+        _check_endings(pictures, outs)
     from dgl_lara.runs import newest_run
     from dgl_lara.shards.question import Question, Wanted
     from dgl_lara.utils.progress import detail, say
@@ -174,8 +178,9 @@ def explain_command(
     )  # fmt: skip
     if few:
         given = {"node": some_nodes, "graph": some_graphs, "link": tuple(range(len(some_pairs)))}
-        _explain_few(question, given, some_pairs, pictures, out)
-    elif out:
+        _explain_few(question, given, some_pairs, pictures, outs)
+    else:
+        (out,) = outs
         told = _in_shards(question, out, shard, shards, address) if in_shards else _to_file(question, out)
         echo(f"{told}; {time.monotonic() - started:.1f} s in all, loading included")
 
@@ -215,7 +220,7 @@ def _explain_few(
     given: dict[str, tuple[int, ...]],
     pairs: tuple[tuple[int, int], ...],
     pictures: tuple[Path, ...],
-    out: Path | None,
+    outs: tuple[Path, ...],
 ) -> None:
     """One after the other, in words and pictures."""
     from dgl_lara.drawing.words import NOT_ADDITIVE
@@ -231,7 +236,7 @@ def _explain_few(
         explanation = _explain_one(run, target, classes, question.wanted, question.top)
         if not place:
             echo(NOT_ADDITIVE.format(explanation.value_name))
-        files = [_file_of(path, target, len(asked)) for path in (*pictures, out) if path]
+        files = [_file_of(path, target, len(asked)) for path in (*pictures, *outs)]
         beside = [_scored(part, target, classes, question.wanted)[0][0] for part in others]
         for path in files:
             explanation.save(path, beside)
@@ -239,13 +244,14 @@ def _explain_few(
             echo("\nwritten: " + ", ".join(map(str, files)))
 
 
-def _check_endings(pictures: tuple[Path, ...], out: Path | None) -> None:
+def _check_endings(pictures: tuple[Path, ...], outs: tuple[Path, ...]) -> None:
     """Before anything is loaded."""
     for picture in pictures:
         if picture.suffix not in PICTURES:
             raise click.UsageError(f"--picture must end in {', '.join(PICTURES)} (got '{picture.name}').")
-    if out and out.suffix not in TABLES:
-        raise click.UsageError(f"--out of one explanation must end in {', '.join(TABLES)} (got '{out.name}').")
+    for out in outs:
+        if out.suffix not in TABLES:
+            raise click.UsageError(f"--out of one explanation must end in {', '.join(TABLES)} (got '{out.name}').")
 
 
 def _asked_for(run: Run, given: dict[str, tuple[int, ...]]) -> tuple[int, ...]:
