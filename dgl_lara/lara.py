@@ -129,7 +129,7 @@ class LARA:
     def __init__(
         self,
         model: Model,
-        graph: dgl.DGLGraph,
+        graph: dgl.DGLGraph | None = None,
         features: Tensor | np.ndarray | Mapping[str, Tensor] | None = None,
         task: str | Task = "node",
         hops: int | str = "auto",

@@ -239,6 +239,32 @@ def test_features_of_several_kinds_of_nodes():
         LARA(SmallGCN(), torch.zeros(2, 3, dtype=torch.long), FEATURES)
 
 
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ((GRAPH, SmallGCN(), FEATURES), "the model comes first: LARA(model, graph, features)"),
+        ((SmallGCN(), GRAPH.to_networkx(), FEATURES), "(got MultiDiGraph); of networkx: dgl.from_networkx(graph)"),
+        (((SmallGCN(), GRAPH, FEATURES),), "LARA(*from_pyg(model, data)), with a star"),
+        ((SmallGCN, GRAPH, FEATURES), "SmallGCN is a class and no model yet: build it, SmallGCN()"),
+    ],
+)
+def test_what_is_often_given_in_another_place_is_told(given, said):
+    with pytest.raises(InputError, match=re.escape(said)):
+        LARA(*given)
+
+
+@pytest.mark.parametrize(
+    ("answer", "features", "said"),
+    [
+        (lambda graph, x: x.numpy(), FEATURES, "a torch tensor (got an array of NumPy); torch.from_numpy makes one"),
+        (SmallGCN(), FEATURES.double(), "the features are of 64 bits, and the model takes others"),
+    ],
+)
+def test_numbers_of_another_kind_are_told_with_what_to_do(answer, features, said):
+    with pytest.raises(ModelError, match=re.escape(said)):
+        Game(answer, GRAPH, features)
+
+
 @pytest.mark.parametrize("declared", ["two", 2.5, -1, 10**9, [2]])
 def test_a_model_that_declares_no_number_of_hops(declared):
     model = SmallGCN()

@@ -44,7 +44,7 @@ def types_of(f: Callable) -> Types | None:
 
 def as_given(
     model: Callable,
-    graph: dgl.DGLGraph,
+    graph: dgl.DGLGraph | None,
     features: Any = None,
     task: str | Task = "node",
     target_type: str | None = None,
@@ -53,9 +53,13 @@ def as_given(
     leave_out: bool = False,
 ) -> Given:
     """See `LARA` for what the arguments mean."""
+    _check_model(model)
     if not isinstance(graph, dgl.DGLGraph):
-        of_pyg = "; of PyTorch Geometric: LARA(*dgl_lara.model.adapters.from_pyg(model, data))"
-        raise InputError(f"the graph must be a DGL graph (got {type(graph).__name__}){of_pyg}.")
+        kind = type(graph)
+        instead = "of PyTorch Geometric: LARA(*dgl_lara.model.adapters.from_pyg(model, data))"
+        if kind.__module__.startswith("networkx."):
+            instead = "of networkx: dgl.from_networkx(graph)"
+        raise InputError(f"the graph must be a DGL graph (got {kind.__name__}); {instead}.")
     if "coo" not in itertools.chain(*graph.formats().values()):  # edges have no order then
         graph = graph.formats(["coo", "csr", "csc"])
     task = as_task(task)
@@ -76,6 +80,17 @@ def as_given(
         return given
     task = LinkTask(pairs_here(given.f, given.graph, pairs, relation))
     return Given(given.f, without_pairs(given.graph, task.pairs) if leave_out else given.graph, given.features, task)
+
+
+def _check_model(model: object) -> None:
+    """What is often given in the place of a model."""
+    if isinstance(model, dgl.DGLGraph):
+        raise InputError("the model comes first: LARA(model, graph, features).")
+    if isinstance(model, tuple):
+        raise InputError("several things are given as one model: LARA(*from_pyg(model, data)), with a star.")
+    if isinstance(model, type):
+        name = model.__name__
+        raise InputError(f"{name} is a class and no model yet: build it, {name}(), and give what that returns.")
 
 
 def _typed(

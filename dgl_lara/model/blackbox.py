@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable
 
 import dgl
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -30,6 +31,8 @@ def call(f: Model, graph: dgl.DGLGraph, features: Tensor, rows: int, what: str, 
         raise
     except Exception as error:  # the model is not ours: it may raise anything
         raise ModelError(_failure(f, error, graph, features)) from error
+    if isinstance(output, np.ndarray):
+        raise ModelError("the model must return a torch tensor (got an array of NumPy); torch.from_numpy makes one.")
     if not isinstance(output, Tensor):
         raise ModelError(
             f"the model must return a tensor of logits (got {_described(output)}); choose a part of its output with "
@@ -78,6 +81,8 @@ def _failure(f: Model, error: Exception, graph: dgl.DGLGraph, features: Tensor) 
             "the model refuses nodes without incoming edges, which removing their neighbours makes; build its layers "
             "with allow_zero_in_degree=True, or give the graph self-loops (dgl.add_self_loop)."
         )
+    if "dtype" in said and features.dtype == torch.float64:
+        return f"the features are of 64 bits, and the model takes others ({said}): give it features.float()."
     if "same device" in said:
         return (
             f"the model holds tensors on another device than the features, which are on {features.device}; a torch "
