@@ -148,6 +148,10 @@ def test_interrupted_by_ctrl_c_then_resumed_equals_unbroken(here):
         (["train", "--dataset", "ba-shapes", "--device", "cuda"], "needs a CUDA device"),
         (["eval"], "there is no run in runs/"),
         (["eval", "--dataset", "mutag"], "there is no run of mutag"),
+        (
+            ["eval", "--run", __file__],
+            "is a file; a run is a folder that `dgl-lara train` writes (see",
+        ),
         (["eval", "--run", "nowhere"], "'nowhere' is not a run folder (it has no config.json); `dgl-lara runs` lists"),
         (["eval", "--run", "a", "--dataset", "mutag"], "not both"),
     ],

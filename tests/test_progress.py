@@ -416,6 +416,17 @@ def test_silent_work_is_named_by_its_place(monkeypatch, capsys):
     watched(monkeypatch, lambda: time.sleep(1.3))
     assert capsys.readouterr().err.splitlines() in (["testing ..."] * 2, ["testing ..."])
 
+
+def test_who_is_told_again_is_told_how_long_it_has_been(monkeypatch, capsys):
+    now = [100.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    with working("learning"):
+        _, tell = progress.going_on[-1]
+        for _ in range(2):
+            now[0] += 10
+            tell()
+    assert capsys.readouterr().err.splitlines() == ["learning ...", "learning ... for 20 s"]
+
     def talk():
         for _ in range(10):
             say("a word")

@@ -3,6 +3,7 @@
 import html
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -214,6 +215,13 @@ def test_caveats_follow_the_figures(found):
     assert ("neighbours alone" in said) == found.run.game.task.local
     assert ("not the original" in said) == (found.run.dataset.name == "molecules")
     assert "trained on the targets measured here" not in said
+
+
+def test_whoever_learned_from_all_targets_is_said_to(found):
+    assert report._learners(found.run) == "the train split"
+    config = found.run.config
+    every = replace(config, training=replace(config.training, train_on="all"))
+    assert report._learners(replace(found.run, config=every)) == f"all {found.run.game.task}s"
 
 
 @pytest.mark.parametrize(

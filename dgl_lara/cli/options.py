@@ -127,6 +127,12 @@ class RunFolder(Named):
     """A folder, or its name in runs/ as `dgl-lara runs` lists it."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if os.path.isfile(value):
+            self.fail(
+                f"'{value}' is a file; a run is a folder that `dgl-lara train` writes (see `dgl-lara runs`).",
+                param,
+                ctx,
+            )
         folder = Path(super().convert(value, param, ctx))
         listed = Path(RUNS) / folder
         try:

@@ -103,7 +103,7 @@ def delete(names: tuple[str, ...], yes: bool) -> None:
         what = f"{run.folder} ({run.dataset}, started {run.started}, {run.size / 2**20:.1f} MB)"
         if not yes:
             if not sys.stdin.isatty():
-                raise InputError(f"nobody is there to ask whether {run.folder} may go; say --yes to delete it.")
+                raise InputError(f"to delete {run.folder} without a terminal to ask on, say --yes.")
             if not click.confirm(f"delete {what}?", err=True):
                 continue
         foreign = remove(run)

@@ -225,7 +225,7 @@ def _tell_of(lara: LARA) -> None:
         alone += " over the neighbours alone"
     steps = f"{state.step} step{'s' * (state.step != 1)}"
     echo(f"validation agreement ({state.judged_by}): {state.best:.3f}{alone}, after {steps}")
-    kept = "no pairs kept"
+    kept = "no coalitions were kept, so scores are not corrected"
     if lara.samples_:
         use = "to correct scores" if lara.errors_ else "too few to correct scores or to know their errors"
         kept = f"{lara.samples_.pairs:,} pairs of coalitions kept, {use}"

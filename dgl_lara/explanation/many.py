@@ -121,9 +121,10 @@ class Explanations(Scored):
         return summarise(self.only(mask), self.game)
 
     def save(self, path: Path | str) -> None:
-        """As .csv; other kinds of file are made of single explanations, and by `dgl-lara explain`."""
+        """As .csv or .parquet; other kinds of file are made of single explanations, and by `dgl-lara explain`."""
         path = Path(path)
-        if path.suffix != ".csv":
-            raise InputError(f"the file must end in .csv (got '{path.name}').")
+        if path.suffix not in (".csv", ".parquet"):
+            raise InputError(f"the file must end in .csv or .parquet (got '{path.name}').")
         with written_whole(path) as temporary:
-            self.to_frame().to_csv(temporary, index=False)
+            frame = self.to_frame()
+            frame.to_csv(temporary, index=False) if path.suffix == ".csv" else frame.to_parquet(temporary, index=False)

@@ -80,7 +80,11 @@ class Summary:
 
     @property
     def title(self) -> str:
-        about = ", each its own class" if self.explained_class is None else f", class {self.explained_class}"
+        about = (
+            ", each by the class that the model gives it"
+            if self.explained_class is None
+            else f", class {self.explained_class}"
+        )
         about = "" if self.value == "output" else about  # a number, no class
         return f"{self.targets:,} {self.task}{'s' * (self.targets != 1)}{about} ({self.value})"
 

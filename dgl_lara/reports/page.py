@@ -196,9 +196,14 @@ def _what(found: Findings) -> list[str]:
         "mean value of the model over random coalitions with it, less the mean over those without it (Eq. 5 of the "
         "paper; the Banzhaf value). A positive score speaks for the class, a negative one against it.",
         game.kind.removal,
-        f"Explainer: LARA, one small network trained on the {run.config.training.train_on} split without any label; "
+        f"Explainer: LARA, one small network trained on {_learners(run)} without any label; "
         f"afterwards a score is a dot product, {_corrections(run)}without a call of the model.",
     ]
+
+
+def _learners(run: Run) -> str:
+    split = run.config.training.train_on
+    return f"all {run.game.task}s" if split == "all" else f"the {split} split"
 
 
 def _corrections(run: Run) -> str:

@@ -102,10 +102,14 @@ def goes(count: int) -> Iterator[None]:
 def working(on: str) -> Iterator[None]:
     """For work that cannot say how far it is: what it is, once it takes longer than anyone waits for gladly. What is
     done within it may know."""
-    title, started, outside = _titled(on), time.monotonic(), len(_bars)
+    title, started, outside, again = _titled(on), time.monotonic(), len(_bars), list[bool]()
 
     def tell() -> None:
-        _bars[-1].show() if len(_bars) > outside else say(f"{title} ...")
+        if len(_bars) > outside:
+            _bars[-1].show()
+        else:  # who is told a second time is told how long it has been
+            say(f"{title} ..." + (f" for {duration(time.monotonic() - started)}" if again else ""))
+            again.append(True)
 
     with phase(title), _at_it(title, tell):
         yield
