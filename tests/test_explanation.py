@@ -637,12 +637,3 @@ def test_command_refuses_with_one_sentence(quick_runs, name, words, said):
     last = result.stderr.strip().splitlines()[-1]
     assert last.startswith("Error: ") and said in last
     assert result.stdout == ""
-
-
-def test_explanations_of_many_targets_are_saved_as_tables(tmp_path):
-    many = exact_explanations(gcn_game(), [5, 7])
-    for name, read in (("a.csv", pd.read_csv), ("a.parquet", pd.read_parquet)):
-        many.save(tmp_path / name)
-        pd.testing.assert_frame_equal(read(tmp_path / name).astype(object), many.to_frame().astype(object))
-    with pytest.raises(InputError, match=r"must end in .csv or .parquet \(got 'a.txt'\)"):
-        many.save(tmp_path / "a.txt")

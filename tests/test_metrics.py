@@ -281,8 +281,10 @@ def test_explanations_are_saved_as_their_frame(tmp_path):
     pd.testing.assert_frame_equal(written, held, check_dtype=False)
     explanation.save(str(tmp_path / "text.csv"))
     assert (tmp_path / "text.csv").read_text() == (tmp_path / "e.csv").read_text()
-    with pytest.raises(InputError, match=r"must end in .csv \(got 'e.parquet'\)"):
-        explanation.save(tmp_path / "e.parquet")  # a CSV of that name would be taken for what it is not
+    explanation.save(tmp_path / "e.parquet")
+    pd.testing.assert_frame_equal(pd.read_parquet(tmp_path / "e.parquet").astype({"kind": str}), held)
+    with pytest.raises(InputError, match=r"must end in .csv or .parquet \(got 'e.txt'\)"):
+        explanation.save(tmp_path / "e.txt")
 
 
 @pytest.mark.parametrize("name", ["characterization-score", "unfaithfulness", "fidelity-curve"])
