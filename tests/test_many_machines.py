@@ -44,7 +44,7 @@ def test_the_job_of_kubernetes_fits_the_command():
     assert program == "dgl-lara" and context.params["shard"] == (39, 40)
     mounts = {one["name"]: one["mountPath"] for one in container["volumeMounts"]}
     assert set(mounts) == {one["name"] for one in pod["volumes"]}
-    for path in (context.params["folder"], context.params["out"]):
+    for path in (context.params["folder"], *context.params["outs"]):
         assert any(str(path).startswith(mount) for mount in mounts.values())
 
 
