@@ -272,3 +272,12 @@ def test_a_run_folder_that_cannot_be_written_is_said_before_it_is_opened(words, 
     refused(
         run(*words, "/proc/self"), "'/proc/self' cannot be written (nothing can be written in /proc/self); ", remedy
     )
+
+
+def test_an_option_that_takes_one_value_is_not_given_two():
+    """The last one counted, without a word."""
+    refused(
+        run("train", "--epochs", 5, "--dataset", "nothing", "--epochs", 6), "--epochs is given 2 times, and takes one"
+    )
+    refused(run("explain", "--class", 1, "--node", 3, "--class", 2), "--class is given 2 times")
+    refused(run("explain", "--node", 1, "--node", 3, "--run", "nowhere", "-q", "-q"), "is not a run folder")

@@ -365,8 +365,8 @@ MANY = [0.12, 0.1, 0.09, *([0.02] * 165)]  # three that score .31 together, and 
          "removing all 168 raises it to 6.00."),
         # f contradicts the scores
         (facts([1, 0.9, 0.8, 0.7, 0.6, 0.5], own=9, without=after(top=5)),
-         "Node 7 is class 2, but its scores are not borne out: they put its 1-hop neighbours 10, 11 and 12 first, yet "
-         "removing the top 5 neighbours raises its logit from 4.20 to 5.00."),
+         "Node 7 is class 2, but its scores are not borne out: they put its 1-hop neighbours 10, 11 and 12 first after "
+         "itself, yet removing the top 5 neighbours raises its logit from 4.20 to 5.00."),
         (facts([-1, -2], own=9, without=after(top=3)),
          "Node 7 is class 2, but its scores are not borne out: they say that its 1-hop neighbours 11 and 10 speak "
          "against it, yet removing all 2 neighbours lowers its logit from 4.20 to 3.00."),

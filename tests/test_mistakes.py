@@ -257,7 +257,7 @@ def test_what_is_often_given_in_another_place_is_told(given, said):
     ("answer", "features", "said"),
     [
         (lambda graph, x: x.numpy(), FEATURES, "a torch tensor (got an array of NumPy); torch.from_numpy makes one"),
-        (SmallGCN(), FEATURES.double(), "the features are of 64 bits, and the model takes others"),
+        (SmallGCN(), FEATURES.double(), "the features are of type float64, and the model takes others"),
     ],
 )
 def test_numbers_of_another_kind_are_told_with_what_to_do(answer, features, said):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import warnings
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -52,6 +53,14 @@ class Command(click.Group):
             _say_what_failed(error)
         sys.exit(code if isinstance(code, int) else 0)
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name, command, rest = super().resolve_command(ctx, args)
+        if command is not None:
+            refuse_two_values(click.Context(command, ctx, name, resilient_parsing=True), rest)
+        return name, command, rest
+
     def invoke(self, ctx: click.Context) -> Any:
         speak_as_usual()
         try:
@@ -69,6 +78,18 @@ class Command(click.Group):
             if not may_tell():
                 sys.exit(error.exit_code)
             raise
+
+
+def refuse_two_values(context: click.Context, words: list[str]) -> None:
+    """click would take the last one, and nobody hears of the first."""
+    try:
+        _, _, given = context.command.make_parser(context).parse_args(list(words))
+    except click.UsageError:
+        return  # click says it itself
+    for option, times in Counter(given).items():
+        takes_one = isinstance(option, click.Option) and not (option.multiple or option.is_flag or option.count)
+        if times > 1 and takes_one:
+            raise click.UsageError(f"{option.opts[0]} is given {times} times, and takes one value.", context)
 
 
 @contextmanager

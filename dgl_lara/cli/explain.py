@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dgl_lara.choices import PICTURES, TABLES
+from dgl_lara.choices import EXPORTS, PICTURES, TABLES
 from dgl_lara.cli.options import (
     FILE,
     MOST_SHARDS,
@@ -163,6 +163,8 @@ def explain_command(
             raise click.UsageError(f"--out must name another file than the list that is read ({out}).")
     if few:
         _check_endings(pictures, outs)
+    elif not in_shards and outs[0].suffix not in EXPORTS:
+        raise click.UsageError(f"--out must end in {', '.join(EXPORTS)} (got '{outs[0].name}').")
     from dgl_lara.runs import newest_run
     from dgl_lara.shards.question import Question, Wanted
     from dgl_lara.utils.progress import detail, say
@@ -236,7 +238,7 @@ def _explain_few(
         explanation = _explain_one(run, target, classes, question.wanted, question.top)
         if not place:
             echo(NOT_ADDITIVE.format(explanation.value_name))
-        files = [_file_of(path, target, len(asked)) for path in (*pictures, *outs)]
+        files = [_file_of(path, target, len(asked)) for path in dict.fromkeys((*pictures, *outs))]
         beside = [_scored(part, target, classes, question.wanted)[0][0] for part in others]
         for path in files:
             explanation.save(path, beside)

@@ -28,6 +28,7 @@ def runs(context: click.Context) -> None:
         return
     echo(text_blocks(*listing(found), width()))
     echo("\nthe first is the newest, which eval, explain and report take unless --run names another")
+    echo("agreement: R2 of the scores with the true attribution on validation targets; 1 is perfect")
     if any(run.judged for run in found):
         echo("delta: fidelity+ less fidelity-, over so many targets; a node that is explained is kept itself")
 

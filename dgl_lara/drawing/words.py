@@ -145,7 +145,8 @@ def _supported(facts: Facts, supporters: list[int], opponents: list[int]) -> Tel
     if facts.hardly_differs(after):
         return _hardly(facts, best, after, "top {}")
     if after > facts.output:
-        return _not_borne_out(facts, f"put {_named(facts, named)} first", named, removal, best)
+        behind = " after itself" if facts.own > facts.score[named[0]] else ""
+        return _not_borne_out(facts, f"put {_named(facts, named)} first{behind}", named, removal, best)
     if facts.score[best[0]] < FAINT * facts.own_support:
         named = []
     against, foes = _in_spite_of(facts, named, opponents)
@@ -308,9 +309,11 @@ def _which(facts: Facts, removed: list[int], which: str) -> str:
 
 
 def _its_value(facts: Facts) -> str:
-    """'its logit'; of a class that f does not predict 'its class-0 logit'."""
+    """'its logit'; of a class that f does not predict 'its class-0 logit', 'its logit of class rule learning'."""
     if facts.rather_than is not None or not facts.asks_another:
         return f"its {facts.value}"
+    if not str(facts.explained_class).isdigit():
+        return f"its {facts.value} of class {facts.explained_class}"
     return f"its class-{facts.explained_class} {facts.value}"
 
 

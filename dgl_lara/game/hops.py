@@ -87,7 +87,10 @@ def max_hop(
         one_more = range(found + 1, found + 2)
         if fewest_hops(f, task, graph, features, targets, full, one_more, allowed, nodes_a_call) is not None:
             return found
-    raise InputError(f"the model still changes beyond {limit} hops; give the number of hops yourself (--hops).")
+    raise InputError(
+        f"the model still changes beyond {limit} hops: it sees the whole graph, or edges that leave a node (as DGL's "
+        "GraphConv does, whose normalisation counts them); give the number of hops yourself (hops=..., --hops)."
+    )
 
 
 def checked_hops(hops: object) -> int | str:

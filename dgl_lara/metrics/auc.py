@@ -36,6 +36,12 @@ class GroundTruthAUC(Metric):
         assert case.motif is not None
         return pd.DataFrame([auc(explanations, case.motif)])
 
+    def note(self, table: pd.DataFrame) -> str:
+        return (
+            "Signed: by the score; absolute: by its size, for who speaks against the class matters too. Pooled: players "
+            "of all targets together. Targets without a ground truth are left out."
+        )
+
     def figures(self, table: pd.DataFrame) -> dict[str, float]:
         return {"AUC": table["signed, pooled"].iloc[0], "AUC |score|": table["absolute, pooled"].iloc[0]}
 

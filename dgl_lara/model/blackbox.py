@@ -81,8 +81,9 @@ def _failure(f: Model, error: Exception, graph: dgl.DGLGraph, features: Tensor) 
             "the model refuses nodes without incoming edges, which removing their neighbours makes; build its layers "
             "with allow_zero_in_degree=True, or give the graph self-loops (dgl.add_self_loop)."
         )
-    if "dtype" in said and features.dtype == torch.float64:
-        return f"the features are of 64 bits, and the model takes others ({said}): give it features.float()."
+    if "dtype" in said and features.dtype != torch.float32:
+        kind = str(features.dtype).removeprefix("torch.")
+        return f"the features are of type {kind}, and the model takes others ({said}): give it features.float()."
     if "same device" in said:
         return (
             f"the model holds tensors on another device than the features, which are on {features.device}; a torch "

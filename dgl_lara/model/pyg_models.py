@@ -112,6 +112,11 @@ def from_pyg(model: Callable, data: Any, task: str = "node") -> tuple[Model, dgl
     for name in ("x", "edge_index"):
         if getattr(data, name, None) is None:
             raise InputError(f"the PyG data must have {name} (it has {', '.join(data.keys())}).")
+    if data.edge_index.dim() != 2 or len(data.edge_index) != 2:
+        raise InputError(f"edge_index must have two rows, from and to (got shape {tuple(data.edge_index.shape)}).")
+    if data.edge_index.numel() and int(data.edge_index.max()) >= len(data.x):
+        most = int(data.edge_index.max())
+        raise InputError(f"edge_index must name nodes 0..{len(data.x) - 1}, the rows of x (got {most}).")
     graph = dgl.graph(tuple(data.edge_index), num_nodes=data.num_nodes)
     graph.edata.update(_carried(data, f.takes))
     if task == "graph":

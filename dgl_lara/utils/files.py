@@ -180,6 +180,8 @@ def load_tensors(path: Path, mmap: bool = False) -> dict[str, Any]:
         raise
     except Exception as error:  # torch raises whatever a damaged file makes it meet
         said = (str(error) or "the file is empty").splitlines()[0]
+        if type(error).__name__ == "UnpicklingError":  # torch would advise to load what may run code
+            said = "torch.save has not written it, or it holds more than tensors and plain values"
         raise LaraError(f"{path} is truncated or not a checkpoint ({said}).") from error
 
 
