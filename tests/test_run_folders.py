@@ -14,6 +14,7 @@ from dgl_lara.cli import main
 from dgl_lara.cli.settings_file import written
 from dgl_lara.reports.run_overview import OURS, Overview
 from dgl_lara.runs import newest_run
+from dgl_lara.utils.files import locked
 from dgl_lara.utils.run_folder import how_to_go_on
 
 QUICK = ["--targets", "6", "--pairs", "0"]
@@ -88,6 +89,10 @@ def test_a_run_that_was_stopped_says_so(here):
     assert "dgl-lara train --resume runs/one" in run("runs", "show", "one").stdout
     told = {line.split()[0]: f"{done} (stopped)" in line for line in run("runs").stdout.splitlines()[2:4]}
     assert told == {"one": True, "two": False}
+    with locked(Path("runs/one")):
+        assert f"{done} (in training)" in run("runs").stdout and "is being trained" in run("runs", "show", "one").stdout
+        found = run("explain", "--run", "one", "--node", 5).stderr
+        assert f"this run is being trained, {done} of 60 epochs so far" in found and "was stopped" not in found
 
 
 def test_figures_of_an_earlier_explainer_are_not_those_of_now(here):

@@ -53,7 +53,9 @@ def show(run: str) -> None:
     echo(text_table(["setting", "value"], [[name, plainly(value)] for name, value in settings(found).items()]))
     if found.agreement is not None:
         echo(f"\n{found.steps} steps, validation agreement {found.agreement:.3f}")
-    if found.stopped:
+    if found.stopped and found.is_being_trained:
+        echo(f"it is being trained, {found.stopped} so far")
+    elif found.stopped:
         echo(f"stopped after {found.stopped}; go on with: {found.again}")
     if not found.is_trained:
         echo(f"\nnot trained yet; go on with: {found.again}")

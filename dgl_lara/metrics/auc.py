@@ -38,8 +38,8 @@ class GroundTruthAUC(Metric):
 
     def note(self, table: pd.DataFrame) -> str:
         return (
-            "Signed: by the score; absolute: by its size, for who speaks against the class matters too. Pooled: players "
-            "of all targets together. Targets without a ground truth are left out."
+            "Signed: by the score; absolute: by its size, for who speaks against the class matters too. Pooled: all "
+            "players of all targets together. Targets without a ground truth are left out."
         )
 
     def figures(self, table: pd.DataFrame) -> dict[str, float]:

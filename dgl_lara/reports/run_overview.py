@@ -6,7 +6,9 @@ Whatever is damaged or missing is shown as missing: a list is for finding out wh
 from __future__ import annotations
 
 import csv
+import fcntl
 import json
+import os
 import re
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -95,12 +97,31 @@ class Overview:
         return f"{done} of {wanted} {unit}s"
 
     @property
+    def is_being_trained(self) -> bool:
+        """Somebody holds the lock of the folder, as whoever trains does."""
+        try:
+            handle = os.open(self.folder, os.O_RDONLY)
+        except OSError:
+            return False
+        try:
+            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        except OSError:  # a file system without locks
+            return False
+        finally:
+            os.close(handle)
+        return False
+
+    @property
     def caveats(self) -> list[str]:
         """What whoever explains with it should know."""
         stopped = (
             f"the training of this run was stopped after {self.stopped}: its scores are not corrected; go on with: "
             f"{self.again}"
         )
+        if self.is_being_trained:
+            stopped = f"this run is being trained, {self.stopped} so far: its scores are not corrected yet"
         return list(filter(None, [stopped if self.stopped else "", doubt(self.agreement)]))
 
     @property
@@ -225,7 +246,7 @@ def listing(runs: Sequence[Overview]) -> Rows:
         delta, many = run.judged.get("delta, kept", run.judged.get("delta, paper", (None, 0)))
         state = "damaged" if run.damage else run.agreement if run.is_trained else "not trained yet"
         size = f"{run.size / 2**20:.1f}"
-        steps = f"{run.steps} (stopped)" if run.stopped else run.steps
+        steps = f"{run.steps} ({'in training' if run.is_being_trained else 'stopped'})" if run.stopped else run.steps
         rows.append([run.folder.name, run.started, run.dataset, run.model, steps, state, delta, many or None, size])
     return header, rows
 
