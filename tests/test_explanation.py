@@ -156,6 +156,15 @@ def test_files_hold_what_was_asked_and_what_it_is_called(quick_runs, own_folders
     assert not beyond & {*alone.to_frame(), *alone[0].to_dict()}
 
 
+def test_atoms_have_in_files_the_names_of_the_sentence(opened, tmp_path):
+    (one,) = opened("molecules", 7)
+    one.save(tmp_path / "e.csv")
+    frame, players = pd.read_csv(tmp_path / "e.csv"), json.loads(one.to_json())["players"]
+    called = dict(zip(one.players.tolist(), one.player_names(), strict=True))
+    assert {player: called[player] for player in frame.player} == dict(zip(frame.player, frame.label, strict=True))
+    assert {one["node"]: one["label"] for one in players} == called
+
+
 def test_unknown_ending_and_missing_game(tmp_path):
     one = exact_explanations(gcn_game(), [5])
     with pytest.raises(InputError, match=r"must end in .csv, .json, .graphml, .png, .svg, .pdf, .html \(got 'e.txt'\)"):

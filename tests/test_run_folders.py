@@ -331,6 +331,8 @@ def test_the_command_line_goes_before_the_file(here):
         ("[train", "is not a TOML file"),
         ("dataset = 'cora'", "must have a table [train] for this command (it has [dataset])"),
         ("", "must have a table [train] for this command (it has nothing)"),
+        ("[train]\n[evall]\ntargets = 3", "there is no command 'evall'. Did you mean 'eval'?"),
+        ("[train]\nplayers = []", "'players' of [train] names nothing; leave it out"),
         ("[train]\ndatast = 'cora'", "[train] has no option 'datast'. Did you mean 'dataset'?"),
         ("[train]\ndim = 'wide'", "Invalid value for '--dim'"),
         ("[train]\ndim = {a = 1}", "must be a plain value"),

@@ -40,6 +40,10 @@ def _read(context: click.Context, option: click.Parameter, path: Path | None) ->
     if not isinstance(table, dict):
         has = ", ".join(f"[{name}]" for name in tables) or "nothing"
         raise click.BadParameter(f"{path} must have a table [{command}] for this command (it has {has}).")
+    commands = context.parent.command.commands if context.parent else {}  # type: ignore[attr-defined]
+    for name in tables:
+        if commands and name not in commands:
+            raise click.BadParameter(f"{path}: there is no command '{name}'.{closest(name, commands)}")
     known = {
         name.lstrip("-"): parameter
         for parameter in context.command.params

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+import pandas as pd
 import torch
 from torch import Tensor
 
@@ -37,6 +38,16 @@ class InWords(OneTarget):
         asked = [name for name in ("explained_class", "rather_than", "predicted_class") if name in known]
         called = {f"{name}_name": of_class(known[name]) for name in asked} if self.batch.names.classes else {}
         return {**known, **called, "value": self.value_name, "sentence": self.in_words()}
+
+    def numbered_frame(self) -> pd.DataFrame:
+        """Nodes of a graph also under the names that sentence and picture have for them: O15 is no number in a file."""
+        frame, game = super().numbered_frame(), self.batch.game
+        if game is None or game.task.local or self.batch.players.kind != "nodes":
+            return frame
+        called = dict(zip(self.players.tolist(), self.player_names(), strict=True))
+        rows = frame.drop(columns="label", errors="ignore")
+        rows.insert(1, "label", [called[player] for player in rows.player])
+        return rows
 
     @property
     def removed(self) -> list[str]:

@@ -30,7 +30,8 @@ SPEED_NOTE = (
     "in one process. Rows of LARA are compared with that form too; correcting scores takes them longer. Stored: LARA "
     "has its embeddings from before. Latency, the time that so many targets take, is their number divided by targets/s."
 )
-FIDELITY_NOTE = "F+, F-, Delta: average over sparsity 0.3 ... 0.7"
+FIDELITY_NOTE = "F+, F-, Delta (F+ high, F- low is good): average over sparsity 0.3 ... 0.7"
+SEEDS_NOTE = "±: standard deviation over seeds"
 KEPT_NOTE = "; kept: the target itself stays"
 TRUTH_NOTE = "rank correlation, R2: with the true attribution"
 COST_NOTE = (
@@ -103,6 +104,7 @@ def _notes(table: pd.DataFrame) -> list[str]:
     """What a reader of some columns must know, of those that are shown."""
     kept = any(" kept" in name for name in table.columns)
     notes = [
+        (SEEDS_NOTE, bool((table["seeds"] > 1).any())),
         (FIDELITY_NOTE + KEPT_NOTE * kept, any(name.startswith(("F+", "F-", "Delta")) for name in table.columns)),
         (TRUTH_NOTE, "rank correlation" in table),
         (SPEED_NOTE, "LARA is x times faster" in table),
