@@ -42,9 +42,9 @@ def short(monkeypatch):
 
 
 def compare(folder, *more):
-    usual = {"--seeds": 2, "--targets": 10}
+    usual = {"--seeds": 2, "--targets": 10, "--out": "out"}
     few = [word for option, value in usual.items() if option not in more for word in (option, value)]
-    words = ["benchmark", "--run", folder, "--quick", "--out", "out", *few, *more]
+    words = ["benchmark", "--run", folder, "--quick", *few, *more]
     return CliRunner().invoke(main, list(map(str, words)))
 
 

@@ -220,12 +220,12 @@ def dgl_lara(*arguments):
     return CliRunner().invoke(main, list(map(str, arguments)))
 
 
-@pytest.mark.parametrize("more", [["--amortised"], ["--amortised", "--top", "all"], []], ids=["top", "all", "trusted"])
+@pytest.mark.parametrize("more", [("--amortised", 5), ("--amortised", "all"), (5,)], ids=["top", "all", "trusted"])
 def test_files_are_those_of_the_graph_in_memory(commands, tmp_path, more):
     frames = []
     for name in ("inside", "outside"):
         out = tmp_path / f"{name}.parquet"
-        done = dgl_lara("explain", "--run", commands / name, "--all", "--top", 5, *more, "--out", out)
+        done = dgl_lara("explain", "--run", commands / name, "--all", *more[:-1], "--top", more[-1], "--out", out)
         assert done.exit_code == 0, done.output
         frames.append(pd.read_parquet(out).sort_values(["target", "player"], ignore_index=True))
     its, mine = frames

@@ -44,8 +44,9 @@ def ask(quick_runs, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("nodes.txt").write_text("\n".join(map(str, NODES)))
     run = quick_runs["ba-shapes"]
+    few = ("--top", 5)
     return lambda *words, code=0: dgl_lara(
-        "explain", "--run", run, "--nodes", "nodes.txt", "--top", 5, *words, code=code
+        "explain", "--run", run, "--nodes", "nodes.txt", *(few if "--top" not in words else ()), *words, code=code
     )
 
 
