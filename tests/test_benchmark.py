@@ -4,6 +4,7 @@ import json
 import re
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -271,6 +272,8 @@ def test_interrupted_then_resumed(own_folders, quick_runs, tmp_path, monkeypatch
     assert done == ["random", "abs-gradient", "random", "abs-gradient"]  # two seeds, nothing twice
     assert compare(*words).exit_code == 0 and len(done) == 4
     assert compare(*words, "--targets", "3").exit_code == 0 and len(done) == 8  # another question
+    first, second = (json.loads(Path(f"out/benchmark{place}.json").read_text()) for place in ("", "-2"))
+    assert " 10 test targets" in first["what"] and " 3 test targets" in second["what"]  # neither replaces the other
 
 
 def test_no_total_is_told_before_each_method_was_timed_once(own_folders, quick_runs, tmp_path, monkeypatch, capsys):

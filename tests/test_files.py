@@ -337,7 +337,7 @@ BAD_NODES = {
     "labels in a table": ({"y": ONES((40, 2), int)}, "labels must have one entry a node (got shape (40, 2))"),
     "one label": ({"y": np.array(3)}, "labels must have one entry a node (got shape ())"),
     "negative label": (
-        {"y": np.arange(40) % 3 - 1},
+        {"y": np.arange(40) % 3 - 1, **masks(40)},
         "mine.npz: nodes of train, val and test must have labels (got -1 for 14, first: 0); give masks",
     ),
     "huge label": (
@@ -503,3 +503,11 @@ def test_features_that_no_machine_holds_are_refused(tmp_path):
 def test_options_that_a_file_has_no_use_for_are_refused(npz, options, said):
     with pytest.raises(InputError, match=said):
         load(npz(node_arrays()), options)
+
+
+def test_without_masks_the_labelled_are_split(npz):
+    arrays = node_arrays()
+    arrays["y"][::2] = -1
+    dataset = load(npz(arrays))
+    assert bool((dataset.labels[torch.cat([dataset.train, dataset.val, dataset.test])] >= 0).all())
+    assert len(dataset.train) + len(dataset.val) + len(dataset.test) == NODES // 2

@@ -159,7 +159,7 @@ def test_page_says_what_the_model_had_to_do(found, page):
 
 def test_eval_measures_the_same_with_the_options_that_the_page_names(found, page):
     words = html.unescape(re.sub(r"<[^>]+>", "", page)).split("dgl-lara eval ")[1].split(" gives the same")[0].split()
-    words = ["eval", "--run", str(found.run.folder), *words, "--json", "-"]
+    words = ["eval", *words, "--json", "-"]
     table = json.loads(CliRunner().invoke(main, words).stdout)["agreement"]
     (own,) = [row for row in table if row["method"] == "lara"]
     (here,) = found.tables["agreement"].query("method == 'lara'").to_dict("records")

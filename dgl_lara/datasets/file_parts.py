@@ -94,7 +94,9 @@ def labels_and_splits(
             )
     if given:
         return y, {part: mask.bool().nonzero().flatten() for part, mask in given.items()}, ""
-    return y, dict(zip(PARTS, random_split(len(y), seed), strict=True)), f", random split, seed {seed}"
+    labelled = (y >= 0).nonzero().flatten() if bool((y >= 0).any()) else torch.arange(len(y))
+    parts = (labelled[part] for part in random_split(len(labelled), seed))
+    return y, dict(zip(PARTS, parts, strict=True)), f", random split, seed {seed}"
 
 
 def numbers_of(data: Mapping[str, Tensor]) -> dict[str, Tensor]:

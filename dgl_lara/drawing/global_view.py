@@ -64,9 +64,10 @@ def draw_summaries(summaries: Sequence[General]) -> Figure:
         for axis, table in zip(axes, one.groups, strict=False):
             _bars(axis, table, one.heading(table))
             axis.set(ylim=(rows - 0.4, -0.6))  # bars of one height throughout
-        axes[0].legend(fontsize=6.5, frameon=False, loc="lower right")
         if one.swarm:
             _points(strip, axes[-1], one.swarm)
+    what = axes[0].get_legend_handles_labels()  # above all panels: within one it would lie on a bar
+    figure.legend(*what, fontsize=6.5, frameon=False, loc="outside upper right", ncols=2)
     return figure
 
 

@@ -13,6 +13,7 @@ import pandas as pd
 from dgl_lara.evaluation.comparison import COST
 from dgl_lara.metrics import METRICS
 from dgl_lara.metrics.agreement import NEXT_TO_NOTHING, far_apart
+from dgl_lara.reports.results import place_for
 from dgl_lara.utils.files import written_whole
 from dgl_lara.utils.tables import markdown_table, text_blocks
 
@@ -139,15 +140,19 @@ def _number(value: float) -> str:
 def write_comparison(
     records: pd.DataFrame, table: pd.DataFrame, title: str, folder: Path, note: str = ""
 ) -> list[Path]:
+    """What an earlier comparison of other methods, targets or seeds has written stays: the new files get a number."""
+    question = {"what": title, "methods": table["name"].tolist(), "seeds": int(table["seeds"].max())}
+    found = {"what": title, "question": question, "records": json.loads(records.to_json(orient="records"))}
+    first = place_for(folder / "benchmark.json", question)
     texts = {
-        "benchmark.csv": table.to_csv(index=False),
-        "benchmark.json": json.dumps({"what": title, "records": json.loads(records.to_json(orient="records"))}),
-        "benchmark.md": comparison_markdown(table, title, note),
+        ".csv": table.to_csv(index=False),
+        ".json": json.dumps(found),
+        ".md": comparison_markdown(table, title, note),
     }
-    for name, text in texts.items():
-        with written_whole(folder / name) as temporary:
+    for ending, text in texts.items():
+        with written_whole(first.with_suffix(ending)) as temporary:
             temporary.write_text(text)
-    return [folder / name for name in texts]
+    return [first.with_suffix(ending) for ending in texts]
 
 
 def comparison_markdown(table: pd.DataFrame, title: str, note: str = "") -> str:

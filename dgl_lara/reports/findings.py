@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 
 import numpy as np
@@ -71,7 +72,8 @@ def measure(run: Run, split: str, most: int, pairs: int | None, reference_pairs:
         cost=subject.cost_in_words(),
         examples=examples_of(run, explanations),
         general=explained_in_general(run.parts, "all", SUMMED_UP),
-        again=f"--split {split} --targets {len(targets)} --reference-pairs {reference_pairs} --seed {seed}",
+        again=f"--run {shlex.quote(str(run.folder))}{' --trust' * bool(run.config.model)} --split {split} --targets "
+        f"{len(targets)} --reference-pairs {reference_pairs} --seed {seed}",
         right=(predicted == dataset.labels[targets]).float().mean().item() if accuracy else None,
     )
 

@@ -30,7 +30,7 @@ def write_results(
     number.
     """
     try:
-        return _write(metric, table, _place(folder / f"{stem}-{metric}.json", question), title, question)
+        return _write(metric, table, place_for(folder / f"{stem}-{metric}.json", question), title, question)
     except OSError as error:  # a run folder that is read-only: the table is shown all the same
         say(f"the table of {metric} cannot be kept in {folder} ({error.strerror}).")
         return []
@@ -50,7 +50,7 @@ def _write(metric: str, table: pd.DataFrame, path: Path, title: str, question: M
     return written
 
 
-def _place(first: Path, question: Mapping[str, object]) -> Path:
+def place_for(first: Path, question: Mapping[str, object]) -> Path:
     """The file of this name that answers the same question, or the first that is free."""
     path, number = first, 1
     while path.exists() and _question_of(path) != question:
