@@ -389,6 +389,19 @@ def test_an_unwrapped_pyg_model_is_told_how_to_be_wrapped(pyg):
         Game(alone(broken), graph, data.x)
 
 
+@pytest.mark.parametrize(
+    ("edges", "said"),
+    [
+        ([[0, 1], [1, 2], [2, 3]], r"edge_index must have two rows, from and to \(got shape \(3, 2\)\)"),
+        ([[0, 1], [1, 9]], r"edge_index must name nodes 0..3, the rows of x \(got 9\)"),
+    ],
+)
+def test_edges_of_pyg_that_are_none(edges, said):
+    data = pytest.importorskip("torch_geometric.data").Data(x=torch.ones(4, 3), edge_index=torch.tensor(edges))
+    with pytest.raises(InputError, match=said):
+        from_pyg(torch.nn.Linear(3, 2), data)
+
+
 def test_pyg_in_one_line_and_its_mistakes(pyg):
     data = pyg_data(pyg)
     lara = LARA(*from_pyg(pyg_model(pyg, pooled=False), data), config=QUICK).fit(range(30))
