@@ -228,11 +228,11 @@ function update() {
   nodes.forEach((node, place) => node.classList.toggle("gone", gone[place]));
   if (data.shape === "nodes")
     edges.forEach(({line, from, to}) => line.classList.toggle("gone", gone[from] || gone[to]));
-  const value = values[mode][i], share = (1 - count / Math.max(data.removable, 1)).toFixed(2);
+  const value = values[mode][i];
   dot.setAttribute("cx", across(i)); dot.setAttribute("cy", up(value));
   const what = mode === "keep" ? `only the ${count} most important of ${data.removable} ${data.kind}s kept`
     : `the ${count} most important of ${data.removable} ${data.kind}s removed`;
-  $("state").textContent = `${what} (sparsity ${share}); ${data.value}${data.class && ` of class ${data.class}`} ${plain(value)} ` +
+  $("state").textContent = `${what}; ${data.value}${data.class && ` of class ${data.class}`} ${plain(value)} ` +
     `(untouched ${plain(data.output)})`;
   slider.setAttribute("aria-valuetext", $("state").textContent);
 }

@@ -224,7 +224,8 @@ def _examples(name: str, group: list[tuple[Explanation, float]], labels: Tensor 
         wrong = ""
         if labels is not None and (label := int(labels[explanation.target])) != explanation.predicted_class:
             wrong = f" The prediction is wrong: the label is {explanation.batch.names.of_class(label)}."
-        figures.append((_picture(picture, words), f"{words}{wrong} Δ fidelity {delta:.2f}."))
+        removed = f" Removed together: {', '.join(explanation.removed)}." if explanation.removed else ""
+        figures.append((_picture(picture, words), f"{words}{removed}{wrong} Δ fidelity {delta:.2f}."))
     return figures
 
 
