@@ -60,7 +60,7 @@ from dgl_lara.training.config import TrainingConfig, default, within_memory
 from dgl_lara.training.loop import train
 from dgl_lara.training.state import TrainingState
 from dgl_lara.utils.arguments import checked, checked_device, whole_number
-from dgl_lara.utils.progress import say, working
+from dgl_lara.utils.progress import say, soon_a_word, working
 from dgl_lara.utils.randomness import generator, some_targets
 from dgl_lara.utils.ranks import here
 
@@ -245,6 +245,7 @@ class LARA:
 
     # --- learning
 
+    @soon_a_word("preparing to train")
     def fit(
         self,
         targets: Targets,

@@ -548,3 +548,13 @@ def test_the_letters_of_the_paper_are_not_spoken():
     assert len(found) > 100
     letters = re.compile(r"(?<![\w.'])(f|g|phi|judge)(?![\w.:])")
     assert [(name, text) for name, text in found if letters.search(text)] == []
+
+
+@pytest.mark.parametrize("speaks", [False, True])
+def test_work_in_many_short_parts_has_a_first_word(monkeypatch, capsys, speaks):
+    monkeypatch.setattr(progress, "PATIENCE", 0.05)
+    with progress.soon_a_word("preparing"):
+        if speaks:
+            progress.say("asking the model")
+        time.sleep(0.3)
+    assert capsys.readouterr().err.count("preparing ...") == (not speaks)

@@ -117,6 +117,24 @@ def working(on: str) -> Iterator[None]:
 
 
 @contextmanager
+def soon_a_word(title: str) -> Iterator[None]:
+    """Work whose first parts may each be too short to speak of: who waits hears after a second what they are for."""
+    started = time.monotonic()
+
+    def tell() -> None:
+        if silence() > time.monotonic() - started:
+            say(f"{title} ...")
+
+    timer = threading.Timer(PATIENCE, tell)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+@contextmanager
 def resting() -> Iterator[None]:
     """Nobody waits for what is done here, a service that nobody asks: nothing is said of it."""
     going_on.insert(0, ("", heard))
