@@ -21,11 +21,11 @@ from dgl_lara.choices import PLAYERS, RUNS
 from dgl_lara.drawing.words import doubt
 from dgl_lara.errors import InputError, LaraError
 from dgl_lara.utils.registry import closest
-from dgl_lara.utils.run_folder import FEATURE_GROUPS, how_to_go_on, run_itself
+from dgl_lara.utils.run_folder import FEATURE_GROUPS, FILES, how_to_go_on, run_itself
 
 # What dgl-lara writes into a run folder; anything else there is the user's.
 OURS = re.compile(
-    r"(config|environment|feature_groups)\.json|metrics\.csv|(target|weights|checkpoint|explainer|samples|embeddings)\.pt|report\.html"
+    "|".join(map(re.escape, FILES)) + r"|report\.html"
     r"|eval(-(train|val))?-[a-z]+(-\d+)?\.(csv|json|png|pdf)"
 )
 HELD = ("dataset", "options", "hops", "value", "training", "preset")  # by the config.json of every run

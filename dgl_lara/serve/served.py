@@ -213,16 +213,16 @@ class ServedModel:
         """The snapshot after all that waits. Where the model has no answer then, after the first of them alone; and if
         it is that one, after nothing but its numbers of nodes, on which later updates rest: it is taken back."""
         taken_back: dict[str, str] = {} if not snapshot.sequence else self._current().get("taken_back", {})
-        for some in (waiting, waiting[:1]):
-            number = some[-1]["sequence"]
+        for count in sorted({len(waiting), 1}, reverse=True):
             try:
-                return {**self._written(snapshot, some), "taken_back": taken_back}
+                return {**self._written(snapshot, waiting[:count]), "taken_back": taken_back}
             except ModelError as error:
                 why = str(error)
-        say(f"{self.name}: update {number} is taken back: {why}")
-        empty = {**some[0], "edges": [], "removed_edges": [], "removed_nodes": some[0]["nodes"]}
-        empty["features"] = [[0.0] * snapshot.features.shape[1]] * len(some[0]["nodes"])
-        return {**self._written(snapshot, [empty]), "taken_back": {**taken_back, str(number): why}}
+        first = waiting[0]
+        say(f"{self.name}: update {first['sequence']} is taken back: {why}")
+        empty = {**first, "edges": [], "removed_edges": [], "removed_nodes": first["nodes"]}
+        empty["features"] = [[0.0] * snapshot.features.shape[1]] * len(first["nodes"])
+        return {**self._written(snapshot, [empty]), "taken_back": {**taken_back, str(first["sequence"]): why}}
 
     def _written(self, snapshot: Snapshot, entries: Sequence[Entry]) -> dict[str, Any]:
         """Its number, and for how many nodes p and t were made anew."""

@@ -53,10 +53,8 @@ def written_whole(path: Path) -> Iterator[Path]:
         os.chmod(name, 0o644)
         os.replace(name, path)
     except OSError as error:
-        if error.errno in NO_MORE and error.filename in (
-            None,
-            name,
-        ):  # a full disk does not say what it has no room for
+        # a full disk does not say what it has no room for
+        if error.errno in NO_MORE and error.filename in (None, name):
             error.filename = str(path)
         raise
     finally:
