@@ -625,6 +625,7 @@ def test_command_explains_one_graph(quick_runs, tmp_path):
         ("ba-shapes", ["--node", 3, "--all"], "--node and --all are given; name one of them."),
         ("ba-shapes", ["--nodes", "n.txt", "--split", "test"], "--split and --nodes are given; name one of them."),
         ("ba-shapes", ["--node", 3, "--pairs", "n.txt"], "--node and --pairs are given; name one of them."),
+        ("ba-shapes", ["--all", "--out", "a.xlsx"], "Error: --out must end in .parquet, .csv, .jsonl (got 'a.xlsx')."),
         ("ba-shapes", ["--all", "--picture", "a.png", "--out", "a.csv"], "Error: --picture goes with --node, --graph "),
         ("ba-shapes", ["--split", "test", "--class", "ant", "--out", "a.csv"], "--class must be in 0..3 (got ant)."),
         ("ba-shapes", ["--all"], "name the file to write with --out."),

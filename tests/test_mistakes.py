@@ -258,6 +258,7 @@ def test_what_is_often_given_in_another_place_is_told(given, said):
     [
         (lambda graph, x: x.numpy(), FEATURES, "a torch tensor (got an array of NumPy); torch.from_numpy makes one"),
         (SmallGCN(), FEATURES.double(), "the features are of type float64, and the model takes others"),
+        (SmallGCN(), FEATURES.long(), "the features are of type int64, and the model takes others"),
     ],
 )
 def test_numbers_of_another_kind_are_told_with_what_to_do(answer, features, said):
@@ -265,7 +266,7 @@ def test_numbers_of_another_kind_are_told_with_what_to_do(answer, features, said
         Game(answer, GRAPH, features)
 
 
-@pytest.mark.parametrize("declared", ["two", 2.5, -1, 10**9, [2]])
+@pytest.mark.parametrize("declared", ["two", 2.5, True, -1, 10**9, [2]])
 def test_a_model_that_declares_no_number_of_hops(declared):
     model = SmallGCN()
     model.num_hops = declared
