@@ -53,7 +53,7 @@ setup(
     license="MIT",
     packages=find_packages(include=["dgl_lara", "dgl_lara.*"]),
     package_data={
-        "dgl_lara.drawing": ["*.css", "*.html", "*.js"],
+        "dgl_lara.explanation.plot": ["*.css", "*.html", "*.js"],
         "dgl_lara.reports": ["*.html"],
         "dgl_lara.serve": ["*.html"],
     },

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from dgl_lara.explanation import Explanation, Explanations
-    from dgl_lara.game.kinds import Edges, Features, Nodes
+    from dgl_lara.game.player_specs import Edges, Features, Nodes
     from dgl_lara.lara import LARA
-    from dgl_lara.lara import explain_once as explain
+    from dgl_lara.lara import explain as explain
     from dgl_lara.training.config import TrainingConfig
 
 __version__ = "0.1.0"
@@ -23,12 +23,12 @@ os.environ.setdefault("DGLBACKEND", "pytorch")
 
 _HOMES = {
     "LARA": ("lara", "LARA"),
-    "explain": ("lara", "explain_once"),
+    "explain": ("lara", "explain"),
     "Explanation": ("explanation", "Explanation"),
     "Explanations": ("explanation", "Explanations"),
-    "Nodes": ("game.kinds", "Nodes"),
-    "Edges": ("game.kinds", "Edges"),
-    "Features": ("game.kinds", "Features"),
+    "Nodes": ("game.player_specs", "Nodes"),
+    "Edges": ("game.player_specs", "Edges"),
+    "Features": ("game.player_specs", "Features"),
     "TrainingConfig": ("training.config", "TrainingConfig"),
 }
 

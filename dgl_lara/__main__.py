@@ -45,7 +45,7 @@ def leave(code: int) -> None:
     os._exit(code)
 
 
-def listen(answer: "signal._HANDLER") -> None:
+def install_signal_handlers(answer: "signal._HANDLER") -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGALRM):
         signal.signal(number, answer)
 
@@ -61,7 +61,7 @@ def run() -> None:
     try:
         open_all()
         sys.unraisablehook = ask_again
-        listen(stop)
+        install_signal_handlers(stop)
         code = 0
         try:
             from dgl_lara.cli import main
@@ -69,9 +69,9 @@ def run() -> None:
             main()
         except SystemExit as end:
             code = end.code if isinstance(end.code, int) else int(end.code is not None)
-        listen(signal.SIG_IGN)  # all is written: too late to be interrupted
+        install_signal_handlers(signal.SIG_IGN)  # all is written: too late to be interrupted
     except KeyboardInterrupt:
-        listen(signal.SIG_IGN)
+        install_signal_handlers(signal.SIG_IGN)
         os.write(2, b"Interrupted.\n" * IS_FIRST)
         code = INTERRUPTED
     leave(code)

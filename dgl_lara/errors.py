@@ -1,17 +1,40 @@
-"""The two kinds of failure a user can meet; the command line turns each into one sentence and an exit code."""
+"""Errors that users can meet. Each has a code and fields; its text stands in the catalogue (`messages/`)."""
+
+from __future__ import annotations
+
+from dgl_lara.messages import message
 
 
 class LaraError(Exception):
-    """Something went wrong at run time (exit code 1)."""
+    """Raised when a run fails (exit code 1).
+
+    Args:
+        code: Key of the text in the catalogue, such as "hops.range".
+        fields: Values of the placeholders in that text.
+
+    Examples:
+        >>> raise InputError("hops.range", got=-1, most=20)
+    """
 
     exit_code = 1
 
+    def __init__(self, code: str, **fields: object) -> None:
+        self.code, self.fields = code, fields
+        super().__init__(message(code, **fields))
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _rebuild, (type(self), self.code, self.fields)
+
 
 class InputError(LaraError, ValueError):
-    """What was given does not fit (exit code 2)."""
+    """Raised when an argument, an option or a file is invalid (exit code 2)."""
 
     exit_code = 2
 
 
 class ModelError(LaraError, RuntimeError):
-    """The model that is to be explained fails, or answers something that cannot be explained (exit code 1)."""
+    """Raised when the model fails or returns something that cannot be explained (exit code 1)."""
+
+
+def _rebuild(kind: type[LaraError], code: str, fields: dict[str, object]) -> LaraError:
+    return kind(code, **fields)

@@ -2,7 +2,7 @@
 
 explanations = LARA(model, graph, features).fit(nodes).explain(nodes)
 
-A model that is called otherwise than f(graph, features) -> logits: see `model/adapters.py`.
+A model that is called otherwise than f(graph, features) -> logits: see `blackbox/adapters.py`.
 """
 
 from __future__ import annotations
@@ -21,48 +21,48 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from dgl_lara.attribution.shared_samples import SampleKeeper, SharedSamples, draw_more
-from dgl_lara.drawing.words import doubt
+from dgl_lara._util.distributed import get_process_group
+from dgl_lara._util.progress import log_info, with_status, working
+from dgl_lara._util.randomness import generator, sample_targets
+from dgl_lara._util.validation import checked, checked_device, whole_number
+from dgl_lara.attribution.shared_samples import SampleReservoir, SharedSamples, draw_more
+from dgl_lara.blackbox.adapter import unwrapped
+from dgl_lara.blackbox.call import Model
+from dgl_lara.blackbox.device import OnDevice
+from dgl_lara.blackbox.edge_data import WithEdgeData
+from dgl_lara.blackbox.hetero import HeteroAdapter, HeteroIndex, Relation
+from dgl_lara.blackbox.identity import identity, is_other
 from dgl_lara.errors import InputError, LaraError
 from dgl_lara.explainer.encoder import EncoderGraph
 from dgl_lara.explainer.inputs import encoder_graph
 from dgl_lara.explainer.network import Explainer, load_explainer, save_explainer
 from dgl_lara.explanation import Explanations
-from dgl_lara.explanation.scored import Scored
+from dgl_lara.explanation.score_table import ScoreTable
+from dgl_lara.explanation.sentence import doubt
 from dgl_lara.game.game import Game
-from dgl_lara.game.given import as_given, pairs_here, types_of, users_pairs
-from dgl_lara.game.hops import checked_hops, choose_hops
-from dgl_lara.game.kinds import Choice, Nodes, as_players, from_dict, to_dict
+from dgl_lara.game.inputs import normalize_inputs, to_internal_pairs, to_user_pairs, types_of
 from dgl_lara.game.link_task import LinkTask
-from dgl_lara.game.players import find
-from dgl_lara.game.removal import bare, without_pairs
+from dgl_lara.game.player_specs import Nodes, PlayerSpec, as_players, from_dict, to_dict
+from dgl_lara.game.receptive_field import checked_hops, choose_hops
+from dgl_lara.game.removal import strip_data, without_pairs
 from dgl_lara.game.task import Task
-from dgl_lara.game.value import checked_value
-from dgl_lara.inference.asked import as_classes, as_targets
+from dgl_lara.game.values import checked_value
+from dgl_lara.graphs.indexing import lookup_sorted
+from dgl_lara.inference.adaptive import AT_LEAST, AdaptiveResult, refine_until_confident
 from dgl_lara.inference.correction import corrected as correct_explanations
-from dgl_lara.inference.doubtful import AT_LEAST, Settled, settle_doubtful
-from dgl_lara.inference.error_bars import ErrorModel, learn_errors
+from dgl_lara.inference.embedding_store import EmbeddingStore
+from dgl_lara.inference.error_model import ErrorModel, learn_errors
 from dgl_lara.inference.layerwise import embed_layerwise, full_pass_bytes, predict_in_batches
-from dgl_lara.inference.nearby import explain_nearby, game_nearby
+from dgl_lara.inference.local import explain_nearby, game_nearby
 from dgl_lara.inference.novelty import with_novelty
-from dgl_lara.inference.refinement import Refined, refine
-from dgl_lara.inference.scores import Embeddings, embed_graph, explain
-from dgl_lara.inference.store import EmbeddingStore
+from dgl_lara.inference.refine import RefineResult, refine
+from dgl_lara.inference.scorer import Embeddings, embed_graph, explain_embedded
+from dgl_lara.inference.targets import as_classes, as_targets
 from dgl_lara.inference.top_players import BulkExplainer, TopPlayers
 from dgl_lara.inference.verification import DRAWS, verify
-from dgl_lara.model.adapted import unwrapped
-from dgl_lara.model.blackbox import Model
-from dgl_lara.model.on_device import OnDevice
-from dgl_lara.model.typed import Relation, Typed, Types
-from dgl_lara.model.weights import identity, is_other
-from dgl_lara.model.whole import WithEdgeData
 from dgl_lara.training.config import TrainingConfig, default, within_memory
 from dgl_lara.training.loop import train
 from dgl_lara.training.state import TrainingState
-from dgl_lara.utils.arguments import checked, checked_device, whole_number
-from dgl_lara.utils.progress import say, soon_a_word, working
-from dgl_lara.utils.randomness import generator, some_targets
-from dgl_lara.utils.ranks import here
 
 if TYPE_CHECKING:
     from typing import Self  # Python 3.10 has it not
@@ -99,7 +99,7 @@ class LARA:
         value: The number explained: "logit", "probability", "log-odds" or "output" (regression; the default of links).
         config: Settings of the training; without them, what measured best for a graph of this size.
         memory: Bytes that training and explaining keep to; without them, most of what is free.
-        batches_on: A device that gets batches while the data stays in main memory (graphs larger than a GPU).
+        compute_device: A device that gets batches while the data stays in main memory (graphs larger than a GPU).
         store: Where embeddings are kept on disk, so that the next process need not make them again.
         players: Who is scored: "nodes", "edges" or "features"; or with more to say, `Edges(directed=True)`,
             `Features(of="target", baseline="mean", groups={"job": [1, 2, 3]})`.
@@ -124,7 +124,7 @@ class LARA:
         >>> lara.save("lara.pt")
     """
 
-    tells_doubt = True  # after `fit`, where little was learned
+    warn_if_poor = True  # after `fit`, where little was learned
 
     def __init__(
         self,
@@ -136,16 +136,16 @@ class LARA:
         value: str | None = None,
         config: TrainingConfig | None = None,
         memory: int | None = None,
-        batches_on: torch.device | None = None,
+        compute_device: torch.device | None = None,
         store: EmbeddingStore | None = None,
-        players: str | Choice = "nodes",
+        players: str | PlayerSpec = "nodes",
         target_type: str | None = None,
         pairs: Pairs = None,
         relation: str | Relation | None = None,
         leave_out: bool = False,
     ) -> None:
         self.asked: dict[str, Any] = {"target_type": target_type, "relation": relation, "leave_out": leave_out}
-        given = as_given(model, graph, features, task, pairs=pairs, **self.asked)
+        given = normalize_inputs(model, graph, features, task, pairs=pairs, **self.asked)
         # what the game is played with; what edges carry and several types come back where f is asked
         self.model, self.graph, self.features, self.task = given.f, given.graph, given.features, given.task
         self.players = as_players(players)
@@ -155,7 +155,7 @@ class LARA:
         self.config = checked("config", config, TrainingConfig)
         self.memory = None if memory is None else whole_number("memory, in bytes,", memory, 1, 2**60)
         # graphs come in batches anyway, and pairs are asked about on the whole graph
-        self.batches_on = checked_device(batches_on) if self.task.local and self.task.sides == 1 else None
+        self.compute_device = checked_device(compute_device) if self.task.local and self.task.sides == 1 else None
         self.store = checked("store", store, EmbeddingStore)
         self._embeddings: Embeddings | None = None
         self._embedding = threading.RLock()  # several threads that ask first wait for one pass
@@ -207,10 +207,10 @@ class LARA:
     @property
     def user_model(self) -> Model:
         """The model as it was given."""
-        return self.model.model if isinstance(self.model, WithEdgeData | Typed) else self.model
+        return self.model.model if isinstance(self.model, WithEdgeData | HeteroAdapter) else self.model
 
     @property
-    def types(self) -> Types | None:
+    def types(self) -> HeteroIndex | None:
         """Who is who, on a graph of several types."""
         return types_of(self.model)
 
@@ -223,10 +223,10 @@ class LARA:
     def _f(self) -> Model:
         """The model, where it gets its batches."""
         f = self.model
-        if not self.batches_on:
+        if not self.compute_device:
             return f
-        there = OnDevice(self.user_model, self.batches_on)
-        return f.around(there) if isinstance(f, WithEdgeData | Typed) else there
+        there = OnDevice(self.user_model, self.compute_device)
+        return f.around(there) if isinstance(f, WithEdgeData | HeteroAdapter) else there
 
     @cached_property
     def game(self) -> Game:
@@ -238,14 +238,14 @@ class LARA:
         answer = self.store.answer() if self.store else None
         if answer is not None:
             answer = answer.to(self.features.device)
-        elif self.batches_on:
+        elif self.compute_device:
             answer = predict_in_batches(f, self.graph, self.features, hops)
         where = (f, self.graph, self.features, self.task, hops, self.value, answer)
         return Game(*where, memory=self.memory, players=self.players, edge_data=self._reads_edge_data)
 
     # --- learning
 
-    @soon_a_word("preparing to train")
+    @with_status("preparing to train")
     def fit(
         self,
         targets: Targets,
@@ -289,7 +289,7 @@ class LARA:
                 callback(dict(row))
             told = len(state.history)
 
-        here().agree(asdict(self.config_))  # memory may have decided otherwise elsewhere
+        get_process_group().agree(asdict(self.config_))  # memory may have decided otherwise elsewhere
         self._learn(chosen, judging, resume, judged)
         return self
 
@@ -309,7 +309,7 @@ class LARA:
     ) -> None:
         with working("preparing what the explainer sees of each node"):
             seen = encoder_graph(self.game, self.config_.inputs)
-        ranks = here()
+        ranks = get_process_group()
         self._take(train(self.game, self.config_, targets, judging, resume, judged, seen, ranks))
         self._seen = seen
         if not ranks.is_first:  # what follows is for those who explain with it, and the first one keeps it
@@ -319,8 +319,8 @@ class LARA:
         self.cost_ = (self.state_.nodes_asked + self.game.nodes_asked - before) / self.game.num_targets
         with working("learning how far the scores can be trusted"):
             self.errors_ = self._learned_errors(judging)
-        if self.tells_doubt and (warning := doubt(self.agreement, self.state_.best_of_neighbours)):
-            say(warning)
+        if self.warn_if_poor and (warning := doubt(self.agreement, self.state_.best_of_neighbours)):
+            log_info(warning)
 
     def _take(self, state: TrainingState) -> None:
         self.state_, self.explainer_, self.history_ = state, state.best_explainer(), state.history
@@ -341,10 +341,12 @@ class LARA:
         graph only; none of graphs, which are games of their own (what helps one of them costs as much as `refine`)."""
         asked, keeper = self.config_.shared_pairs, self.state_.keeper
         if asked is None:
-            affordable = self.task.local and self.graph.num_nodes() <= self.game.nodes_a_call and not self.batches_on
+            affordable = (
+                self.task.local and self.graph.num_nodes() <= self.game.nodes_per_call and not self.compute_device
+            )
             affordable &= self.game.kind.shares
             asked = DRAWN_PAIRS if affordable and keeper is None else 0
-        keeper = keeper or SampleKeeper(self.game, asked, self.config_.seed)
+        keeper = keeper or SampleReservoir(self.game, asked, self.config_.seed)
         if asked > keeper.seen:
             draw_more(keeper, min(asked, keeper.most) - keeper.seen)
         return keeper.samples()
@@ -353,7 +355,7 @@ class LARA:
         """How wrong g is on targets that it has not learned from, by samples that are at hand."""
         samples = self.state_.judging
         if self.samples_ is not None:
-            players = self.game.players(some_targets(judging, ERROR_TARGETS, self.config_.seed).sort().values)
+            players = self.game.players(sample_targets(judging, ERROR_TARGETS, self.config_.seed).sort().values)
             samples = self.samples_.of(players, self.task.is_target(players))
         if samples is None or int((~samples.d.isnan()).sum(0).min()) < FEWEST_SAMPLES:
             return None
@@ -363,7 +365,7 @@ class LARA:
     def _is_too_large(self) -> bool:
         """For one pass of g over everything."""
         needed = full_pass_bytes(self.explainer_, self.graph.num_nodes())
-        return self.task.local and (bool(self.batches_on) or needed > self.game.budget.memory)
+        return self.task.local and (bool(self.compute_device) or needed > self.game.budget.memory)
 
     # --- explaining
 
@@ -376,14 +378,14 @@ class LARA:
         self.check_trained()
         with self._embedding:
             if self._embeddings is None:
-                self._embeddings = self._stored() or self._made_in_turn(workers)
+                self._embeddings = self._stored() or self._compute_exclusively(workers)
             return self._embeddings
 
     def _stored(self) -> Embeddings | None:
         found, device = self.store.embeddings(self.explainer_) if self.store else None, self.features.device
         return found and Embeddings(found.source.to(device), found.target.to(device))
 
-    def _made_in_turn(self, workers: int) -> Embeddings:
+    def _compute_exclusively(self, workers: int) -> Embeddings:
         """Made and kept, unless another process does so at this moment: then its work is waited for."""
         if self.store is None:
             return self._embed(workers)
@@ -401,7 +403,7 @@ class LARA:
                 seen, self._seen = self._seen or encoder_graph(self.game, kind), None
                 return embed_graph(self.explainer_, seen)
         try:
-            found = embed_layerwise(self.explainer_.to(self.batches_on or device), self.game, kind, workers=workers)
+            found = embed_layerwise(self.explainer_.to(self.compute_device or device), self.game, kind, workers=workers)
             return Embeddings(found.source.to(device), found.target.to(device))
         finally:
             self.explainer_.to(device)
@@ -435,9 +437,9 @@ class LARA:
         chosen = self._as_targets(targets)
         known = self.explainer_.config.num_classes
         wanted = None if classes is None else as_classes(classes, len(chosen), known, chosen.device)
-        return self.explain_numbered(chosen, wanted, corrected)
+        return self.explain_indices(chosen, wanted, corrected)
 
-    def explain_numbered(self, targets: Tensor, classes: Tensor | None = None, corrected: bool = True) -> Explanations:
+    def explain_indices(self, targets: Tensor, classes: Tensor | None = None, corrected: bool = True) -> Explanations:
         """The same for targets by their numbers: of links, their places among `pairs`."""
         return self.trusted(self._amortised(targets, classes), corrected)
 
@@ -480,13 +482,13 @@ class LARA:
         """The trained explainer on another graph: embeddings are made anew, and no sample of the old one is kept."""
         self.check_trained()
         where = (self.user_model, graph, features, self.task.name, self.game.hops, self.value, self.config, self.memory)
-        other = LARA(*where, self.batches_on, players=self.players, pairs=pairs, **self.asked)
+        other = LARA(*where, self.compute_device, players=self.players, pairs=pairs, **self.asked)
         other.explainer_, other.config_, other.errors_ = self.explainer_, self.config_, self.errors_
         return other
 
     def _amortised(self, targets: Tensor, classes: Tensor | None) -> Explanations:
         if self.is_embedded or len(targets) > FEW or not self.task.local or self.task.sides > 1:
-            return explain(self.explainer_, self.game, self.embed(), targets, classes)
+            return explain_embedded(self.explainer_, self.game, self.embed(), targets, classes)
         game = vars(self).get("game") or self._game_near(targets)
         return explain_nearby(self.explainer_, game, self.config_.inputs, targets, classes)
 
@@ -497,13 +499,13 @@ class LARA:
             return replace(explanations, corrected=nobody)
         if correct and self.samples_ is not None:
             if self.samples_.are_of_another(explanations.game or self.game, explanations.players.targets):
-                say(OTHER_MODEL.format(self.task))
+                log_info(OTHER_MODEL.format(self.task))
             return correct_explanations(explanations, self.samples_, self.errors_)
         return replace(explanations, variance=self.errors_.variance(explanations), corrected=nobody)
 
     def _game_near(self, targets: Tensor) -> Game:
         """Asks f about the surroundings of the targets alone; an explanation of them needs no more, words included."""
-        graph = bare(self.graph)
+        graph = strip_data(self.graph)
         where = (self._f, graph, self.features, targets, self.explainer_, self.value, self.memory)
         return game_nearby(*where, self.players, self.task)
 
@@ -516,26 +518,26 @@ class LARA:
         """The k best players of each target, without a list of all of them."""
         return self.bulk().top(self._as_targets(targets), whole_number("k", k))
 
-    def refine(self, explanations: Explanations, pairs: int, seed: int = 0) -> Refined:
+    def refine(self, explanations: Explanations, pairs: int, seed: int = 0) -> RefineResult:
         """Better scores, and how far each explanation moved: bought with 2 * pairs model evaluations a target."""
         return refine(self._game_of(explanations), explanations, pairs, self._stretch, seed)
 
-    def settle(self, explanations: Explanations, at_least: float = AT_LEAST, seed: int = 0) -> Settled:
+    def settle(self, explanations: Explanations, at_least: float = AT_LEAST, seed: int = 0) -> AdaptiveResult:
         """Model calls for explanations that are not trusted yet: pairs of coalitions of their own, more and more, until
         they are expected to explain this share of the true attribution."""
-        return settle_doubtful(self._game_of(explanations), explanations, self._stretch, at_least, seed)
+        return refine_until_confident(self._game_of(explanations), explanations, self._stretch, at_least, seed)
 
     @property
     def _stretch(self) -> float:
         """Of the errors of corrected scores, see `ErrorModel`."""
         return self.errors_.stretch if self.errors_ else 1.0
 
-    def verify(self, explanations: Scored, draws: int = DRAWS, seed: int = 0) -> pd.DataFrame:
+    def verify(self, explanations: ScoreTable, draws: int = DRAWS, seed: int = 0) -> pd.DataFrame:
         """Fidelity of each explanation beside that of random players, by model calls."""
         return verify(self._game_of(explanations), explanations, draws, seed)
 
-    def _game_of(self, explanations: Scored) -> Game:
-        if not isinstance(explanations, Scored):
+    def _game_of(self, explanations: ScoreTable) -> Game:
+        if not isinstance(explanations, ScoreTable):
             raise InputError(f"explanations must be what `explain` gave (got {type(explanations).__name__}).")
         return explanations.game or self.game
 
@@ -548,7 +550,7 @@ class LARA:
         about = described(identity(self.user_model), self.config_, self.value, self.errors_, self.cost_)
         about["players"] = to_dict(self.players)
         if isinstance(self.task, LinkTask):
-            about["pairs"] = users_pairs(self.model, self.task.pairs)  # whom the samples are of
+            about["pairs"] = to_user_pairs(self.model, self.task.pairs)  # whom the samples are of
         samples, history = self.samples_.to_dict() if self.samples_ else None, vars(self).get("history_", [])
         save_explainer(self.explainer_, Path(path), **about, samples=samples, history=history, **more)
 
@@ -561,7 +563,7 @@ class LARA:
             model: The model that it was trained to explain.
             graph: The graph, or another one for the same model.
             features: As for `LARA`.
-            more: memory, batches_on, store, target_type, pairs, relation, leave_out, as for `LARA`; without pairs,
+            more: memory, compute_device, store, target_type, pairs, relation, leave_out, as for `LARA`; without pairs,
                 those that it was saved with.
         """
         device = getattr(graph, "device", torch.device("cpu"))  # what is no graph is told below
@@ -573,11 +575,11 @@ class LARA:
         lara = LARA(model, graph, features, config.task, config.hops, stored.get("value", "logit"), **more)
         lara.with_explainer(explainer, stored)
         if is_other("model", stored, identity(model)):
-            say(OTHER_WEIGHTS)
+            log_info(OTHER_WEIGHTS)
         if lara.samples_ is not None and lara.task.sides == 1:
             then, now = len(lara.samples_.full), lara.task.num_targets(lara.graph)
             if then != now:
-                say(OTHER_GRAPH.format(lara.task, then, now))
+                log_info(OTHER_GRAPH.format(lara.task, then, now))
         return lara
 
     def with_explainer(self, explainer: Explainer, stored: dict[str, Any]) -> LARA:
@@ -616,7 +618,7 @@ class LARA:
         if not self.is_trained:
             raise LaraError("this LARA has not learned yet; call fit(targets) first.")
 
-    def check_buys(self, wanted: object) -> None:
+    def check_supports_refinement(self, wanted: object) -> None:
         """Whether explanations of many targets can be bought model calls for."""
 
     def _as_targets(self, targets: Targets) -> Tensor:
@@ -632,7 +634,7 @@ class LARA:
         assert isinstance(self.task, LinkTask)
         if isinstance(targets, Tensor) and targets.dim() == 1 and len(self.task.pairs):  # by numbers, or a mask
             return self.task.pairs[as_targets(targets, len(self.task.pairs), self.task, self.features.device)]
-        return pairs_here(self.model, self.graph, targets, self.asked["relation"])
+        return to_internal_pairs(self.model, self.graph, targets, self.asked["relation"])
 
     def _places(self, pairs: Tensor, among: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Where pairs stand among others, those that this LARA was made for unless told, and whether they do."""
@@ -643,7 +645,7 @@ class LARA:
             return torch.zeros_like(pairs[:, 0]), torch.zeros_like(pairs[:, 0], dtype=torch.bool)
         own, asked = (some[:, 0] * count + some[:, 1] for some in (among, pairs))
         rising, order = own.sort()
-        place, known = find(asked, rising)
+        place, known = lookup_sorted(asked, rising)
         return order[place], known
 
 
@@ -659,7 +661,7 @@ def described(
     return {**about, "errors": errors.to_dict() if errors else None, "cost": cost}
 
 
-def explain_once(
+def explain(
     model: Model,
     graph: dgl.DGLGraph,
     features: Tensor,

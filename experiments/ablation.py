@@ -13,11 +13,11 @@ import click
 from common import setting
 
 from dgl_lara import LARA
+from dgl_lara._util.memory import reuse_freed_memory
+from dgl_lara._util.randomness import sample_targets
 from dgl_lara.metrics.agreement import agreement
 from dgl_lara.metrics.common.reference import reference
 from dgl_lara.training.config import default
-from dgl_lara.utils.memory import reuse_freed_memory
-from dgl_lara.utils.randomness import some_targets
 
 NAMES = ("ba-community", "mutag")
 VARIANTS: dict[str, dict[str, Any]] = {
@@ -50,7 +50,7 @@ def main(names, steps, most, reference_pairs, data_dir):
     click.echo("| data | variant | R² | rank correlation |\n|---|---|---|---|")
     for name in names or NAMES:
         dataset, game = setting(name, data_dir)
-        targets = some_targets(dataset.test, most, 0)
+        targets = sample_targets(dataset.test, most, 0)
         against = reference(game, targets, reference_pairs, 0)
         base = replace(default(dataset.task, len(dataset.train)), steps=steps)
         for variant, changes in VARIANTS.items():

@@ -13,7 +13,7 @@ from importlib.metadata import distributions
 
 import click
 
-from dgl_lara.utils.tables import markdown_table
+from dgl_lara._util.tables import markdown_table
 
 PYPI = "https://pypi.org/pypi"
 

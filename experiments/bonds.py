@@ -17,12 +17,12 @@ from neighbours import OTHERS, other_setting, truth
 from scipy.stats import spearmanr
 
 from dgl_lara import LARA
+from dgl_lara._util.randomness import sample_targets
+from dgl_lara._util.tables import markdown_table
 from dgl_lara.datasets import BONDS
 from dgl_lara.game.edge_players import EdgePlayers
 from dgl_lara.game.game import Game
 from dgl_lara.training.config import default
-from dgl_lara.utils.randomness import some_targets
-from dgl_lara.utils.tables import markdown_table
 
 MODELS = ("mutag-gine", "mutag-gine-blind")
 
@@ -47,7 +47,7 @@ def main(data_dir, steps, most, reference_pairs, seeds, out):
     for name in MODELS:
         dataset, nodes = other_setting(*OTHERS[name], data_dir)
         game = Game(nodes.f, nodes.graph, nodes.features, nodes.task, nodes.hops, players="edges")
-        targets = some_targets(dataset.test, most, 0)
+        targets = sample_targets(dataset.test, most, 0)
         against = truth(game, targets, reference_pairs)
         found[name] = against.estimate.phi
         for seed in range(seeds):

@@ -21,15 +21,15 @@ import numpy as np
 import torch
 from common import seconds_of
 
+from dgl_lara._util.numba_threads import kernel, run_in_threads
+from dgl_lara._util.tables import markdown_table
 from dgl_lara.errors import InputError
-from dgl_lara.inference.compiled_scores import walk
 from dgl_lara.inference.export import top_frame
-from dgl_lara.inference.nearby import explain_nearby
-from dgl_lara.inference.scores import explain
+from dgl_lara.inference.kernels.walk import walk
+from dgl_lara.inference.local import explain_nearby
+from dgl_lara.inference.scorer import explain_embedded
 from dgl_lara.inference.top_players import TopPlayers
-from dgl_lara.runs import open_run
-from dgl_lara.utils.kernels import kernel, spread
-from dgl_lara.utils.tables import markdown_table
+from dgl_lara.runs.run import open_run
 
 RESULTS = Path(__file__).parent / "results"
 TOP = 20
@@ -81,7 +81,7 @@ def walk_all(bulk, targets):
     """`walk_only` on the arrays that `bulk.top` gives its own kernel."""
     walks, game = bulk.walks, bulk.game
     t = bulk.explainer.for_class(bulk.embeddings.target[targets], game.explained_class[targets])
-    spread(
+    run_in_threads(
         walk_only, len(targets), walks.indptr, walks.sources, walks.scale, walks.source, walks.by_term(t),
         targets.numpy(), walks.gate, walks.hops,
     )  # fmt: skip
@@ -142,7 +142,7 @@ def against_the_paper(lara, bulk, order, ours_each, say):
         result = explain_nearby(lara.explainer_, lara.game, lara.config_.inputs, batch)
         paper.append((time.perf_counter() - start) / len(batch))
         ours.append(timed(lambda b=batch: bulk.top(b, TOP), 1) / len(batch))
-        expected = explain(lara.explainer_, lara.game, bulk.embeddings, batch).scores
+        expected = explain_embedded(lara.explainer_, lara.game, bulk.embeddings, batch).scores
         difference = max(difference, float((result.scores - expected).abs().max() / expected.abs().max()))
     each = float(np.median(paper))
     say(f"paper's way: {1 / each:.0f} a second")

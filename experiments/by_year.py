@@ -20,20 +20,20 @@ from common import RESULTS, setting
 from neighbours import figures, truth
 
 from dgl_lara import LARA
+from dgl_lara._util.memory import reuse_freed_memory
+from dgl_lara._util.randomness import sample_targets
+from dgl_lara._util.tables import markdown_table
 from dgl_lara.baselines.random import Random
-from dgl_lara.datasets.storage import find_files
+from dgl_lara.datasets.cache import find_files
 from dgl_lara.inference.novelty import with_novelty
 from dgl_lara.training.config import default
-from dgl_lara.utils.memory import reuse_freed_memory
-from dgl_lara.utils.randomness import some_targets
-from dgl_lara.utils.tables import markdown_table
 
 YEARS = "ogbn_arxiv/raw/node_year.csv.gz"
 
 
 def with_neighbours(game, targets, count):
     """Targets that somebody can reach: of the others there is nothing to explain."""
-    many = some_targets(targets, 20 * count, 0)
+    many = sample_targets(targets, 20 * count, 0)
     return many[game.players(many).counts > 1][:count]
 
 

@@ -8,20 +8,20 @@ from pathlib import Path
 
 import pandas as pd
 
+from dgl_lara._util.atomic import atomic_write
+from dgl_lara._util.progress import log_info
+from dgl_lara._util.tables import markdown_table
 from dgl_lara.cli.options import choose_device
 from dgl_lara.datasets import DATASETS, Options, load
-from dgl_lara.datasets.storage import find_files
-from dgl_lara.evaluation import comparison as benchmark
-from dgl_lara.evaluation.comparison import METHODS, Contest
+from dgl_lara.datasets.cache import find_files
+from dgl_lara.evaluation import benchmark as benchmark
+from dgl_lara.evaluation.benchmark import METHODS, Benchmark
 from dgl_lara.evaluation.lara_method import LaraMethod
 from dgl_lara.game.game import Game
+from dgl_lara.gnns import recipe_for
+from dgl_lara.gnns.checkpoint import load_target
+from dgl_lara.gnns.training import get_target
 from dgl_lara.metrics.fidelity import fidelity_column
-from dgl_lara.targets import recipe_for
-from dgl_lara.targets.checkpoint import load_target
-from dgl_lara.targets.fitting import get_target
-from dgl_lara.utils.files import written_whole
-from dgl_lara.utils.progress import say
-from dgl_lara.utils.tables import markdown_table
 
 RESULTS = Path(__file__).parent / "results"
 AUTHORS = ("ba-shapes", "ba-community", "tree-cycles", "ba-2motifs")  # whose target models can be had
@@ -100,7 +100,9 @@ def present(name, data_dir):
     entry = DATASETS[name]
     if entry.generated or find_files(entry.files, data_dir):
         return name, None
-    say(f"{name} is not in the data folder; its stand-in '{entry.stand_in}' takes its place, and the tables say so.")
+    log_info(
+        f"{name} is not in the data folder; its stand-in '{entry.stand_in}' takes its place, and the tables say so."
+    )
     return entry.stand_in, STAND_IN_NODES if entry.stand_in == "citation" else None
 
 
@@ -118,13 +120,13 @@ def contest_on(name, settings):
 # --- the comparison, made once for all tables and figures -----------------------------------------------------------
 
 
-def parts_of(contest: Contest, settings):
+def parts_of(contest: Benchmark, settings):
     return benchmark.parts_folder(contest, MEASURES, settings.out)
 
 
 def compared(name, methods, settings, variants=None):
     """One row a method and seed, with the columns `data` and `source`. `variants`: forms of LARA, name -> maker."""
-    say(f"== {name}: {', '.join(methods)}")
+    log_info(f"== {name}: {', '.join(methods)}")
     contest = contest_on(name, settings)
     makers = {**METHODS, **(variants or {})}
     folder = parts_of(contest, settings)
@@ -149,9 +151,9 @@ def kept(settings, contest, stem, make):
     """Rows that `make()` gives, kept beside the comparison: made once."""
     path = parts_of(contest, settings) / f"{stem.replace(' ', '-')}-x{settings.num_seeds}.json"
     if not path.exists():
-        say(f"== {contest.dataset.name}: {stem}")
+        log_info(f"== {contest.dataset.name}: {stem}")
         rows = make()
-        with written_whole(path) as temporary:
+        with atomic_write(path) as temporary:
             temporary.write_text(json.dumps(rows, indent=1))
     return json.loads(path.read_text())
 
@@ -257,15 +259,15 @@ def write_table(settings, stem, title, tables, frame, notes=()):
     for header, rows in tables:
         lines += [markdown_table(header, [list(map(str, row)) for row in rows]), ""]
     lines += [line for note in notes for line in (note, "")]
-    with written_whole(settings.tables / f"{stem}.md") as temporary:
+    with atomic_write(settings.tables / f"{stem}.md") as temporary:
         temporary.write_text("\n".join(lines).rstrip() + "\n")
-    with written_whole(settings.tables / f"{stem}.csv") as temporary:
+    with atomic_write(settings.tables / f"{stem}.csv") as temporary:
         frame.to_csv(temporary, index=False, float_format="%.5g")
     return [settings.tables / f"{stem}.md", settings.tables / f"{stem}.csv"]
 
 
 def write_picture(settings, stem, drawn):
     path = settings.tables / f"{stem}.png"
-    with written_whole(path) as temporary:
+    with atomic_write(path) as temporary:
         drawn.savefig(temporary, format="png", dpi=110, facecolor="white")
     return path

@@ -17,9 +17,9 @@ import torch
 from neighbours import load, reliability, true_squares, truth
 
 from dgl_lara import LARA
-from dgl_lara.inference.error_bars import learn_errors
+from dgl_lara._util.randomness import generator
+from dgl_lara.inference.error_model import learn_errors
 from dgl_lara.training.config import default
-from dgl_lara.utils.randomness import generator
 
 FOLDS, DRAWS = 5, 300
 WANTED = 0.05  # of the largest gap

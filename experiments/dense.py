@@ -9,8 +9,8 @@ from dgl.nn.pytorch import GATConv, SAGEConv
 from scipy.spatial import cKDTree
 from torch import nn
 
+from dgl_lara._util.randomness import seeded
 from dgl_lara.game.game import Game
-from dgl_lara.utils.randomness import seeded
 
 NODES, DEGREE, CLASSES, COLUMNS = 4000, 41, 8, 32  # the radius that would give so many neighbours
 

@@ -35,16 +35,16 @@ import torch
 
 import dgl_lara.cli.benchmark
 import dgl_lara.cli.explain  # noqa: F401 (loaded before the children are made)
-import dgl_lara.evaluation.comparison
-import dgl_lara.inference.compiled_scores
+import dgl_lara.evaluation.benchmark
+import dgl_lara.inference.kernels.walk
 import dgl_lara.reports.benchmark_table
-import dgl_lara.runs
+import dgl_lara.runs.run
 from dgl_lara import LARA, TrainingConfig
 from dgl_lara.__main__ import run as command
+from dgl_lara._util.atomic import atomic_write
+from dgl_lara._util.tables import markdown_table
 from dgl_lara.datasets import load
 from dgl_lara.inference import export
-from dgl_lara.utils.files import written_whole
-from dgl_lara.utils.tables import markdown_table
 
 RESULTS = Path(__file__).parent / "results"
 SIGNALS = {"SIGKILL": signal.SIGKILL, "Ctrl-C": signal.SIGINT, "SIGTERM": signal.SIGTERM}
@@ -329,7 +329,7 @@ def jumping_clock(rounds: int) -> Tally:
 def soak(explanations: int, calls: int) -> list[Tally]:
     """Many explanations in one process: memory stays flat, and the last numbers are the first ones."""
     data = load("graph.npz")
-    from dgl_lara.targets.checkpoint import load_target
+    from dgl_lara.gnns.checkpoint import load_target
 
     model = load_target(Path("f.pt"), data)[0].train()
     lara = LARA(model, data.graph, data.features, config=TrainingConfig(hidden=8, dim=4, steps=5)).fit(range(200))
@@ -408,7 +408,7 @@ def main(count: int, explanations: int, calls: int, seed: int, out: Path) -> Non
     header = ["fault", "tried", "right", "what was not"]
     table = markdown_table(header, [tally.row for tally in tallies])
     click.echo(table)
-    with written_whole(out) as temporary:
+    with atomic_write(out) as temporary:
         words = f"--kills {count} --soak {explanations} --calls {calls} --seed {seed}"
         temporary.write_text(f"# Faults on purpose\n\n`python experiments/faults.py {words}`\n\n{table}\n")
     sys.exit(int(any(tally.wrong for tally in tallies)))

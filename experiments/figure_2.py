@@ -6,9 +6,9 @@ import common
 import pandas as pd
 from paper_figures import ONLY_PLOTTED
 
+from dgl_lara._util.randomness import sample_targets
 from dgl_lara.evaluation.correlation import FEWEST_PLAYERS, correlations, random_sets
 from dgl_lara.reports.figures import scatters
-from dgl_lara.utils.randomness import some_targets
 
 NAMES = ("ba-community", "ogbn-arxiv")
 SETS = 100  # pairs (J, target), as in the appendix
@@ -58,8 +58,8 @@ def run(settings):
 
 def _targets(dataset, game, most):
     """Test targets that have at least three players: on ogbn-arxiv most have fewer."""
-    candidates = some_targets(dataset.test, 20 * most, 0)
-    return some_targets(candidates[game.players(candidates).counts >= FEWEST_PLAYERS], most, 0)
+    candidates = sample_targets(dataset.test, 20 * most, 0)
+    return sample_targets(candidates[game.players(candidates).counts >= FEWEST_PLAYERS], most, 0)
 
 
 def _sets(game, targets, pairs, keep_target):

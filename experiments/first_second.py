@@ -18,13 +18,13 @@ import dgl
 import torch
 
 from dgl_lara import LARA
-from dgl_lara.targets.models import ModelConfig, TargetModel
+from dgl_lara._util.randomness import seeded
+from dgl_lara._util.tables import markdown_table
+from dgl_lara.gnns.models import ModelConfig, TargetModel
 from dgl_lara.training import loop
+from dgl_lara.training.backend import InMemory
 from dgl_lara.training.config import default
-from dgl_lara.training.ground import InMemory
-from dgl_lara.training.validation import ByPhi
-from dgl_lara.utils.randomness import seeded
-from dgl_lara.utils.tables import markdown_table
+from dgl_lara.training.validation import AttributionValidator
 
 
 class Listening:
@@ -94,7 +94,11 @@ def main(nodes, edges, steps):
     lara = LARA(model, graph, features, config=replace(usual, steps=steps))
     sys.stderr = listening = Listening(sys.stderr)
     try:
-        with timed(InMemory, "judge", "step") as spent, timed(loop, "update") as moved, timed(ByPhi, "score") as asked:
+        with (
+            timed(InMemory, "judge", "step") as spent,
+            timed(loop, "update") as moved,
+            timed(AttributionValidator, "score") as asked,
+        ):
             lara.fit(range(nodes))
         silences, whole = listening.silences, time.monotonic() - listening.moments[0]
     finally:

@@ -14,14 +14,14 @@ import pandas as pd
 from common import RESULTS, setting
 
 from dgl_lara import LARA
+from dgl_lara._util.memory import reuse_freed_memory
+from dgl_lara._util.randomness import sample_targets
 from dgl_lara.baselines.random import Random
 from dgl_lara.baselines.sampled import Sampled
 from dgl_lara.metrics.agreement import agreement
 from dgl_lara.metrics.common.reference import reference
 from dgl_lara.metrics.fidelity import fidelity
 from dgl_lara.training.config import default, paper
-from dgl_lara.utils.memory import reuse_freed_memory
-from dgl_lara.utils.randomness import some_targets
 
 NAMES = ("ba-shapes", "ba-community", "tree-cycles", "ba-2motifs", "mutag")
 
@@ -51,7 +51,7 @@ def main(names, seeds, paper_seeds, steps, most, reference_pairs, data_dir, out)
     rows = []
     for name in names or NAMES:
         dataset, game = setting(name, data_dir)
-        targets = some_targets(dataset.test, most, 0)
+        targets = sample_targets(dataset.test, most, 0)
         against = reference(game, targets, reference_pairs, 0)
         common = {"dataset": name, "data": dataset.source, "targets": len(targets), "reference": against.how}
         common["noise ceiling"] = against.ceiling

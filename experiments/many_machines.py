@@ -26,25 +26,25 @@ import pandas as pd
 import psutil
 import torch
 
+from dgl_lara._util.atomic import atomic_write
+from dgl_lara._util.distributed import join
+from dgl_lara._util.memory import hand_back_freed_memory
+from dgl_lara._util.tables import markdown_table
 from dgl_lara.datasets import Options, load
+from dgl_lara.datasets.partitioned import DatasetInParts
 from dgl_lara.datasets.partitioning import partition
-from dgl_lara.datasets.parts_dataset import DatasetInParts
 from dgl_lara.explainer.inputs import encoder_graph
 from dgl_lara.explainer.network import load_explainer, save_explainer
+from dgl_lara.game.distributed_game import DistributedGame
+from dgl_lara.gnns import recipe_for
+from dgl_lara.gnns.checkpoint import load_target, save_target
+from dgl_lara.gnns.training import get_target
 from dgl_lara.inference.fetched_scores import explain_across
 from dgl_lara.lara import LARA
-from dgl_lara.parts.game_across import GameAcross
-from dgl_lara.targets import recipe_for
-from dgl_lara.targets.checkpoint import load_target, save_target
-from dgl_lara.targets.fitting import get_target
-from dgl_lara.training.across_parts import AcrossParts, part_graph
 from dgl_lara.training.config import MINI_BATCHES, default
+from dgl_lara.training.distributed import DistributedBackend, part_graph
 from dgl_lara.training.loop import train
 from dgl_lara.training.validation import make_judge
-from dgl_lara.utils.files import written_whole
-from dgl_lara.utils.memory import hand_back_freed_memory
-from dgl_lara.utils.ranks import join
-from dgl_lara.utils.tables import markdown_table
 
 RESULTS = Path(__file__).parent / "results"
 AT_ONCE = 32  # targets that are explained together
@@ -111,9 +111,9 @@ def part(folder, task):
     model = load_target(folder / "target.pt", dataset)[0]
     memory.begin()
     hops = json.loads((folder / "one.json").read_text())["K"]
-    across: Any = GameAcross(model, dataset.view, hops, "logit", task["memory"] // ranks.count)
+    across: Any = DistributedGame(model, dataset.view, hops, "logit", task["memory"] // ranks.count)
     config = config_for(task, dataset)
-    ground = AcrossParts(across, config)
+    ground = DistributedBackend(across, config)
     state = train(across, config, dataset.train, dataset.val, ranks=ranks, ground=ground)
     learned = ranks.sent
     explainer = load_explainer(folder / "one.pt", torch.device("cpu"))[0]  # the other's: the scores must be its own
@@ -233,7 +233,7 @@ def main(name, data_dir, undirected, target, parts, steps, batch, seed, explaine
     if kept.exists():  # beside other seeds
         before = pd.read_csv(kept)
         table = pd.concat([before[before["seed"] != seed], table])
-    with written_whole(kept) as temporary:
+    with atomic_write(kept) as temporary:
         table.to_csv(temporary, index=False)
 
 

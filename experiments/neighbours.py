@@ -23,7 +23,10 @@ from dense import dense
 from scipy.stats import spearmanr
 
 from dgl_lara import LARA
-from dgl_lara.attribution.monte_carlo import in_halves, sample, sample_shared
+from dgl_lara._util.memory import reuse_freed_memory
+from dgl_lara._util.randomness import generator, sample_targets
+from dgl_lara._util.tables import markdown_table
+from dgl_lara.attribution.monte_carlo import sample, sample_shared, split_half_estimate
 from dgl_lara.baselines.gradient import GradientInput
 from dgl_lara.baselines.graphsvx import GraphSVX
 from dgl_lara.baselines.random import Random
@@ -31,14 +34,11 @@ from dgl_lara.baselines.sampled import Sampled
 from dgl_lara.datasets import Options
 from dgl_lara.datasets import load as load_dataset
 from dgl_lara.game.game import Game
+from dgl_lara.gnns import recipe_for
+from dgl_lara.gnns.training import get_target
 from dgl_lara.metrics.common.reference import Reference
 from dgl_lara.metrics.fidelity import fidelity
-from dgl_lara.targets import recipe_for
-from dgl_lara.targets.fitting import get_target
 from dgl_lara.training.config import MANY_TARGETS, default
-from dgl_lara.utils.memory import reuse_freed_memory
-from dgl_lara.utils.randomness import generator, some_targets
-from dgl_lara.utils.tables import markdown_table
 
 NAMES = ("ba-shapes", "ba-community", "tree-cycles", "ba-2motifs", "mutag", "dense-gat", "dense-sage")
 UNDIRECTED = "ogbn-arxiv-undirected"
@@ -82,7 +82,10 @@ def truth(game, targets, pairs):
     few = game.num_targets <= MANY_TARGETS and game.graph.num_nodes() <= len(players.player)
     draw = sample_shared if game.task.local and few else sample
     return Reference(
-        players, in_halves(*(draw(game, players, pairs // 2, generator(90_000 + half)) for half in (0, 1))), 0, ""
+        players,
+        split_half_estimate(*(draw(game, players, pairs // 2, generator(90_000 + half)) for half in (0, 1))),
+        0,
+        "",
     )
 
 
@@ -134,7 +137,7 @@ def reliability(confidence, error, size):
 
 def correcting(lara, count):
     """Seconds for the corrected scores of so many targets, the amortised ones included; p and t are at hand."""
-    some = some_targets(torch.arange(lara.game.num_targets), count, 0)
+    some = sample_targets(torch.arange(lara.game.num_targets), count, 0)
     started = time.perf_counter()
     found = lara.explain(some)
     spent = time.perf_counter() - started
@@ -144,7 +147,7 @@ def correcting(lara, count):
 
 def cost_anywhere(game, rival, count=50):
     """Nodes that f is given for an explanation of any target: the newest papers, the test targets, have few players."""
-    before, some = game.nodes_asked, some_targets(torch.arange(game.num_targets), count, 0)
+    before, some = game.nodes_asked, sample_targets(torch.arange(game.num_targets), count, 0)
     rival.explain(some)
     return (game.nodes_asked - before) / len(some)
 
@@ -172,7 +175,7 @@ def main(names, seeds, first_seed, most, reference_pairs, steps, objective, shar
 
     for name in names or NAMES:
         game, train, val, test, source = load(name, data_dir)
-        targets = some_targets(test, most, 0)
+        targets = sample_targets(test, most, 0)
         against = truth(game, targets, reference_pairs)
         common = {"data": name, "source": source, "targets": len(targets)}
         common["players"] = against.players.counts.float().mean().item()

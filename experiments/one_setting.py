@@ -3,7 +3,7 @@
 import common
 import pandas as pd
 
-from dgl_lara.evaluation.comparison import lara_with
+from dgl_lara.evaluation.benchmark import lara_with
 
 COLUMNS = {**common.FIDELITY, "targets/s": ("targets/s", 1)}
 FORMS = {"paper": "paper's form", "default": "our form"}

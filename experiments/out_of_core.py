@@ -24,8 +24,8 @@ import click
 import numpy as np
 import pandas as pd
 
+from dgl_lara._util.atomic import atomic_write
 from dgl_lara.cli.options import Memory
-from dgl_lara.utils.files import written_whole
 
 RESULTS = Path(__file__).parent / "results"
 GROUPS = Path("/sys/fs/cgroup/memory")
@@ -40,10 +40,10 @@ def target_model(folder, half, nodes):
 
     from dgl_lara.datasets.citation_stream import stream_citation
     from dgl_lara.datasets.dataset import Dataset
-    from dgl_lara.parts.mapped import Mapped
-    from dgl_lara.targets import RECIPES
-    from dgl_lara.targets.checkpoint import save_target
-    from dgl_lara.targets.fitting import get_target
+    from dgl_lara.gnns import RECIPES
+    from dgl_lara.gnns.checkpoint import save_target
+    from dgl_lara.gnns.training import get_target
+    from dgl_lara.graphs.mmap import MmapGraphView
 
     path = folder / "target.pt"
     if path.exists():
@@ -51,7 +51,7 @@ def target_model(folder, half, nodes):
     small = folder / "small"
     if not (small / "meta.json").exists():
         stream_citation(nodes, 1, small, kind="float16" if half else "float32")
-    view, everyone = Mapped(small), torch.arange(nodes)
+    view, everyone = MmapGraphView(small), torch.arange(nodes)
     indptr, sources = view.in_edges(everyone)
     graph = dgl.graph((sources, torch.repeat_interleave(everyone, indptr.diff())), num_nodes=nodes)
     labels = torch.from_numpy(view.parts[0].labels.astype(np.int64))
@@ -168,7 +168,7 @@ def main(nodes, parts, limit, memory, batch_size, targets, target_nodes, only, h
 def keep(out, row):
     known = pd.read_csv(out) if out.exists() else pd.DataFrame(columns=list(row))
     same = (known.nodes == row["nodes"]) & (known.half == row["half"]) & (known.command == row["command"])
-    with written_whole(out) as temporary:
+    with atomic_write(out) as temporary:
         pd.concat([known[~same], pd.DataFrame([row])]).to_csv(temporary, index=False, float_format="%.5g")
 
 

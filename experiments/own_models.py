@@ -21,6 +21,8 @@ from dgl.nn.pytorch import GATConv, GINConv, SAGEConv
 from torch import nn
 
 from dgl_lara import LARA
+from dgl_lara._util.memory import reuse_freed_memory
+from dgl_lara._util.randomness import generator, sample_targets, seeded
 from dgl_lara.attribution.monte_carlo import Estimate, shared_least_squares
 from dgl_lara.baselines.random import Random
 from dgl_lara.datasets import Options, load
@@ -28,8 +30,6 @@ from dgl_lara.metrics.agreement import agreement
 from dgl_lara.metrics.common.reference import Reference
 from dgl_lara.metrics.fidelity import fidelity_per_target
 from dgl_lara.training.config import default
-from dgl_lara.utils.memory import reuse_freed_memory
-from dgl_lara.utils.randomness import generator, seeded, some_targets
 
 NAMES, MODELS = ("cora", "citeseer", "pubmed"), ("gat", "gin", "sage")
 RESULTS = Path(__file__).parent / "results"
@@ -128,8 +128,8 @@ def main(names, models, fit_on, seed, epochs, steps, most, reference_pairs, fide
     rows = []
     for name in names or NAMES:
         dataset = load(name, Options(data_dir=data_dir))
-        targets = some_targets(dataset.test, most, seed)
-        many = some_targets(dataset.test, fidelity_targets, seed)
+        targets = sample_targets(dataset.test, most, seed)
+        many = sample_targets(dataset.test, fidelity_targets, seed)
         outside = torch.ones(dataset.num_targets, dtype=torch.bool)
         outside[dataset.test] = False
         for kind in models.split(","):

@@ -4,7 +4,7 @@ Figures 1, 2, 4, 5 and the qualitative ones are pictures without numbers in the 
 `ONLY_PLOTTED`.
 """
 
-from dgl_lara.targets import PAPER_ACCURACY
+from dgl_lara.gnns import PAPER_ACCURACY
 
 # Table 1: throughput, targets a second (mean, deviation over five runs), on one RTX 2080 Ti.
 TABLE_1 = {

@@ -21,22 +21,22 @@ from common import RESULTS, setting
 from neighbours import store
 
 from dgl_lara import LARA
-from dgl_lara.attribution.monte_carlo import in_halves, sample, sample_shared
-from dgl_lara.baselines.common.method import Circumstances
+from dgl_lara._util.memory import reuse_freed_memory
+from dgl_lara._util.randomness import generator, sample_targets
+from dgl_lara._util.tables import markdown_table
+from dgl_lara.attribution.monte_carlo import sample, sample_shared, split_half_estimate
+from dgl_lara.baselines.common.method import BenchmarkSetting
 from dgl_lara.baselines.gnn_explainer import GNNExplainer
 from dgl_lara.baselines.pg_explainer import PGExplainer
+from dgl_lara.blackbox.eval_mode import eval_mode
 from dgl_lara.errors import InputError
 from dgl_lara.explanation import Explanations
 from dgl_lara.game.game import Game
-from dgl_lara.game.players import find
+from dgl_lara.graphs.indexing import lookup_sorted
 from dgl_lara.metrics.auc import edge_auc, studied_targets
 from dgl_lara.metrics.common.reference import Reference
 from dgl_lara.metrics.fidelity import fidelity
-from dgl_lara.model.evaluating import evaluating
 from dgl_lara.training.config import MANY_TARGETS, default
-from dgl_lara.utils.memory import reuse_freed_memory
-from dgl_lara.utils.randomness import generator, some_targets
-from dgl_lara.utils.tables import markdown_table
 
 FEW_TRAINED = ("cora", "citeseer", "pubmed")
 COLUMNS = (
@@ -59,7 +59,7 @@ class Gradient(GNNExplainer):
 
     def score(self, some):
         weights = torch.ones(len(some.edge), requires_grad=True)
-        with evaluating(self.game.f), torch.enable_grad():
+        with eval_mode(self.game.f), torch.enable_grad():
             logits = self.predict(some, weights, self.game.features[some.egos.nodes])
             chosen = logits.gather(1, self.game.explained_class[some.targets].unsqueeze(1))
             (slope,) = torch.autograd.grad(chosen.sum(), weights)
@@ -69,7 +69,9 @@ class Gradient(GNNExplainer):
 def as_players(edges, game, label):
     """Masks of edges as scores of the game's own players."""
     players = game.players(edges.targets)
-    place, plays = find(edges.row * game.num_players + game.kind.of_edges(edges.source, edges.destination), players.key)
+    place, plays = lookup_sorted(
+        edges.row * game.num_players + game.kind.of_edges(edges.source, edges.destination), players.key
+    )
     total = torch.zeros(len(players.player)).index_add(0, place[plays], edges.scores[plays])
     many = torch.zeros(len(players.player)).index_add(0, place[plays], torch.ones(int(plays.sum())))
     classes = game.explained_class[players.targets]
@@ -97,7 +99,7 @@ def truth(game, targets, pairs):
     players = game.players(targets)
     draw = sample_shared if game.task.local and game.num_targets <= MANY_TARGETS else sample
     halves = (draw(game, players, pairs // 2, generator(90_000 + half)) for half in (0, 1))
-    return Reference(players, in_halves(*halves), 0, "")
+    return Reference(players, split_half_estimate(*halves), 0, "")
 
 
 def figures(game, found, against):
@@ -108,7 +110,7 @@ def figures(game, found, against):
 
 
 def rivals(name, node_game, seed):
-    where = Circumstances(name)
+    where = BenchmarkSetting(name)
     yield GNNExplainer.for_comparison(node_game, seed, where)
     yield PGExplainer.for_comparison(node_game, seed, where)
     yield Gradient(node_game, seed)
@@ -179,11 +181,11 @@ def main(
         dataset, node_game = setting(name, data_dir)
         where = (node_game.f, dataset.graph, dataset.features, dataset.task, node_game.hops, node_game.value)
         game = Game(*where, players=kind)
-        targets = some_targets(dataset.test, most, 0)
+        targets = sample_targets(dataset.test, most, 0)
         common = {"data": f"{name}, {kind}", "source": dataset.source, "targets": len(targets)}
         against = None if only_speed else truth(game, targets, reference_pairs)
         has_truth = kind == "edges" and dataset.edge_truth is not None and not only_speed
-        studied = some_targets(studied_targets(dataset), 200, 0) if has_truth else None
+        studied = sample_targets(studied_targets(dataset), 200, 0) if has_truth else None
         for seed in range(first_seed, first_seed + seeds):
             for rival in rivals(name, node_game, seed) if compared and kind == "edges" and not only_speed else ():
                 try:

@@ -5,7 +5,7 @@ import pandas as pd
 import torch
 from paper_figures import ONLY_PLOTTED
 
-from dgl_lara.utils.progress import say
+from dgl_lara._util.progress import log_info
 
 NAMES = common.SIX
 EACH = 2
@@ -16,7 +16,7 @@ def run(settings):
     rows, written = [], []
     for name in settings.names(NAMES):
         contest, lara = common.lara_on(name, settings)
-        say(f"== {name}: pictures")
+        log_info(f"== {name}: pictures")
         dataset = contest.dataset
         batch = lara.explain(_shown(contest)).named(labels=dataset.node_labels, motif=dataset.motif)
         for place, explanation in enumerate(batch):

@@ -13,12 +13,12 @@ from dataclasses import replace
 import click
 import numpy as np
 
+from dgl_lara._util.tables import text_table
 from dgl_lara.datasets import Options
 from dgl_lara.datasets.movielens import assemble, read_ratings
-from dgl_lara.targets import RECIPES
-from dgl_lara.targets.preferences import train_recommender
-from dgl_lara.targets.ranking import popularity, ranking_quality, scores_of
-from dgl_lara.utils.tables import text_table
+from dgl_lara.gnns import RECIPES
+from dgl_lara.gnns.ranking import popularity, ranking_quality, scores_of
+from dgl_lara.gnns.recommender_training import train_recommender
 
 TRIED: list[dict] = [
     {}, {"epochs": 100}, {"epochs": 300}, {"layers": 1}, {"layers": 3}, {"hidden": 32}, {"hidden": 128},

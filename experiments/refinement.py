@@ -17,11 +17,11 @@ from common import RESULTS, setting
 from lara_figures import NAMES
 
 from dgl_lara import LARA
+from dgl_lara._util.memory import reuse_freed_memory
+from dgl_lara._util.randomness import generator, sample_targets
 from dgl_lara.attribution.monte_carlo import Estimate, least_squares
 from dgl_lara.attribution.r_squared import corrected_r_squared
 from dgl_lara.training.config import default
-from dgl_lara.utils.memory import reuse_freed_memory
-from dgl_lara.utils.randomness import generator, some_targets
 
 
 @click.command()
@@ -41,7 +41,7 @@ def main(names, most, pairs, reference_pairs, draws, split, steps, data_dir, out
         dataset, game = setting(name, data_dir)
         usual = default(game.task, len(dataset.train))
         lara = LARA.of_game(game, replace(usual, steps=steps or usual.steps)).fit(dataset.train, dataset.val)
-        explanations = lara.explain(some_targets(getattr(dataset, split), most, 0))
+        explanations = lara.explain(sample_targets(getattr(dataset, split), most, 0))
         players = explanations.players
         first, second = (
             least_squares(game, players, reference_pairs // 2, generator(1000 + half)).phi for half in (0, 1)

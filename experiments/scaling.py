@@ -47,7 +47,7 @@ def one(setting, repeats):
     from dgl_lara.explainer.network import Explainer, ExplainerConfig
     from dgl_lara.game.game import Game
     from dgl_lara.inference.export import explain_to_file
-    from dgl_lara.inference.scores import embed_all
+    from dgl_lara.inference.scorer import embed_all
     from dgl_lara.inference.top_players import BulkExplainer
 
     nodes, directed, kept, hops, dim, batch = setting.values()

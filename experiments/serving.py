@@ -23,9 +23,9 @@ import numpy as np
 import psutil
 from service import serving
 
-from dgl_lara.runs import open_run
-from dgl_lara.utils.progress import say
-from dgl_lara.utils.tables import markdown_table
+from dgl_lara._util.progress import log_info
+from dgl_lara._util.tables import markdown_table
+from dgl_lara.runs.run import open_run
 
 STARTS = 5
 RESULTS = Path(__file__).parent / "results"
@@ -166,7 +166,7 @@ def main(run, workers, seconds, prepare, out):
     if prepare:
         return
     nodes = np.random.default_rng(0).integers(0, count, 20_000)
-    say(f"{count:,} nodes are explained and stored")
+    log_info(f"{count:,} nodes are explained and stored")
     started = sorted(to_ready(run, workers) for _ in range(STARTS))
     told = f"{median(started):.1f} s (median of {STARTS}; {started[0]:.1f} to {started[-1]:.1f})"
     rows.append(["start with a stored run, to the first answer", told, "≤ 5 s"])
@@ -176,7 +176,7 @@ def main(run, workers, seconds, prepare, out):
         with serving("--run", run, "--workers", number) as service:
             asyncio.run(as_fast_as_can(service.address, path, singles, 2, 8))
             costs.append(memory(service))
-            say(f"memory with {number} workers: {costs[-1] / 2**20:,.0f} MB")
+            log_info(f"memory with {number} workers: {costs[-1] / 2**20:,.0f} MB")
             if number == 2:
                 own = [worker.memory_full_info().uss for worker in service.workers]
     share = (costs[1] - costs[0]) / costs[0]
@@ -185,7 +185,7 @@ def main(run, workers, seconds, prepare, out):
     with serving("--run", run, "--workers", workers) as service:
         asyncio.run(as_fast_as_can(service.address, path, singles, 2, 8))
         spent = asyncio.run(at_rate(service.address, path, singles, RATE, seconds))
-        say("latency is measured")
+        log_info("latency is measured")
         p50, p99 = np.percentile(spent, [50, 99])
         rows.append(
             [f"one node, top {TOP}, {RATE} requests a second: p50, p99", f"{p50:.2f} ms, {p99:.2f} ms", "≤ 3, ≤ 20 ms"]

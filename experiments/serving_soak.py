@@ -22,11 +22,11 @@ import psutil
 from service import serving
 from serving import RESULTS, Line, asked
 
-from dgl_lara.runs import open_run
-from dgl_lara.serve.messages import GraphUpdate
-from dgl_lara.serve.served import ServedModel
+from dgl_lara._util.tables import markdown_table
+from dgl_lara.runs.run import open_run
+from dgl_lara.serve.model import ServedModel
+from dgl_lara.serve.schemas import GraphUpdate
 from dgl_lara.serve.update_log import UpdateLog
-from dgl_lara.utils.tables import markdown_table
 
 WATCHED = 40  # nodes whose answers are checked
 KINDS = ("answers", "updates", "late updates", "reloads", "kills", "refused", "reconnects")
@@ -166,7 +166,7 @@ class Reference:
         for update in [None, *around]:
             if update is not None:
                 self.model.accept(update)
-            self.model.catch_up()
+            self.model.apply_pending_updates()
             best = self.model.snapshot.first.best(self.watched)
             self.answers.append((best.player.copy(), best.score.copy(), best.kept.copy()))
         np.testing.assert_allclose(self.answers[-1][1], self.answers[0][1], rtol=1e-2, atol=1e-3)

@@ -20,8 +20,8 @@ import click
 import pandas as pd
 import psutil
 
-from dgl_lara.utils.files import written_whole
-from dgl_lara.utils.tables import markdown_table
+from dgl_lara._util.atomic import atomic_write
+from dgl_lara._util.tables import markdown_table
 
 RESULTS = Path(__file__).parent / "results"
 SHARDS = 4
@@ -108,7 +108,7 @@ def main(run, nodes, epochs, amortised, out):
     table = markdown_table(["way", "seconds", "same rows"], [[way, f"{s:.1f}", str(as_one)] for way, s, as_one in rows])
     click.echo(table)
     what = f"run {run.name}" if run.name != "run" else f"generated graph `citation`, {nodes:,} nodes"
-    with written_whole(out) as temporary:
+    with atomic_write(out) as temporary:
         scores = "amortised scores" if amortised else "scores corrected where samples were kept"
         temporary.write_text(
             f"# Explaining in shards\n\n{what.capitalize()}; top 20 of each target, {scores}.\n\n{table}\n"

@@ -14,14 +14,14 @@ import pandas as pd
 import torch
 from common import RESULTS, setting
 
-from dgl_lara.attribution.monte_carlo import in_halves, sample, sample_shared
-from dgl_lara.utils.files import written_whole
-from dgl_lara.utils.randomness import generator, some_targets
-from dgl_lara.utils.tables import markdown_table
+from dgl_lara._util.atomic import atomic_write
+from dgl_lara._util.randomness import generator, sample_targets
+from dgl_lara._util.tables import markdown_table
+from dgl_lara.attribution.monte_carlo import sample, sample_shared, split_half_estimate
 
 
 def phi(game, players, pairs, draw, seed):
-    return in_halves(*(draw(game, players, pairs // 2, generator(seed + half)) for half in (0, 1)))
+    return split_half_estimate(*(draw(game, players, pairs // 2, generator(seed + half)) for half in (0, 1)))
 
 
 @click.command()
@@ -34,7 +34,7 @@ def main(names, most, pairs, data_dir, out):
     rows = []
     for name in names or ("ba-shapes", "ba-community", "tree-cycles"):
         dataset, game = setting(name, data_dir)
-        targets = some_targets(dataset.test, most, 0)
+        targets = sample_targets(dataset.test, most, 0)
         players = game.players(targets)
         others = ~game.task.is_target(players)
         shared, own, again = (
@@ -54,7 +54,7 @@ def main(names, most, pairs, data_dir, out):
         rows.append(row | {"correlation": float(same)})
         click.echo(rows[-1], err=True)
     table = pd.DataFrame(rows)
-    with written_whole(out) as temporary:
+    with atomic_write(out) as temporary:
         table.to_csv(temporary, index=False, float_format="%.5f")
     click.echo(markdown_table(table.columns.tolist(), table.to_numpy().tolist()))
 

@@ -4,7 +4,7 @@ import common
 import pandas as pd
 from paper_figures import TABLE_1
 
-from dgl_lara.evaluation.comparison import METHODS
+from dgl_lara.evaluation.benchmark import METHODS
 from dgl_lara.reports.figures import labels_of
 
 NAMES = common.SIX

@@ -4,7 +4,7 @@ import common
 import pandas as pd
 from paper_figures import TABLE_2
 
-from dgl_lara.evaluation.comparison import lara_with
+from dgl_lara.evaluation.benchmark import lara_with
 
 NAMES = ("tree-cycles", "ogbn-arxiv", "ba-2motifs", "mutag")
 PRINTED = {"paper-single": "single", "lara-paper": "dual"}

@@ -7,11 +7,11 @@ import pandas as pd
 import torch
 from paper_figures import TABLE_3
 
-from dgl_lara.evaluation.comparison import taught_a_little
-from dgl_lara.evaluation.run_evaluation import Subject, evaluate
-from dgl_lara.metrics.common.metric import Case
-from dgl_lara.utils.clock import clock
-from dgl_lara.utils.randomness import generator
+from dgl_lara._util.randomness import generator
+from dgl_lara._util.timing import clock
+from dgl_lara.evaluation.benchmark import briefly_trained
+from dgl_lara.evaluation.run_evaluation import Evaluation, evaluate
+from dgl_lara.metrics.common.metric import EvalCase
 
 NAMES = ("ogbn-arxiv",)
 COUNTS = (100, 1_000, 10_000, 100_000)
@@ -27,7 +27,7 @@ def run(settings):
         everyone = torch.randperm(contest.game.num_targets, generator=generator(0))
         targets = everyone.to(contest.targets.device)
         counts = [count for count in COUNTS if count <= len(targets)] or [len(targets)]
-        subject = Subject(lara.lara, Case(contest.game, targets))
+        subject = Evaluation(lara.lara, EvalCase(contest.game, targets))
         rows = common.kept(settings, contest, "latency-lara", partial(_lara, subject, counts))
         for rival in RIVALS:
             make = partial(_rival, contest, rival, targets, counts, PATIENCE[settings.quick])
@@ -56,7 +56,7 @@ def _lara(subject, counts):
 
 def _rival(contest, rival, targets, counts, patience):
     """Measured as long as patience lasts, then extrapolated in proportion."""
-    method = taught_a_little(contest, rival, 0)
+    method = briefly_trained(contest, rival, 0)
     rows, most, spent = [], 1, 0.0
     for count in (min(20, len(targets)), *counts):  # the first warms up
         expected = spent / most * count

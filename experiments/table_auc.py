@@ -7,18 +7,18 @@ import common
 import pandas as pd
 from paper_figures import EDGE_AUC, TABLE_AUC
 
+from dgl_lara._util.progress import log_info
+from dgl_lara._util.randomness import sample_targets
 from dgl_lara.baselines.common.occlusion import EdgeOcclusion
 from dgl_lara.errors import LaraError
-from dgl_lara.evaluation.comparison import METHODS
+from dgl_lara.evaluation.benchmark import METHODS
 from dgl_lara.evaluation.lara_edges import LaraEdges
 from dgl_lara.game.game import Game
+from dgl_lara.gnns import recipe_for
+from dgl_lara.gnns.models import masking_messages_only
+from dgl_lara.gnns.training import get_target
 from dgl_lara.metrics.auc import edge_auc, studied_targets
 from dgl_lara.reports.figures import labels_of
-from dgl_lara.targets import recipe_for
-from dgl_lara.targets.fitting import get_target
-from dgl_lara.targets.models import masking_messages_only
-from dgl_lara.utils.progress import say
-from dgl_lara.utils.randomness import some_targets
 
 NAMES = ("ba-shapes", "ba-community", "tree-cycles", "ba-2motifs", "mutag")
 EDGE_METHODS = {"gnn-explainer": METHODS["gnn-explainer"], "pg-explainer": METHODS["pg-explainer"],
@@ -71,7 +71,7 @@ def _edges(name, settings):
     contest = common.contest_on(name, settings)
     targets = studied_targets(contest.dataset)
     if settings.quick:
-        targets = some_targets(targets, min(QUICK_STUDIED, settings.targets or QUICK_STUDIED), 0)
+        targets = sample_targets(targets, min(QUICK_STUDIED, settings.targets or QUICK_STUDIED), 0)
     rows = []
     for (model, masks), variant in _variants(contest).items():
         for method, make in EDGE_METHODS.items():
@@ -99,7 +99,7 @@ def _edge_auc(dataset, explainer, targets):
         explainer.fit(targets)
         found = explainer.explain_edges(targets)
     except LaraError as reason:
-        say(f"{explainer.name} is left out: {reason}")
+        log_info(f"{explainer.name} is left out: {reason}")
         return None
     return edge_auc(dataset.graph, dataset.edge_truth, found.source, found.destination, found.scores)
 

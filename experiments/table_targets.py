@@ -5,7 +5,7 @@ import pandas as pd
 from paper_figures import TABLE_TARGETS
 from target_accuracy import reached
 
-from dgl_lara.targets.fitting import accuracy
+from dgl_lara.gnns.training import accuracy
 
 NAMES = common.SIX
 SPLITS = ("train", "validation", "test")

@@ -10,8 +10,8 @@ import click
 import numpy as np
 
 from dgl_lara.datasets import Options, load
-from dgl_lara.targets import PAPER_ACCURACY, recipe_for
-from dgl_lara.targets.fitting import accuracy, get_target
+from dgl_lara.gnns import PAPER_ACCURACY, recipe_for
+from dgl_lara.gnns.training import accuracy, get_target
 
 
 def reached(dataset, seeds, epochs=None):

@@ -17,11 +17,11 @@ from common import RESULTS, seconds_of
 from neighbours import OTHERS, other_setting
 
 from dgl_lara import LARA
+from dgl_lara._util.atomic import atomic_write
+from dgl_lara._util.memory import reuse_freed_memory
+from dgl_lara._util.tables import markdown_table
 from dgl_lara.explainer.inputs import encoder_graph
 from dgl_lara.training.config import default
-from dgl_lara.utils.files import written_whole
-from dgl_lara.utils.memory import reuse_freed_memory
-from dgl_lara.utils.tables import markdown_table
 
 NAMES = ("dblp-rgcn", "movielens-lightgcn")
 
@@ -51,7 +51,7 @@ def main(names, repeats, top, data_dir, out):
         rows.append(row | {"a second, from scratch": len(everyone) / (spent + embedding)})
         click.echo(rows[-1], err=True)
     table = pd.DataFrame(rows)
-    with written_whole(out) as temporary:
+    with atomic_write(out) as temporary:
         table.to_csv(temporary, index=False, float_format="%.4f")
     cells = [[name, *(f"{value:,.2f}" for value in row)] for name, *row in table.itertuples(index=False)]
     click.echo(markdown_table(list(map(str, table)), cells))

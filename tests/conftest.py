@@ -37,7 +37,7 @@ def session_cache(everybodys):
 def hardly_timed():
     """Before an evaluation a part of it is timed; here that would take longer than all of it."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("dgl_lara.evaluation.forecast.ENOUGH", 0.0)
+        patch.setattr("dgl_lara.evaluation.runtime_estimate.ENOUGH", 0.0)
         yield
 
 
@@ -159,7 +159,7 @@ def opened(own_folders, quick_runs):
     """opened(name): the run, with every target that is asked for explained."""
     import torch
 
-    from dgl_lara.runs import open_run
+    from dgl_lara.runs.run import open_run
 
     def explained(name, *targets):
         run = open_run(quick_runs[name], torch.device("cpu"))
@@ -180,3 +180,16 @@ def handlers_of_signals():
     for number, handler in before.items():
         signal.signal(number, handler)
     sys.unraisablehook = hook
+
+
+@pytest.fixture
+def notices():
+    """Return the notices that are logged during the test."""
+    from codes import Notices
+
+    from dgl_lara._util.notices import LOGGER
+
+    handler = Notices()
+    LOGGER.addHandler(handler)
+    yield handler
+    LOGGER.removeHandler(handler)

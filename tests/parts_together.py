@@ -7,16 +7,16 @@ import torch
 from games import SmallGCN, gcn_game
 from training_together import SMALL
 
+from dgl_lara._util.randomness import generator
 from dgl_lara.datasets.dataset import Dataset
 from dgl_lara.explainer.inputs import encoder_graph
+from dgl_lara.game.distributed_game import DistributedGame
 from dgl_lara.game.game import Game
+from dgl_lara.graphs.remote import DistributedGraphView
 from dgl_lara.inference.fetched_scores import explain_across
-from dgl_lara.parts.exchanged import Exchanged
-from dgl_lara.parts.game_across import GameAcross
-from dgl_lara.training.across_parts import AcrossParts, Lesson, part_graph
+from dgl_lara.training.distributed import BatchShare, DistributedBackend, part_graph
 from dgl_lara.training.loop import new_explainer, train
 from dgl_lara.training.objectives import OBJECTIVES
-from dgl_lara.utils.randomness import generator
 
 CONFIG = replace(SMALL, batch_size=10, steps=12, gate="walk")
 STEP = torch.tensor([5, 30, 12, 7, 22, 39, 1])
@@ -50,9 +50,9 @@ def gradients_of(explainer, embeddings):
 
 def work(ranks, folder):
     """What each of the processes does."""
-    view = Exchanged(f"{folder}/parts", ranks)
+    view = DistributedGraphView(f"{folder}/parts", ranks)
     explainer, *_ = some_explainer()
-    across: Any = GameAcross(SmallGCN(), view, 2, "logit", 10**9)
+    across: Any = DistributedGame(SmallGCN(), view, 2, "logit", 10**9)
     seen = part_graph(across, "rich")
     p, t = explainer(seen)
     gradients_of(explainer, (p, t))
@@ -63,13 +63,13 @@ def work(ranks, folder):
     content["degrees"], content["features"] = view.in_degrees(everyone), view.features(everyone)
     content["edges"] = view.in_edges(everyone)
     content["scores"] = explain_across(across, explainer, p.detach(), t.detach(), ASKED[ranks.rank :: ranks.count])
-    lesson = Lesson.on(across, STEP, 3, generator(5 + ranks.rank))
+    lesson = BatchShare.on(across, STEP, 3, generator(5 + ranks.rank))
     explainer.zero_grad()
     loss = OBJECTIVES["balanced"].loss(lesson.step(across, explainer, seen), None)
     loss.backward()
     ranks.sum_gradients(explainer.parameters())
     content["loss"], content["step gradients"] = loss.item(), [part.grad for part in explainer.parameters()]
-    ground = AcrossParts(across, CONFIG)
+    ground = DistributedBackend(across, CONFIG)
     state = train(across, CONFIG, everyone[::2], everyone[1::2], ranks=ranks, ground=ground)
     content["trained"], content["history"] = state.explainer.state_dict(), state.history
     content["sent"] = ranks.sent

@@ -12,7 +12,9 @@ import sys
 from pathlib import Path
 
 forkserver = multiprocessing.get_context("forkserver")
-forkserver.set_forkserver_preload(["dgl_lara.runs", "dgl_lara.cli.explain", "dgl_lara.drawing.pictures", "uvicorn"])
+forkserver.set_forkserver_preload(
+    ["dgl_lara.runs.run", "dgl_lara.cli.explain", "dgl_lara.explanation.plot.figure", "uvicorn"]
+)
 COMMAND = "from dgl_lara.__main__ import run; run()"
 
 

@@ -12,8 +12,8 @@ import torch
 import training_together
 from conftest import judge_hardly
 
+from dgl_lara._util.distributed import join
 from dgl_lara.datasets.partitioning import partition
-from dgl_lara.utils.ranks import join
 
 COUNT = 3  # shares are uneven, and where there are two masks one process has none
 fork = multiprocessing.get_context("fork")

@@ -12,18 +12,18 @@ from click.testing import CliRunner
 from parts_together import ASKED, CONFIG, STEP, dataset_of, gradients_of, some_explainer
 from processes_at_work import COUNT
 
+from dgl_lara._util.distributed import ALONE
+from dgl_lara._util.randomness import generator
 from dgl_lara.cli import main
 from dgl_lara.datasets.partitioning import partition
 from dgl_lara.errors import InputError
-from dgl_lara.game.players import in_edges
-from dgl_lara.inference.nearby import explain_nearby
-from dgl_lara.parts.exchanged import Exchanged
+from dgl_lara.graphs.indexing import in_edges
+from dgl_lara.graphs.remote import DistributedGraphView
+from dgl_lara.inference.local import explain_nearby
 from dgl_lara.training.coalitions import CoalitionBatch, evaluate_coalitions
 from dgl_lara.training.objective import Step
 from dgl_lara.training.objectives import OBJECTIVES
 from dgl_lara.training.subgraphs import NeighborSubgraphs
-from dgl_lara.utils.randomness import generator
-from dgl_lara.utils.ranks import ALONE
 
 pytestmark = pytest.mark.long
 
@@ -121,7 +121,7 @@ def test_training_is_one_training(across):
 def test_as_many_processes_as_parts(tmp_path, whole):
     partition(dataset_of(whole[1]), 2, tmp_path / "parts", "order")
     with pytest.raises(InputError, match="has 2 parts and there are 1 processes"):
-        Exchanged(tmp_path / "parts", ALONE)
+        DistributedGraphView(tmp_path / "parts", ALONE)
 
 
 @pytest.mark.slow

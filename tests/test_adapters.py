@@ -10,9 +10,7 @@ from games import PooledGCN, SmallGCN, random_graph
 
 from dgl_lara import LARA
 from dgl_lara.attribution.exact import exact
-from dgl_lara.errors import InputError, ModelError
-from dgl_lara.game.game import Game
-from dgl_lara.model.adapters import (
+from dgl_lara.blackbox.adapters import (
     edge_weight,
     element,
     features_in_graph,
@@ -22,8 +20,10 @@ from dgl_lara.model.adapters import (
     link_predictor,
     unwrapped,
 )
-from dgl_lara.model.adapters import pyg as alone
-from dgl_lara.model.weights import weights_hash, weights_of
+from dgl_lara.blackbox.adapters import pyg as alone
+from dgl_lara.blackbox.identity import weights_hash, weights_of
+from dgl_lara.errors import InputError, ModelError
+from dgl_lara.game.game import Game
 from dgl_lara.training.config import TrainingConfig
 
 GRAPH = random_graph(40, 46, 0)

@@ -8,26 +8,26 @@ import pytest
 import torch
 from games import gcn_game, star_game
 
+from dgl_lara._util.randomness import generator
 from dgl_lara.attribution.exact import all_coalitions, banzhaf, exact
 from dgl_lara.attribution.mi_value import mi_value
 from dgl_lara.attribution.monte_carlo import (
     Estimate,
     fit,
     fit_each,
-    in_halves,
     least_squares,
     paired,
     per_player,
     sample_shared,
     shared_least_squares,
     signed,
+    split_half_estimate,
     unbiased_each,
 )
 from dgl_lara.attribution.r_squared import corrected_r_squared, r_squared
 from dgl_lara.errors import InputError
 from dgl_lara.game.game import Game
 from dgl_lara.metrics.common.reference import reference
-from dgl_lara.utils.randomness import generator
 
 
 def test_star_toy_has_the_known_values():
@@ -243,7 +243,7 @@ def test_scores_are_judged_without_bias_however_few_the_samples():
     errors, sizes = [], []
     for seed in range(60):
         halves = (sample_shared(game, players, 60, generator(1000 * seed + half)) for half in (0, 1))
-        estimate = in_halves(*halves)
+        estimate = split_half_estimate(*halves)
         noise = estimate.error[others].square().sum()
         errors.append((wrong - estimate.phi)[others].square().sum() - noise)
         sizes.append(estimate.phi[others].square().sum() - noise)

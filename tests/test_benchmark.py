@@ -12,21 +12,21 @@ import torch
 from click.testing import CliRunner
 from games import gcn_game
 
+from dgl_lara._util.randomness import seeded
+from dgl_lara._util.tables import cell, text_blocks, text_table
 from dgl_lara.baselines import BASELINES
-from dgl_lara.baselines.common.method import Circumstances
+from dgl_lara.baselines.common.method import BenchmarkSetting
 from dgl_lara.cli import main
 from dgl_lara.cli.benchmark import METHODS
-from dgl_lara.drawing.words import doubt
-from dgl_lara.evaluation import comparison as benchmark
+from dgl_lara.evaluation import benchmark as benchmark
 from dgl_lara.evaluation import timing
 from dgl_lara.evaluation.lara_method import LaraMethod
+from dgl_lara.explanation.sentence import doubt
 from dgl_lara.game.game import Game
+from dgl_lara.gnns.models import ModelConfig, TargetModel
 from dgl_lara.reports.benchmark_table import comparison_markdown, on_terminal, shown, summary
-from dgl_lara.runs import open_run
-from dgl_lara.targets.models import ModelConfig, TargetModel
+from dgl_lara.runs.run import open_run
 from dgl_lara.training.config import default
-from dgl_lara.utils.randomness import seeded
-from dgl_lara.utils.tables import cell, text_blocks, text_table
 
 MEASURES = ("fidelity", "agreement", "auc", "throughput")
 
@@ -34,9 +34,9 @@ MEASURES = ("fidelity", "agreement", "auc", "throughput")
 @pytest.fixture(autouse=True)
 def short(monkeypatch):
     monkeypatch.setattr(
-        "dgl_lara.evaluation.comparison.default", lambda task, count: replace(default(task, count), steps=4)
+        "dgl_lara.evaluation.benchmark.default", lambda task, count: replace(default(task, count), steps=4)
     )
-    monkeypatch.setattr("dgl_lara.evaluation.comparison.REFERENCE_PAIRS", 200)
+    monkeypatch.setattr("dgl_lara.evaluation.benchmark.REFERENCE_PAIRS", 200)
     monkeypatch.setattr("dgl_lara.training.validation.PAIRS", 32)
     monkeypatch.setattr(timing, "SECONDS_A_ROUND", 0.1)
     monkeypatch.setattr("dgl_lara.training.validation.TARGETS", 8)
@@ -175,7 +175,7 @@ def test_stored_embeddings_give_the_same_explanations(own_folders, quick_runs):
 
 def test_speed_is_measured_on_a_draw_from_everything(own_folders, quick_runs, monkeypatch):
     contest, asked = contest_on(quick_runs["ba-shapes"], 3), []
-    lara, rival = benchmark.taught_a_little(contest, "lara", 0), benchmark.METHODS["random"](contest, 0)
+    lara, rival = benchmark.briefly_trained(contest, "lara", 0), benchmark.METHODS["random"](contest, 0)
     monkeypatch.setattr(rival, "explain", lambda targets: asked.append(targets.tolist()))
     figures = timing.in_turns(rival, lara)
     assert sorted(asked[-1]) == list(range(700)) and asked[-1][:50] != list(range(50))
@@ -196,7 +196,7 @@ def test_speed_is_measured_on_a_draw_from_everything(own_folders, quick_runs, mo
 def test_columns_of_speed_are_of_one_thing_in_all_rows(own_folders, quick_runs, monkeypatch):
     """Times the rate of the row, they are LARA's own rate: of a row of LARA too, whose corrections take longer."""
     contest = contest_on(quick_runs["ba-shapes"], 3)
-    yardstick, lara = (benchmark.taught_a_little(contest, name, 0) for name in ("lara-amortised", "lara"))
+    yardstick, lara = (benchmark.briefly_trained(contest, name, 0) for name in ("lara-amortised", "lara"))
     rival = benchmark.METHODS["random"](contest, 0)
     rates = {yardstick.explain: 60.0, yardstick.explain_again: 240.0, lara.explain: 20.0, lara.explain_again: 40.0}
     monkeypatch.setattr(timing, "rate", lambda call, targets, device: rates.get(call, 5.0))
@@ -208,9 +208,9 @@ def test_columns_of_speed_are_of_one_thing_in_all_rows(own_folders, quick_runs, 
 
 
 def test_nobody_is_warned_of_an_explainer_that_is_only_timed(own_folders, quick_runs, capsys, monkeypatch):
-    monkeypatch.setattr("dgl_lara.drawing.words.LITTLE", 2.0)  # nobody learns so much
+    monkeypatch.setattr("dgl_lara.explanation.sentence.LITTLE", 2.0)  # nobody learns so much
     contest = contest_on(quick_runs["ba-shapes"], 3)
-    benchmark.taught_a_little(contest, "lara", 0)
+    benchmark.briefly_trained(contest, "lara", 0)
     assert "learned little" not in capsys.readouterr().err
     benchmark.fitted(contest, "lara", 0)
     assert "learned little" in capsys.readouterr().err
@@ -264,10 +264,10 @@ def test_interrupted_then_resumed(own_folders, quick_runs, tmp_path, monkeypatch
         done.append(name)
         return whole(contest, name, *rest)
 
-    monkeypatch.setattr("dgl_lara.evaluation.comparison.unit", unit)
+    monkeypatch.setattr("dgl_lara.evaluation.benchmark.unit", unit)
     words = [quick_runs["ba-shapes"], "--methods", "random,abs-gradient", "--metric", "fidelity"]
     assert compare(*words).exit_code == 130
-    monkeypatch.setattr("dgl_lara.evaluation.comparison.unit", lambda *a: done.append(a[1]) or whole(*a))
+    monkeypatch.setattr("dgl_lara.evaluation.benchmark.unit", lambda *a: done.append(a[1]) or whole(*a))
     assert compare(*words).exit_code == 0
     assert done == ["random", "abs-gradient", "random", "abs-gradient"]  # two seeds, nothing twice
     assert compare(*words).exit_code == 0 and len(done) == 4
@@ -277,8 +277,8 @@ def test_interrupted_then_resumed(own_folders, quick_runs, tmp_path, monkeypatch
 
 
 def test_no_total_is_told_before_each_method_was_timed_once(own_folders, quick_runs, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("dgl_lara.utils.progress.SECONDS_BETWEEN_LINES", -1)
-    monkeypatch.setattr("dgl_lara.utils.progress.PATIENCE", -1)
+    monkeypatch.setattr("dgl_lara._util.progress.SECONDS_BETWEEN_LINES", -1)
+    monkeypatch.setattr("dgl_lara._util.progress.PATIENCE", -1)
     benchmark.compare(contest_on(quick_runs["ba-shapes"], 3), ["random", "gradient"], ["fidelity"], 2, tmp_path)
     lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("comparing: ")]
     told = {line.split("/")[0].removeprefix("comparing: "): " left, " in line for line in lines}
@@ -309,7 +309,7 @@ def test_every_rival_counts_what_it_gave_the_model_by_whatever_way(name, monkeyp
     monkeypatch.setattr(
         TargetModel, "states", lambda self, graph, *rest: seen.append(graph) or states(self, graph, *rest)
     )
-    method = BASELINES[name].for_comparison(game, 0, Circumstances("toy", quick=True)).hurried()
+    method = BASELINES[name].for_comparison(game, 0, BenchmarkSetting("toy", quick=True)).with_fewer_steps()
     method.fit(torch.arange(20))
     method.explain(torch.arange(4))
     assert game.nodes_asked - before == sum(graph.num_nodes() for graph in seen)

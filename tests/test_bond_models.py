@@ -10,11 +10,11 @@ from dgl.nn.pytorch import GINEConv
 
 from dgl_lara.datasets import load
 from dgl_lara.errors import InputError
-from dgl_lara.targets import EDGE_AWARE, Recipe
-from dgl_lara.targets.bond_models import BondLayer
-from dgl_lara.targets.checkpoint import load_target, save_target
-from dgl_lara.targets.fitting import accuracy, train_target
-from dgl_lara.targets.models import ModelConfig, TargetModel
+from dgl_lara.gnns import EDGE_AWARE, Recipe
+from dgl_lara.gnns.checkpoint import load_target, save_target
+from dgl_lara.gnns.gine import BondLayer
+from dgl_lara.gnns.models import ModelConfig, TargetModel
+from dgl_lara.gnns.training import accuracy, train_target
 
 
 def molecules(count=4, seed=0):

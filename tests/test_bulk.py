@@ -13,8 +13,8 @@ from games import SmallGCN, random_graph
 from dgl_lara.explainer.inputs import explainer_inputs
 from dgl_lara.explainer.network import Explainer, ExplainerConfig
 from dgl_lara.game.game import Game
-from dgl_lara.game.players import MANY
-from dgl_lara.inference.scores import embed_all, explain
+from dgl_lara.game.player_index import MANY
+from dgl_lara.inference.scorer import embed_all, explain_embedded
 from dgl_lara.inference.top_players import BulkExplainer
 
 
@@ -50,10 +50,10 @@ def test_compiled_scores_of_all_players_equal_the_pair_path(gate, directed):
     one = bulk(gate, directed)
     targets = torch.arange(MANY + 3) * 2
     targets[5] = targets[4]  # asked for twice
-    compiled = explain(one.explainer, one.game, one.embeddings, targets)
+    compiled = explain_embedded(one.explainer, one.game, one.embeddings, targets)
     assert compiled.scores.std() > 1e-3
     for rows in (slice(0, 5), slice(5, 20), slice(20, MANY + 3)):
-        pairs = explain(one.explainer, one.game, one.embeddings, targets[rows])
+        pairs = explain_embedded(one.explainer, one.game, one.embeddings, targets[rows])
         mine = compiled.players.part(rows)
         for name in ("targets", "counts", "player", "hop"):
             assert torch.equal(getattr(mine, name), getattr(pairs.players, name)), name
@@ -68,7 +68,7 @@ def test_compiled_scores_where_a_target_has_no_neighbour():
     game = Game(SmallGCN(), graph, torch.randn(MANY, 3, generator=torch.Generator().manual_seed(1)), hops=2)
     config = ExplainerConfig("node", explainer_inputs(game, "rich").shape[1], 3, 2, 2, hidden=16, dim=5)
     explainer = Explainer(config).eval()
-    found = explain(explainer, game, embed_all(explainer, game, "rich"), torch.arange(MANY))
+    found = explain_embedded(explainer, game, embed_all(explainer, game, "rich"), torch.arange(MANY))
     assert found.players.counts.tolist() == [1, 2, 3] + [1] * (MANY - 3)
     assert found.players.player[:6].tolist() == [0, 0, 1, 0, 1, 2] and found.players.hop[:6].tolist() == [
         0,
@@ -83,7 +83,7 @@ def test_compiled_scores_where_a_target_has_no_neighbour():
 def test_all_players_when_top_is_large_enough():
     one = bulk("walk", False)
     result = one.top(torch.arange(80), 80)
-    expected = explain(one.explainer, one.game, one.embeddings, torch.arange(80)).to_frame()
+    expected = explain_embedded(one.explainer, one.game, one.embeddings, torch.arange(80)).to_frame()
     for target in range(0, 80, 9):
         mine = {int(j): s for j, s in zip(result.player[target], result.score[target], strict=True) if j >= 0}
         theirs = expected[expected.target == target]

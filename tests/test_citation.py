@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from dgl_lara.datasets import Options, load
-from dgl_lara.datasets.citation import generate
+from dgl_lara.datasets.synthetic_citation import generate
 from dgl_lara.errors import InputError
 
 # 400 nodes leave some classes with a single paper, which once ended in an IndexError.

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from dgl_lara import __version__
 from dgl_lara.cli import main
 from dgl_lara.datasets import DATASETS
-from dgl_lara.targets import RECIPES
+from dgl_lara.gnns import RECIPES
 
 
 def run(*words):

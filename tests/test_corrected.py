@@ -10,23 +10,23 @@ import torch
 from games import PooledGCN, SmallGCN, gcn_game, random_graph
 
 from dgl_lara import LARA
+from dgl_lara._util import progress
+from dgl_lara._util.progress import Progress
+from dgl_lara._util.randomness import generator
 from dgl_lara.attribution.exact import exact
 from dgl_lara.attribution.monte_carlo import random_coalitions, signed
-from dgl_lara.attribution.posterior import correct, prior_and_noise, remaining
-from dgl_lara.attribution.shared_samples import SampleKeeper, draw_more
+from dgl_lara.attribution.posterior import posterior_update, prior_and_noise, remaining
+from dgl_lara.attribution.shared_samples import SampleReservoir, draw_more
 from dgl_lara.attribution.squared_error import own_squared_error, residual, squared_errors
 from dgl_lara.errors import InputError
 from dgl_lara.game.game import Game
-from dgl_lara.inference import compiled_correction
 from dgl_lara.inference.correction import _one_by_one, corrected
+from dgl_lara.inference.kernels import posterior
+from dgl_lara.training.backend import make_step
 from dgl_lara.training.config import TrainingConfig, paper
-from dgl_lara.training.ground import make_step
 from dgl_lara.training.loop import new_explainer, train
 from dgl_lara.training.objectives import OBJECTIVES
 from dgl_lara.training.subgraphs import FullGraph
-from dgl_lara.utils import progress
-from dgl_lara.utils.progress import Progress
-from dgl_lara.utils.randomness import generator
 
 SHORT = TrainingConfig(hidden=16, dim=5, masks=4, steps=30)
 
@@ -70,10 +70,10 @@ def test_the_posterior_is_that_of_bayes():
     scaled, noise = prior_and_noise(residual(sigma, d, scores, own), prior)
     covariance = torch.linalg.inv(sigma.T @ sigma / noise + torch.diag(1 / scaled))
     mean = scores + covariance @ sigma.T @ (d - sigma @ scores) / noise
-    found = correct(sigma, d, scores, prior, own)
+    found = posterior_update(sigma, d, scores, prior, own)
     torch.testing.assert_close(found.scores, mean, rtol=1e-4, atol=1e-5)
     assert (found.scores - scores).abs().max() > 0.1
-    few = correct(sigma[:3], d[:3], scores, prior, own)  # fewer pairs than players: the other way round
+    few = posterior_update(sigma[:3], d[:3], scores, prior, own)  # fewer pairs than players: the other way round
     scaled, noise = prior_and_noise(residual(sigma[:3], d[:3], scores, own), prior)
     covariance = torch.linalg.inv(sigma[:3].T @ sigma[:3] / noise + torch.diag(1 / scaled))
     mean = scores + covariance @ sigma[:3].T @ (d[:3] - sigma[:3] @ scores) / noise
@@ -95,7 +95,7 @@ def test_the_targets_own_score_is_not_drawn_back():
     """However sure the prior is of it."""
     sigma, own = drawn(64, 4, 0), torch.tensor([False, True, False, False])
     phi, scores = torch.tensor([0.1, 8.0, -0.2, 0.3]), torch.tensor([0.1, 1.0, -0.2, 0.3])
-    found = correct(sigma, sigma @ phi, scores, torch.full((4,), 1e-6), own)
+    found = posterior_update(sigma, sigma @ phi, scores, torch.full((4,), 1e-6), own)
     torch.testing.assert_close(found.scores, phi, rtol=1e-4, atol=1e-3)
 
 
@@ -104,7 +104,7 @@ def test_the_targets_own_score_is_not_drawn_back():
 
 def test_kept_pairs_are_what_f_said():
     game = gcn_game(nodes=21, edges=24, seed=2)
-    keeper, keeps = SampleKeeper(game, 100, 0), []
+    keeper, keeps = SampleReservoir(game, 100, 0), []
     for seed in range(3):
         keep = random_coalitions(5, 21, generator(seed), "cpu")
         keeper.add(keep, game.shared(keep), game.shared(~keep))
@@ -122,7 +122,7 @@ def test_a_reservoir_forgets_evenly():
     game = gcn_game(nodes=9, edges=9, seed=2)
     kept = np.zeros(40)
     for seed in range(300):
-        keeper = SampleKeeper(game, 10, seed)
+        keeper = SampleReservoir(game, 10, seed)
         for number in range(40):
             keep = torch.zeros(1, 9, dtype=torch.bool)
             keep[0, :6] = torch.tensor([number >> bit & 1 for bit in range(6)], dtype=torch.bool)
@@ -139,7 +139,7 @@ def test_a_reservoir_forgets_evenly():
 def test_kept_pairs_stay_within_the_memory():
     graph = random_graph(400, 900, 0)
     game = Game(SmallGCN(), graph, torch.randn(400, 3, generator=generator(1)), hops=2, memory=80_000)
-    assert 0 < SampleKeeper(game, 2_000, 0).most < 80_000 / 8 / 400
+    assert 0 < SampleReservoir(game, 2_000, 0).most < 80_000 / 8 / 400
 
 
 def test_an_interrupted_training_keeps_the_same_pairs():
@@ -163,7 +163,7 @@ def test_an_interrupted_training_keeps_the_same_pairs():
 def test_a_full_reservoir_stays_of_its_size_where_there_is_more_memory_now():
     """Places beyond its end would never be filled evenly: early pairs are gone."""
     game = gcn_game(nodes=9, edges=9, seed=2)
-    little, plenty, unbroken = (SampleKeeper(game, most, 0) for most in (10, 1_000, 10))
+    little, plenty, unbroken = (SampleReservoir(game, most, 0) for most in (10, 1_000, 10))
 
     def show(keeper, count):
         drawn = generator(keeper.seen)
@@ -270,7 +270,7 @@ def test_compiled_and_plain_corrections_agree(game, lara):
 def test_many_corrections_say_how_far_they_are(lara, monkeypatch, capsys):
     """And are the same in however many parts they are made."""
     expected = lara.explain(range(40))
-    monkeypatch.setattr(compiled_correction, "A_PART", 15)
+    monkeypatch.setattr(posterior, "A_PART", 15)
     monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", 0.0)
     found = lara.explain(range(40))
     torch.testing.assert_close(found.scores, expected.scores, rtol=0, atol=0)
@@ -396,7 +396,7 @@ def test_a_bar_of_a_refinement_says_how_many_are_in_doubt_and_which_round_it_is(
 
 
 def test_drawn_samples_are_reproducible(game):
-    keepers = [SampleKeeper(game, 12, seed) for seed in (3, 3, 4)]
+    keepers = [SampleReservoir(game, 12, seed) for seed in (3, 3, 4)]
     for keeper in keepers:
         draw_more(keeper, 12)
     one, two, other = (keeper.samples().d for keeper in keepers)

@@ -10,20 +10,20 @@ from games import gcn_game, random_graph, star_game
 
 from dgl_lara.baselines.common import edge_masks as edges_module
 from dgl_lara.baselines.common.edge_masks import EdgeScores, instances, node_scores
-from dgl_lara.baselines.common.method import Circumstances
+from dgl_lara.baselines.common.method import BenchmarkSetting
 from dgl_lara.baselines.common.occlusion import EdgeOcclusion
 from dgl_lara.baselines.gnn_explainer import GNNExplainer
-from dgl_lara.baselines.pg_explainer import SETTINGS, PGExplainer, Settings
+from dgl_lara.baselines.pg_explainer import SETTINGS, PGExplainer, PGExplainerConfig
 from dgl_lara.datasets import Options, load
 from dgl_lara.errors import InputError, LaraError
 from dgl_lara.game.game import Game
+from dgl_lara.gnns.models import ModelConfig, TargetModel
 from dgl_lara.metrics.auc import edge_auc, studied_targets
 from dgl_lara.metrics.fidelity import fidelity
-from dgl_lara.targets.models import ModelConfig, TargetModel
 
 LEGS, SPIDERS = 5, 12
 SPIDER = 1 + 2 * LEGS  # a body, its knees 1..5 and the feet 6..10 behind them
-QUICK = Settings(lr=0.02, size=0.1, entropy=0.1, temperature=(5.0, 1.0))
+QUICK = PGExplainerConfig(lr=0.02, size=0.1, entropy=0.1, temperature=(5.0, 1.0))
 
 
 class Walks(torch.nn.Module):
@@ -252,9 +252,9 @@ def test_pg_says_what_is_missing():
 
 def test_settings_of_a_data_set():
     game, _, _ = spiders("node")
-    known, other = (PGExplainer.for_comparison(game, 0, Circumstances(name)) for name in ("ba-shapes", "my-own.npz"))
-    assert known.settings is SETTINGS["ba-shapes"] and other.settings == Settings()
-    assert not GNNExplainer.for_comparison(game, 0, Circumstances("ba-2motifs")).mask_features
+    known, other = (PGExplainer.for_comparison(game, 0, BenchmarkSetting(name)) for name in ("ba-shapes", "my-own.npz"))
+    assert known.settings is SETTINGS["ba-shapes"] and other.settings == PGExplainerConfig()
+    assert not GNNExplainer.for_comparison(game, 0, BenchmarkSetting("ba-2motifs")).mask_features
 
 
 def test_a_model_that_takes_edge_weights_is_not_refused_for_lack_of_anything_else():

@@ -8,22 +8,22 @@ import torch
 from games import PooledGCN, SmallGCN, random_graph
 
 from dgl_lara import LARA, Edges, Features
+from dgl_lara._util.randomness import generator
 from dgl_lara.attribution.exact import all_coalitions, exact
 from dgl_lara.attribution.monte_carlo import least_squares
+from dgl_lara.blackbox.edge_data import EDGE, WithEdgeData
 from dgl_lara.errors import InputError, ModelError
-from dgl_lara.explainer.form import Pairs
+from dgl_lara.explainer.decoder import PairBatch
 from dgl_lara.explainer.inputs import encoder_graph, explainer_inputs
 from dgl_lara.game.game import Game
 from dgl_lara.inference.layerwise import embed_layerwise, predict_in_batches
-from dgl_lara.inference.scores import embed_all, explain
+from dgl_lara.inference.scorer import embed_all, explain_embedded
 from dgl_lara.inference.top_players import BulkExplainer
-from dgl_lara.model.whole import EDGE, WithEdgeData
 from dgl_lara.training.coalitions import evaluate_coalitions
 from dgl_lara.training.config import TrainingConfig
 from dgl_lara.training.loop import new_explainer
 from dgl_lara.training.objective import Step
 from dgl_lara.training.subgraphs import FullGraph, NeighborSubgraphs
-from dgl_lara.utils.randomness import generator
 
 SMALL = TrainingConfig(hidden=16, dim=5, masks=4, steps=30)
 
@@ -400,8 +400,8 @@ def test_the_compiled_walk_knows_what_edges_carry(players):
     g = new_explainer(game, SMALL, seen.inputs, everyone).requires_grad_(False)
     embeddings, found = embed_all(g, game, "rich"), game.players(everyone)
     t = g.for_class(embeddings.target, game.explained_class)
-    scores = g.form.scores(g, Pairs(game, found, embeddings.source, t))
-    many = explain(g, game, embeddings, everyone)
+    scores = g.form.scores(g, PairBatch(game, found, embeddings.source, t))
+    many = explain_embedded(g, game, embeddings, everyone)
     torch.testing.assert_close(many.scores, scores, atol=1e-5, rtol=1e-3)
     best = BulkExplainer(g, game, embeddings).top(everyone, 3)
     real = best.player >= 0
@@ -417,7 +417,7 @@ def test_g_tells_edges_apart_by_what_they_carry():
     graph.edata["amount"] = torch.tensor([0.1, 3.0, 1.0, 1.0])
     game = Game(weighted, graph, torch.ones(3, 1), hops=1, players=Edges(directed=True), value="output")
     g = new_explainer(game, SMALL, encoder_graph(game, "rich").inputs, torch.arange(3)).requires_grad_(False)
-    scores = explain(g, game, embed_all(g, game, "rich"), torch.tensor([0])).scores
+    scores = explain_embedded(g, game, embed_all(g, game, "rich"), torch.tensor([0])).scores
     assert abs(scores[0] - scores[1]) > 1e-3
 
 
@@ -471,7 +471,7 @@ def test_batches_elsewhere():
     """The model gets batches on a device of its own, here the same one."""
     graph, config = parallel(60, 80), replace(SMALL, steps=5, batch_size=8)
     here, there = (
-        LARA(EdgeNet(2), graph, numbers(60) / 20, hops=2, config=config, batches_on=device).fit(range(60))
+        LARA(EdgeNet(2), graph, numbers(60) / 20, hops=2, config=config, compute_device=device).fit(range(60))
         for device in (None, torch.device("cpu"))
     )
     assert isinstance(there.game.f, WithEdgeData)

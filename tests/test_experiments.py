@@ -13,13 +13,13 @@ import pytest
 import torch
 from click.testing import CliRunner
 
-from dgl_lara import targets
+from dgl_lara import gnns
 from dgl_lara.baselines import gnn_explainer, orphicx
 from dgl_lara.cli import main as cli
 from dgl_lara.cli.reproduce import EXPERIMENTS, WHAT, script
 from dgl_lara.datasets import DATASETS
 from dgl_lara.evaluation import timing
-from dgl_lara.evaluation.comparison import METHODS
+from dgl_lara.evaluation.benchmark import METHODS
 from dgl_lara.metrics.fidelity import fidelity_column
 from dgl_lara.training import validation
 
@@ -32,7 +32,7 @@ PLUS, MINUS = fidelity_column("F+", "paper"), fidelity_column("F-", "paper")
 def short_training(monkeypatch):
     """Models that have hardly learned, and are hardly judged: what is looked at here does not depend on it."""
     for name in (NODES, GRAPHS):
-        monkeypatch.setitem(targets.RECIPES, name, replace(targets.RECIPES[name], epochs=2))
+        monkeypatch.setitem(gnns.RECIPES, name, replace(gnns.RECIPES[name], epochs=2))
     monkeypatch.setattr(validation, "PAIRS", 8)
 
 

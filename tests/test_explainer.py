@@ -8,16 +8,16 @@ import pytest
 import torch
 from games import PooledGCN, gcn_game, random_graph
 
+from dgl_lara._util.memory_budget import CHUNK_BYTES
+from dgl_lara.explainer.decoder import PairBatch
 from dgl_lara.explainer.encoder import EncoderGraph
-from dgl_lara.explainer.form import Pairs
 from dgl_lara.explainer.inputs import explainer_inputs, fit_normalisation
 from dgl_lara.explainer.network import Explainer, ExplainerConfig
-from dgl_lara.game.budget import CHUNK_BYTES
 from dgl_lara.game.game import Game
-from dgl_lara.game.players import find
 from dgl_lara.game.removal import edgeless
 from dgl_lara.game.walks import walk_weights
-from dgl_lara.inference.scores import Embeddings, embed_all, explain
+from dgl_lara.graphs.indexing import lookup_sorted
+from dgl_lara.inference.scorer import Embeddings, embed_all, explain_embedded
 
 GAME = gcn_game(nodes=40, edges=50, seed=3)
 INPUTS = explainer_inputs(GAME, "rich")
@@ -37,7 +37,7 @@ def new(**changes):
 def test_scores_are_the_formula_at_the_top_of_the_file(gate):
     """Dense and pair by pair: sum_d w_d <p_j m_c, t_i>."""
     g = new(gate=gate)
-    result = explain(g, GAME, embed_all(g, GAME, "rich"), torch.arange(40))
+    result = explain_embedded(g, GAME, embed_all(g, GAME, "rich"), torch.arange(40))
     players = result.players
     walks = walk_weights(GAME.graph, players, 2)
     looped = GAME.graph.adj_external(scipy_fmt="csr").T.toarray() + np.eye(40)
@@ -60,7 +60,7 @@ def test_the_papers_form_is_a_dot_product():
     """Eq. 6: gate none, plain encoder, one class: phi_hat = <p_j, t_i> and nothing else."""
     g = new(gate="none", encoder="plain", all_classes=False)
     embeddings = embed_all(g, GAME, "rich")
-    result = explain(g, GAME, embeddings, torch.arange(40))
+    result = explain_embedded(g, GAME, embeddings, torch.arange(40))
     dense = embeddings.target @ embeddings.source.T
     torch.testing.assert_close(result.scores, dense[result.players.row, result.players.player])
 
@@ -88,8 +88,8 @@ def test_the_two_k_hop_subgraph_is_enough():
     for again, once in zip(g(EncoderGraph.around(GAME.graph, nodes, INPUTS[nodes])), (p, t), strict=True):
         torch.testing.assert_close(again, once)
     players = GAME.players(targets).player.unique()
-    torch.testing.assert_close(p[find(players, nodes)[0]], whole_p[players])
-    torch.testing.assert_close(t[find(targets, nodes)[0]], whole_t[targets])
+    torch.testing.assert_close(p[lookup_sorted(players, nodes)[0]], whole_p[players])
+    torch.testing.assert_close(t[lookup_sorted(targets, nodes)[0]], whole_t[targets])
 
 
 def test_encoder_is_a_dense_gcn():
@@ -120,19 +120,19 @@ def test_graph_task_pools_t_by_max():
     _, t = g(seen)
     each = g.target_head(g.encoder(seen, inputs))
     torch.testing.assert_close(t[1], each[5:12].max(dim=0).values)
-    result = explain(g, game, embed_all(g, game, "rich"), torch.tensor([2, 0]))
-    alone = explain(g, game, embed_all(g, game, "rich"), torch.tensor([0]))
+    result = explain_embedded(g, game, embed_all(g, game, "rich"), torch.tensor([2, 0]))
+    alone = explain_embedded(g, game, embed_all(g, game, "rich"), torch.tensor([0]))
     torch.testing.assert_close(result.scores[4:], alone.scores)
 
 
 def test_relabelling_nodes_permutes_scores():
     g = new()
-    before = explain(g, GAME, embed_all(g, GAME, "rich"), torch.arange(40)).to_frame()
+    before = explain_embedded(g, GAME, embed_all(g, GAME, "rich"), torch.arange(40)).to_frame()
     order = torch.randperm(40, generator=torch.Generator().manual_seed(1))  # new name of node i is order[i]
     src, dst = GAME.graph.edges()
     renamed = dgl.graph((order[src], order[dst]), num_nodes=40)
     game = Game(GAME.f, renamed, GAME.features[order.argsort()], hops=2)
-    after = explain(g, game, embed_all(g, game, "rich"), torch.arange(40)).to_frame()
+    after = explain_embedded(g, game, embed_all(g, game, "rich"), torch.arange(40)).to_frame()
     scores = {(row.target, row.player): row.score for row in after.itertuples()}
     assert before.score.std() > 1e-3
     for row in before.itertuples():
@@ -142,12 +142,12 @@ def test_relabelling_nodes_permutes_scores():
 def test_many_targets_equal_one_at_a_time(monkeypatch):
     g = new()
     embeddings = embed_all(g, GAME, "rich")
-    together = explain(g, GAME, embeddings, torch.arange(40))
-    alone = torch.cat([explain(g, GAME, embeddings, torch.tensor([i])).scores for i in range(40)])
+    together = explain_embedded(g, GAME, embeddings, torch.arange(40))
+    alone = torch.cat([explain_embedded(g, GAME, embeddings, torch.tensor([i])).scores for i in range(40)])
     torch.testing.assert_close(together.scores, alone)
-    monkeypatch.setattr("dgl_lara.game.budget.BYTES_A_WALK", CHUNK_BYTES // 60)
+    monkeypatch.setattr("dgl_lara._util.memory_budget.BYTES_A_WALK", CHUNK_BYTES // 60)
     assert len(GAME.chunks(torch.arange(40))) > 3
-    torch.testing.assert_close(explain(g, GAME, embeddings, torch.arange(40)).scores, alone)
+    torch.testing.assert_close(explain_embedded(g, GAME, embeddings, torch.arange(40)).scores, alone)
 
 
 def test_other_classes_can_be_asked_for_unless_only_one_was_learned():
@@ -156,11 +156,12 @@ def test_other_classes_can_be_asked_for_unless_only_one_was_learned():
     targets = torch.arange(5)
     other = (GAME.explained_class[:5] + 1) % 3
     assert (
-        explain(g, GAME, embeddings, targets, other).scores - explain(g, GAME, embeddings, targets).scores
+        explain_embedded(g, GAME, embeddings, targets, other).scores
+        - explain_embedded(g, GAME, embeddings, targets).scores
     ).abs().max() > 1e-4
     narrow = new(all_classes=False)
     with pytest.raises(ValueError, match="predicted class only"):
-        explain(narrow, GAME, embed_all(narrow, GAME, "rich"), targets, other)
+        explain_embedded(narrow, GAME, embed_all(narrow, GAME, "rich"), targets, other)
 
 
 def test_unseen_outliers_cannot_blow_up():
@@ -178,14 +179,14 @@ def test_pair_scores_are_differentiable():
     p, t = torch.randn(40, 15, requires_grad=True), torch.randn(2, 15, requires_grad=True)
     players = GAME.players(torch.tensor([3, 17]))
     g = new()
-    g.form.scores(g, Pairs(GAME, players, p, t)).sum().backward()
+    g.form.scores(g, PairBatch(GAME, players, p, t)).sum().backward()
     assert p.grad.abs().sum() > 0 and t.grad.abs().sum() > 0
 
 
 def test_targets_outside_are_refused():
     g = new()
     with pytest.raises(ValueError, match=r"nodes 0\.\.39 \(got 40\)"):
-        explain(g, GAME, Embeddings(torch.zeros(1), torch.zeros(1)), torch.tensor([3, 40]))
+        explain_embedded(g, GAME, Embeddings(torch.zeros(1), torch.zeros(1)), torch.tensor([3, 40]))
 
 
 def test_rich_inputs_are_features_degree_logits_and_solo_logits():
@@ -240,7 +241,7 @@ def test_normalisation_centres_scales_and_leaves_constant_columns_alone():
 
 def test_scores_come_in_units_of_unit():
     g = new()
-    before = explain(g, GAME, embed_all(g, GAME, "rich"), torch.arange(40)).scores
+    before = explain_embedded(g, GAME, embed_all(g, GAME, "rich"), torch.arange(40)).scores
     g.unit.fill_(3.0)
-    after = explain(g, GAME, embed_all(g, GAME, "rich"), torch.arange(40)).scores
+    after = explain_embedded(g, GAME, embed_all(g, GAME, "rich"), torch.arange(40)).scores
     torch.testing.assert_close(after, 3 * before)

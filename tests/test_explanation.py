@@ -21,11 +21,11 @@ from dgl_lara import LARA, Explanation, Explanations, explain
 from dgl_lara.attribution.exact import exact
 from dgl_lara.cli import main
 from dgl_lara.datasets.dataset import Dataset
-from dgl_lara.drawing.words import Facts, how_sure, number, sentence, tell
 from dgl_lara.errors import InputError
+from dgl_lara.explanation.sentence import SentenceInput, build_sentence, how_sure, number, sentence
 from dgl_lara.game.game import Game
 from dgl_lara.game.tasks import NODE
-from dgl_lara.runs import open_run
+from dgl_lara.runs.run import open_run
 from dgl_lara.training.config import TrainingConfig
 
 QUICK = TrainingConfig(hidden=16, dim=5, masks=4, steps=20)
@@ -203,7 +203,7 @@ def facts(score, own=0.0, hop=None, task="node", **changes):
         "own": own,
         "without": lambda places: 4.2 - sum(score[place] for place in places),
     }
-    return Facts(**{**defaults, **changes})
+    return SentenceInput(**{**defaults, **changes})
 
 
 @pytest.mark.parametrize(
@@ -396,20 +396,20 @@ def test_sentences_follow_from_the_check(given, expected):
 
 
 def test_the_telling_says_whom_it_names():
-    assert tell(facts([2, 1.9, 0.5, -3])).named == [0, 1, 3]  # in spite of the last
-    assert tell(facts([2, 1.8, -1.9])).named == [0, 1, 2]  # who weighs more than one who is named
-    assert tell(facts([2, 1.8, -1.7])).named == [0, 1]
-    assert tell(facts([1] * 9, without=after(top=4.2, everyone=4.2))).named == ()
-    assert tell(facts([1, 0.9, 0.8], without=after(top=9))).named == [0, 1]
+    assert build_sentence(facts([2, 1.9, 0.5, -3])).named == [0, 1, 3]  # in spite of the last
+    assert build_sentence(facts([2, 1.8, -1.9])).named == [0, 1, 2]  # who weighs more than one who is named
+    assert build_sentence(facts([2, 1.8, -1.7])).named == [0, 1]
+    assert build_sentence(facts([1] * 9, without=after(top=4.2, everyone=4.2))).named == ()
+    assert build_sentence(facts([1, 0.9, 0.8], without=after(top=9))).named == [0, 1]
 
 
 def test_the_telling_says_whom_it_removes_where_it_gives_their_number_alone():
-    assert tell(facts([2, 1.9, 0.5, 0.4, 0.3, 0.2, -3])).removed == [0, 1, 2, 3, 4]
-    assert tell(facts([-1, -2, -3], without=after(top=9))).removed == []  # all of them
-    assert tell(facts([2, -1, -2])).removed == []  # it is named
-    assert tell(facts([1] * 9, without=after(top=4.2, everyone=4.2))).removed == ()
-    assert tell(facts([1] * 9, without=after(top=4.2, everyone=1))).removed == [0, 1, 2, 3, 4]
-    assert tell(facts([1, 0.9, 0.8, -1], without=after(top=9))).removed == [0, 1, 2]
+    assert build_sentence(facts([2, 1.9, 0.5, 0.4, 0.3, 0.2, -3])).removed == [0, 1, 2, 3, 4]
+    assert build_sentence(facts([-1, -2, -3], without=after(top=9))).removed == []  # all of them
+    assert build_sentence(facts([2, -1, -2])).removed == []  # it is named
+    assert build_sentence(facts([1] * 9, without=after(top=4.2, everyone=4.2))).removed == ()
+    assert build_sentence(facts([1] * 9, without=after(top=4.2, everyone=1))).removed == [0, 1, 2, 3, 4]
+    assert build_sentence(facts([1, 0.9, 0.8, -1], without=after(top=9))).removed == [0, 1, 2]
 
 
 def test_numbers_do_not_hide_small_values():

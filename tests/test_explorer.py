@@ -13,9 +13,9 @@ from browser import Window, needs_browser
 
 from dgl_lara.cli.reproduce import script
 from dgl_lara.errors import InputError
-from dgl_lara.runs import open_run
+from dgl_lara.runs.run import open_run
 from dgl_lara.serve.app import make_app
-from dgl_lara.serve.served import ServedModel
+from dgl_lara.serve.model import ServedModel
 from dgl_lara.serve.supervisor import listening
 
 pytestmark = [*needs_browser, pytest.mark.long]

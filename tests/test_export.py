@@ -14,9 +14,9 @@ from test_bulk import bulk
 from dgl_lara.cli import main
 from dgl_lara.errors import InputError
 from dgl_lara.inference import export
-from dgl_lara.inference.scores import explain
-from dgl_lara.runs import open_run
-from dgl_lara.shards.question import Question, read_targets
+from dgl_lara.inference.scorer import explain_embedded
+from dgl_lara.runs.run import open_run
+from dgl_lara.shards.request import ExplainRequest, read_targets
 
 ABOUT = {"run": "a", "seed": 0}
 pytestmark = pytest.mark.usefixtures("hardly_judged")
@@ -50,7 +50,7 @@ def test_all_players(tmp_path):
     one = bulk("walk", False)
     export.explain_to_file(one, torch.arange(80), None, tmp_path / "e.parquet", ABOUT)
     frame = pd.read_parquet(tmp_path / "e.parquet")
-    expected = explain(one.explainer, one.game, one.embeddings, torch.arange(80)).to_frame()
+    expected = explain_embedded(one.explainer, one.game, one.embeddings, torch.arange(80)).to_frame()
     pd.testing.assert_frame_equal(frame, expected, check_dtype=False)
 
 
@@ -302,8 +302,8 @@ def test_stored_logits_spare_the_pass_of_f_unless_the_model_changed(a_run):
 def test_a_list_is_read_before_the_run(tmp_path):
     (tmp_path / "n.txt").write_text("three\n")
     for asked in (
-        Question(tmp_path / "no run", nodes=tmp_path / "n.txt"),
-        Question(tmp_path, pairs=tmp_path / "n.txt"),
+        ExplainRequest(tmp_path / "no run", nodes=tmp_path / "n.txt"),
+        ExplainRequest(tmp_path, pairs=tmp_path / "n.txt"),
     ):
         with pytest.raises(InputError, match=r"n\.txt"):
             asked.open()

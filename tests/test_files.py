@@ -8,10 +8,10 @@ import pytest
 import scipy.sparse as sp
 import torch
 
+from dgl_lara._util.schema import tensor
 from dgl_lara.datasets import Options, load
-from dgl_lara.datasets.own_files import load_graph
+from dgl_lara.datasets.user_files import load_graph
 from dgl_lara.errors import InputError, LaraError
-from dgl_lara.utils.schema import tensor
 
 NODES, GRAPHS, DIM = 40, 10, 3
 

@@ -23,12 +23,12 @@ from games import random_graph
 from dgl_lara.cli import main
 from dgl_lara.datasets import load
 from dgl_lara.datasets.partitioning import partition
+from dgl_lara.graphs.mmap import MmapGraphView
+from dgl_lara.graphs.partition_format import SPLITS
 from dgl_lara.inference import export
-from dgl_lara.parts.folder import SPLITS
-from dgl_lara.parts.mapped import Mapped
-from dgl_lara.runs import Run, open_run
-from dgl_lara.serve.messages import GraphUpdate
-from dgl_lara.serve.served import ServedModel
+from dgl_lara.runs.run import Run, open_run
+from dgl_lara.serve.model import ServedModel
+from dgl_lara.serve.schemas import GraphUpdate
 
 SHORT, LONG = 100, 2_000
 SLOWEST = 60.0  # seconds
@@ -67,14 +67,14 @@ def configured():
 def served():
     """What the service says of a node, after the updates in its log."""
     model = ServedModel("r", open_run(Path("r"), torch.device("cpu")))
-    model.catch_up()
+    model.apply_pending_updates()
     return model.follow().first.one(5, []).scores
 
 
 def served_table():
     """What it would send of every node; rounded, since corrected scores depend a little on their company."""
     model = ServedModel("r", open_run(Path("r"), torch.device("cpu")))
-    model.catch_up()
+    model.apply_pending_updates()
     part, everyone = model.follow().first, np.arange(60)
     best, sent = part.best(everyone), part.table.texts(everyone) or []
     scores = [[round(player["score"], 3) for player in json.loads(bytes(one))["players"]] for one in sent]
@@ -82,7 +82,7 @@ def served_table():
 
 
 def in_parts():
-    view, everyone = Mapped(Path("parts")), torch.arange(60)
+    view, everyone = MmapGraphView(Path("parts")), torch.arange(60)
     splits = [view.split(name) for name in SPLITS]
     return replace(view.meta, versions={}), view.in_edges(everyone), view.features(everyone), splits
 
@@ -136,7 +136,7 @@ def pristine(tmp_path_factory):
         served_run = ServedModel("r", open_run(Path("r"), torch.device("cpu")))
         for end in (7, 9):
             served_run.accept(GraphUpdate(add_edges=[(5, end)], both_ways=False))
-            served_run.catch_up()
+            served_run.apply_pending_updates()
         served_table()
         partition(load("graph.npz"), 2, Path("parts"))
         for number in (0, 1):

@@ -13,11 +13,11 @@ from test_player_kinds import small_game
 
 from dgl_lara import Edges, Features
 from dgl_lara.cli import main
-from dgl_lara.drawing.global_view import swing
 from dgl_lara.errors import InputError
+from dgl_lara.explanation.plot.summary import swing
 from dgl_lara.explanation.summary import medoids
 from dgl_lara.game.game import Game
-from dgl_lara.game.given import as_given
+from dgl_lara.game.inputs import normalize_inputs
 from dgl_lara.game.link_task import LinkTask
 
 
@@ -145,7 +145,7 @@ def typed_game(players="nodes"):
             h = {kind: rows.tanh() for kind, rows in new.items()}
         return h["author"]
 
-    given = as_given(f, graph, x, target_type="author")
+    given = normalize_inputs(f, graph, x, target_type="author")
     return Game(given.f, given.graph, given.features, given.task, hops=2, players=players)
 
 
@@ -185,7 +185,7 @@ def test_edges_of_several_types_by_relation(directed, tmp_path):
 
 def test_relations_of_one_name_are_told_apart_by_their_types():
     graph = dgl.heterograph({("a", "to", "b"): ([0], [0]), ("b", "to", "a"): ([0], [0]), ("b", "is", "b"): ([0], [0])})
-    types = as_given(gcn_game, graph, {"a": torch.ones(1, 1), "b": torch.ones(1, 1)}, target_type="a").types
+    types = normalize_inputs(gcn_game, graph, {"a": torch.ones(1, 1), "b": torch.ones(1, 1)}, target_type="a").types
     assert types and sorted(types.relation_names) == ["a to b", "b to a", "is"]
 
 

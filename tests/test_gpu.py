@@ -6,8 +6,8 @@ from games import SmallGCN, random_graph
 
 from dgl_lara import LARA, TrainingConfig
 from dgl_lara.datasets import load
-from dgl_lara.targets import Recipe
-from dgl_lara.targets.fitting import accuracy, train_target
+from dgl_lara.gnns import Recipe
+from dgl_lara.gnns.training import accuracy, train_target
 
 
 @pytest.mark.gpu

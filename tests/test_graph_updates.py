@@ -8,13 +8,13 @@ from games import SmallGCN
 
 from dgl_lara.errors import InputError, LaraError
 from dgl_lara.lara import LARA
-from dgl_lara.runs import open_run
-from dgl_lara.serve.graph_changes import changed, downstream, upstream
-from dgl_lara.serve.jobs import Job
-from dgl_lara.serve.messages import Asked, GraphUpdate, NewNode
-from dgl_lara.serve.served import ServedModel
+from dgl_lara.runs.run import open_run
+from dgl_lara.serve.handlers import RequestHandler
+from dgl_lara.serve.model import ServedModel
+from dgl_lara.serve.schemas import GraphUpdate, NewNode, TargetRef
 from dgl_lara.serve.snapshot import base_snapshot, open_snapshot, write_snapshot
 from dgl_lara.serve.update_log import UpdateLog
+from dgl_lara.serve.updates import changed, downstream, upstream
 from dgl_lara.training.config import TrainingConfig
 
 QUICK = TrainingConfig(steps=12, hidden=8, dim=3, masks=2)
@@ -227,7 +227,7 @@ def test_updates_are_replayed_after_a_crash(model, quick_runs, tmp_path):
     assert entry["nodes"] == [700]
     assert model.published() == 0
     again = ServedModel("ba", open_run(quick_runs["ba-shapes"]), tmp_path)
-    assert again.catch_up() == 1
+    assert again.apply_pending_updates() == 1
     assert again.snapshot.graph.num_nodes() == 701
     assert again.node_name(700) == "Ada"
     assert model.follow().sequence == 1  # and whoever was there before sees it too
@@ -237,16 +237,16 @@ def test_updates_are_replayed_after_a_crash(model, quick_runs, tmp_path):
     half.mkdir()
     (half / "indptr.npy").write_bytes(b"cut short")
     model.accept(GraphUpdate(remove_nodes=[700]))
-    assert model.catch_up() == 2
+    assert model.apply_pending_updates() == 2
     with pytest.raises(InputError, match="node 700 was removed"):
-        Job(model).target(Asked(node=700))
+        RequestHandler(model).target(TargetRef(node=700))
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"sequence": Infinity}', '{"sequence": "1"}', '{"sequence": 7}'])
 def test_a_damaged_note_of_the_current_snapshot_is_refused_and_made_anew(model, content, quick_runs, tmp_path, capsys):
     """The last one: of a snapshot that is not there, which was waited for without end."""
     model.accept(GraphUpdate(add_edges=[(1, 600)]))
-    model.catch_up()
+    model.apply_pending_updates()
     (model.folder / "current").write_text(content)
     with pytest.raises(
         LaraError, match="current cannot be understood .*; start the service again, which makes it anew"
@@ -259,7 +259,7 @@ def test_a_damaged_note_of_the_current_snapshot_is_refused_and_made_anew(model, 
 def again(quick_runs, tmp_path):
     """The snapshot of a service that starts anew."""
     model = ServedModel("ba", open_run(quick_runs["ba-shapes"]), tmp_path)
-    model.catch_up()
+    model.apply_pending_updates()
     return model.follow()
 
 
@@ -271,7 +271,7 @@ def assert_the_same(one, other):
 @pytest.mark.parametrize("name", ["sources", "features", "nodes-target"])
 def test_a_damaged_snapshot_is_made_anew(model, name, quick_runs, tmp_path, capsys):
     model.accept(GraphUpdate(add_edges=[(1, 600)]))
-    model.catch_up()
+    model.apply_pending_updates()
     path = model.folder / "1" / f"{name}.npy"
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
@@ -299,7 +299,7 @@ def test_rows_that_a_crash_has_damaged_are_computed_again(model, quick_runs, tmp
 def test_a_log_that_lost_its_end_is_noticed(model, quick_runs, tmp_path):
     for end in (600, 601):
         model.accept(GraphUpdate(add_edges=[(1, end)]))
-    model.catch_up()
+    model.apply_pending_updates()
     lines = model.log.path.read_bytes().splitlines(keepends=True)
     model.log.path.write_bytes(lines[0])
     with pytest.raises(LaraError, match="lacks updates that count already .it has 1 of 2."):
@@ -311,8 +311,8 @@ def test_many_updates_at_once_give_what_one_by_one_gives(model, quick_runs, tmp_
     for pair in ((1, 600), (600, 1), (50, 400)):
         for one in (model, other):
             one.accept(GraphUpdate(add_edges=[pair]))
-        model.catch_up()
-    other.catch_up()
+        model.apply_pending_updates()
+    other.apply_pending_updates()
     assert model.snapshot.sequence == other.snapshot.sequence == 3
     for node in (1, 600, 400, 77):
         one, two = (served.snapshot.first.one(node, []).scores for served in (model, other))
@@ -325,14 +325,14 @@ def test_another_explainer_gets_the_same_updates(model, quick_runs, tmp_path):
     import shutil
 
     model.accept(GraphUpdate(add_edges=[(1, 600)]))
-    model.catch_up()
+    model.apply_pending_updates()
     retrained = tmp_path / "retrained"
     shutil.copytree(quick_runs["ba-shapes"], retrained)
     os.utime(retrained / "explainer.pt", ns=(1, 1))
     again = ServedModel("ba", open_run(retrained), tmp_path)
     assert again.folder != model.folder
     assert again.published() == 0
-    assert again.catch_up() == 1
+    assert again.apply_pending_updates() == 1
 
 
 BAD = [
@@ -360,15 +360,15 @@ def test_an_update_that_the_model_has_no_answer_to_is_taken_back(model, quick_ru
     fine = GraphUpdate(add_nodes=[NewNode(features=[1.0] * 10, key="a")], add_edges=[("a", 9)])
     entries = [model.accept(update) for update in (fine, huge, fine)]
     assert [entry["nodes"] for entry in entries] == [[700], [701], [702]]
-    assert [model.catch_up() for _ in range(3)] == [1, 2, 3]
-    assert [bool(model.why_taken_back(number)) for number in (1, 2, 3)] == [False, True, False]
-    assert "NaN or infinity" in model.why_taken_back(2)
+    assert [model.apply_pending_updates() for _ in range(3)] == [1, 2, 3]
+    assert [bool(model.rejection_reason(number)) for number in (1, 2, 3)] == [False, True, False]
+    assert "NaN or infinity" in model.rejection_reason(2)
     found = model.follow().first.one(5, [])
     assert found.scores.isfinite().all() and {700, 702} <= set(found.players.player.tolist()) - {701}
     assert 701 not in found.players.player.tolist()
     assert model.follow().gone[700:].tolist() == [False, True, False]
     again = ServedModel("ba", open_run(quick_runs["ba-shapes"]), tmp_path)
-    assert again.published() == 3 and again.why_taken_back(2)
+    assert again.published() == 3 and again.rejection_reason(2)
 
 
 def test_a_removed_node_is_gone_for_later_updates(model):

@@ -20,21 +20,21 @@ from processes import Forked
 from test_bulk import bulk
 
 from dgl_lara import LARA, TrainingConfig
+from dgl_lara._util.atomic import atomic_write, save_tensors
+from dgl_lara._util.interrupts import held_back_interrupts
+from dgl_lara._util.numba_threads import kernel
+from dgl_lara._util.writable import unwritable
+from dgl_lara.blackbox.eval_mode import eval_mode
 from dgl_lara.cli import main
-from dgl_lara.datasets import load, storage
+from dgl_lara.datasets import cache, load
 from dgl_lara.errors import InputError, LaraError
 from dgl_lara.explanation import Explanations
 from dgl_lara.game.game import Game
+from dgl_lara.gnns import Recipe
+from dgl_lara.gnns.training import get_target
 from dgl_lara.inference import export
-from dgl_lara.inference.scores import explain
-from dgl_lara.inference.store import EmbeddingStore
-from dgl_lara.model.evaluating import evaluating
-from dgl_lara.targets import Recipe
-from dgl_lara.targets.fitting import get_target
-from dgl_lara.utils.files import save_tensors, written_whole
-from dgl_lara.utils.interrupts import held_back_interrupts
-from dgl_lara.utils.kernels import kernel
-from dgl_lara.utils.places import unwritable
+from dgl_lara.inference.embedding_store import EmbeddingStore
+from dgl_lara.inference.scorer import explain_embedded
 
 NOWHERE = Path("/proc/self/nowhere")  # not even root can write here
 QUICK = TrainingConfig(hidden=8, dim=4, masks=1, steps=3)
@@ -87,7 +87,7 @@ def test_links_and_devices_stay_what_they_are(tmp_path):
     reader = threading.Thread(target=lambda: received.append(pipe.read_text()), daemon=True)
     reader.start()
     for path in (link, pipe):
-        with written_whole(path) as temporary:
+        with atomic_write(path) as temporary:
             temporary.write_text("new")
     reader.join(10)
     assert link.is_symlink() and real.read_text() == "new"
@@ -133,13 +133,13 @@ def test_embeddings_that_cannot_be_kept_are_used_all_the_same(capsys):
 
 def test_no_home_and_no_entry_in_passwd(monkeypatch):
     monkeypatch.delenv("DGL_LARA_CACHE")
-    monkeypatch.setattr(storage, "__file__", "/installed/dgl_lara/datasets/storage.py")  # not a checkout
+    monkeypatch.setattr(cache, "__file__", "/installed/dgl_lara/datasets/storage.py")  # not a checkout
     monkeypatch.delenv("HOME", raising=False)
     monkeypatch.setattr(os.path, "expanduser", lambda path: path)  # what it gives where passwd has no entry
     monkeypatch.setenv("XDG_CACHE_HOME", "/somewhere")
-    assert storage.cache_dir() == Path("/somewhere/dgl-lara")
+    assert cache.cache_dir() == Path("/somewhere/dgl-lara")
     monkeypatch.delenv("XDG_CACHE_HOME")
-    assert str(os.getuid()) in storage.cache_dir().name
+    assert str(os.getuid()) in cache.cache_dir().name
 
 
 def test_a_kernel_that_cannot_be_kept_is_compiled_all_the_same():
@@ -228,15 +228,15 @@ def test_an_interrupt_while_the_command_line_is_read(monkeypatch):
     assert ended.exit_code == 130 and ended.output.strip() == "Interrupted."
 
 
-@pytest.mark.parametrize("moment", ["listen(stop)", "listen(signal.SIG_IGN)"])
+@pytest.mark.parametrize("moment", ["install_signal_handlers(stop)", "install_signal_handlers(signal.SIG_IGN)"])
 def test_an_interrupt_before_the_first_and_after_the_last_line_of_a_command(moment):
     code = (
         "import signal, sys; from dgl_lara import __main__, cli\n"
         "listen, calls = __main__.listen, []\n"
         "def interrupted(answer):\n"
         "    calls.append(answer)\n"
-        f"    if len(calls) == {1 + (moment != 'listen(stop)')}: raise KeyboardInterrupt\n"
-        "    listen(answer)\n"
+        f"    if len(calls) == {1 + (moment != 'install_signal_handlers(stop)')}: raise KeyboardInterrupt\n"
+        "    install_signal_handlers(answer)\n"
         "__main__.listen = interrupted; cli.main = lambda: sys.exit(0); __main__.run()"
     )
     assert Forked(code).said() == (130, "", "Interrupted.\n")
@@ -292,7 +292,7 @@ def test_a_model_that_several_have_borrowed_goes_back_to_its_mode():
     def borrow(place):
         if place == 1:
             borrowed.wait()  # the second to borrow it
-        with evaluating(model):
+        with eval_mode(model):
             borrowed.set()
             both.wait()
             if place == 1:
@@ -354,7 +354,7 @@ def test_what_does_not_fit_is_told_before_it_is_tried(what):
     one = bulk("walk", False)
     with pytest.raises(InputError, match=r"would take about [\d,.]+ GB, and"):
         if what == "refine":
-            found = explain(one.explainer, one.game, one.embeddings, torch.arange(5))
+            found = explain_embedded(one.explainer, one.game, one.embeddings, torch.arange(5))
             LARA.of_game(one.game).refine(found, 10**9)
         elif what == "sample":
             from dgl_lara.attribution.monte_carlo import least_squares
@@ -378,6 +378,6 @@ def test_weights_that_broke_in_the_last_step_are_noticed():
 
 def test_scores_that_are_no_numbers_are_not_called_zero():
     one = bulk("walk", False)
-    found = explain(one.explainer, one.game, one.embeddings, torch.arange(5))
+    found = explain_embedded(one.explainer, one.game, one.embeddings, torch.arange(5))
     broken = Explanations(found.players, found.scores * torch.nan, found.explained_class, found.task, "lara", one.game)
     assert "not numbers" in broken[0].in_words() and "every score is 0" not in broken[0].in_words()

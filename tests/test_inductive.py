@@ -8,10 +8,10 @@ from test_edge_data import EdgeNet, numbers, parallel
 from test_links import Pairing
 
 from dgl_lara import LARA
+from dgl_lara._util.randomness import generator
 from dgl_lara.errors import InputError, LaraError
 from dgl_lara.inference.novelty import novelty
 from dgl_lara.training.config import TrainingConfig
-from dgl_lara.utils.randomness import generator
 
 SMALL = TrainingConfig(hidden=16, dim=5, masks=4, steps=20)
 NODES = 60

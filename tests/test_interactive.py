@@ -8,7 +8,7 @@ from browser import ask, needs_browser
 from games import gcn_game, star_game
 from test_explanation import exact_explanations
 
-from dgl_lara.drawing.interactive import embedded
+from dgl_lara.explanation.plot.html import embedded
 
 EVIL = '</script><script>document.title="owned"</script><img src=x onerror="document.title=\'owned\'">{{data}}&amp;'
 

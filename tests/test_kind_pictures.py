@@ -14,9 +14,9 @@ from test_pictures import scene_of, texts
 from test_player_kinds import small_game
 
 from dgl_lara import Edges, Features
-from dgl_lara.drawing.pictures import draw
-from dgl_lara.drawing.scene import MARKED, compose
 from dgl_lara.errors import InputError
+from dgl_lara.explanation.plot.figure import draw
+from dgl_lara.explanation.plot.scene import MARKED, compose
 from dgl_lara.game.game import Game
 
 

@@ -12,7 +12,7 @@ from games import SmallGCN, random_graph
 from dgl_lara import LARA, Explanations
 from dgl_lara.errors import InputError, LaraError
 from dgl_lara.game.tasks import NODE
-from dgl_lara.inference.asked import as_classes
+from dgl_lara.inference.targets import as_classes
 from dgl_lara.lara import choose_hops
 from dgl_lara.training.config import ALL, MINI_BATCHES, TrainingConfig, default, within_memory
 

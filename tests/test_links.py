@@ -11,23 +11,23 @@ from test_typed import Net, by_type, features, shop
 
 import dgl_lara
 from dgl_lara import LARA, Edges
+from dgl_lara._util.randomness import generator
 from dgl_lara.attribution.exact import all_coalitions, exact
 from dgl_lara.attribution.monte_carlo import least_squares, sample_shared, shared_least_squares
-from dgl_lara.attribution.shared_samples import SampleKeeper, draw_more
+from dgl_lara.attribution.shared_samples import SampleReservoir, draw_more
 from dgl_lara.errors import InputError, LaraError
-from dgl_lara.explainer.form import Pairs, on_all_sides
+from dgl_lara.explainer.decoder import PairBatch, on_all_sides
 from dgl_lara.explainer.inputs import encoder_graph
 from dgl_lara.game.game import Game
-from dgl_lara.game.given import as_given
-from dgl_lara.inference.compiled_correction import correct_all
+from dgl_lara.game.inputs import normalize_inputs
 from dgl_lara.inference.correction import _one_by_one
-from dgl_lara.inference.scores import embed_all, explain
+from dgl_lara.inference.kernels.posterior import correct_all
+from dgl_lara.inference.scorer import embed_all, explain_embedded
 from dgl_lara.training.coalitions import evaluate_coalitions
 from dgl_lara.training.config import TrainingConfig
 from dgl_lara.training.loop import new_explainer
 from dgl_lara.training.objective import Step
 from dgl_lara.training.subgraphs import FullGraph, NeighborSubgraphs
-from dgl_lara.utils.randomness import generator
 
 SMALL = TrainingConfig(hidden=16, dim=5, masks=4, steps=30)
 wrong: Any = 7
@@ -58,13 +58,13 @@ class Recommender(torch.nn.Module):
 def homogeneous(nodes=14, edges=14, pairs=((0, 5), (3, 1), (7, 8)), seed=0, **more) -> Any:
     graph = random_graph(nodes, edges, seed)
     x = torch.randn(nodes, 3, generator=generator(seed + 1)) / 2
-    given = as_given(Pairing(), graph, x, "link", pairs=list(pairs))
+    given = normalize_inputs(Pairing(), graph, x, "link", pairs=list(pairs))
     return Game(given.f, given.graph, given.features, given.task, hops=2, value="output", **more)
 
 
 def typed(times=1, pairs=((0, 5), (3, 1), (5, 8)), edges=10, **more) -> Any:
     graph = shop(times, edges)
-    given = as_given(Recommender(), graph, features(graph), "link", pairs=list(pairs), relation="buys")
+    given = normalize_inputs(Recommender(), graph, features(graph), "link", pairs=list(pairs), relation="buys")
     return Game(given.f, given.graph, given.features, given.task, hops=2, value="output", **more)
 
 
@@ -139,7 +139,7 @@ def test_masks_say_nothing_of_pairs_that_they_part(game):
     own = game.coalitions(players, keep) - game.coalitions(players, ~keep)
     apart = (samples.d - own)[~parted].square().sum() / own[~parted].square().sum()
     assert apart < 0.05**2  # degrees at the rim are all that shared masks change
-    keeper = SampleKeeper(game, 20, 0)
+    keeper = SampleReservoir(game, 20, 0)
     keeper.add(samples.keep[:8], game.shared(samples.keep[:8]), game.shared(~samples.keep[:8]))
     assert torch.equal(keeper.samples().d.T.isnan(), parted[:8])
 
@@ -155,7 +155,7 @@ def test_shared_masks_and_coalitions_of_their_own_agree():
 @pytest.mark.long
 def test_the_plain_and_the_compiled_correction_agree_where_samples_are_missing():
     game = homogeneous(40, 40, pairs=[(n, n + 1) for n in range(39)])
-    keeper = SampleKeeper(game, 60, 0)
+    keeper = SampleReservoir(game, 60, 0)
     draw_more(keeper, 60)
     samples, everyone = keeper.samples(), torch.arange(39)
     players = game.players(everyone)
@@ -172,7 +172,7 @@ def test_the_plain_and_the_compiled_correction_agree_where_samples_are_missing()
 
 def test_pairs_with_next_to_no_samples_are_not_corrected():
     game = homogeneous(40, 40, pairs=[(n, n + 1) for n in range(39)])
-    keeper = SampleKeeper(game, 2, 0)
+    keeper = SampleReservoir(game, 2, 0)
     draw_more(keeper, 2)
     samples = keeper.samples()
     enough = (~samples.d.isnan()).sum(1) == 2
@@ -186,7 +186,7 @@ def test_pairs_with_next_to_no_samples_are_not_corrected():
 def explain_with_a_new_g(game, targets):
     seen = encoder_graph(game, "rich")
     g = new_explainer(game, SMALL, seen.inputs, targets).requires_grad_(False)
-    return explain(g, game, embed_all(g, game, "rich"), targets)
+    return explain_embedded(g, game, embed_all(g, game, "rich"), targets)
 
 
 @pytest.mark.long
@@ -210,10 +210,10 @@ def test_every_route_gives_the_same_sums(players, gate, several):
     g.requires_grad_(False)
     embeddings, found = embed_all(g, game, "rich"), game.players(everyone)
     t = g.for_class(game.task.t_of(embeddings.target, everyone, None), game.explained_class)
-    plain = on_all_sides(g.form.scores, g, Pairs(game, found, embeddings.source, t))
-    compiled = explain(g, game, embeddings, everyone)
+    plain = on_all_sides(g.form.scores, g, PairBatch(game, found, embeddings.source, t))
+    compiled = explain_embedded(g, game, embeddings, everyone)
     torch.testing.assert_close(compiled.scores, plain, atol=1e-4, rtol=1e-3)
-    few = torch.cat([explain(g, game, embeddings, some).scores for some in everyone.split(9)])
+    few = torch.cat([explain_embedded(g, game, embeddings, some).scores for some in everyone.split(9)])
     torch.testing.assert_close(few, plain, atol=1e-4, rtol=1e-3)
 
 
@@ -417,7 +417,7 @@ def test_the_explained_edges_left_out_of_several_types():
     pairs = list(zip(u, v, strict=True))
     where = (Recommender(), graph, features(graph), "link")
     lara = LARA(*where, hops=2, relation="buys", pairs=pairs, leave_out=True)
-    part = lara.model._typed(lara.graph, lara.types.own_number(torch.arange(57)), {"user": 18, "item": 27, "tag": 12})
+    part = lara.model._typed(lara.graph, lara.types.local_id(torch.arange(57)), {"user": 18, "item": 27, "tag": 12})
     kept = set(zip(*(end.tolist() for end in part.edges(etype="buys")), strict=True))
     everyone = set(zip(*(end.tolist() for end in graph.edges(etype="buys")), strict=True))
     assert kept == everyone - set(pairs)

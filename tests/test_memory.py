@@ -7,11 +7,11 @@ import torch
 from games import SmallGCN, gcn_game, random_graph
 
 from dgl_lara import LARA
+from dgl_lara._util import memory
+from dgl_lara._util.memory_budget import CALL_BYTES, NODES_A_CALL, Budget
 from dgl_lara.errors import InputError
-from dgl_lara.game.budget import CALL_BYTES, NODES_A_CALL, Budget
 from dgl_lara.game.game import Game
 from dgl_lara.training.config import TrainingConfig
-from dgl_lara.utils import memory
 
 
 @pytest.mark.parametrize(
@@ -50,11 +50,11 @@ def test_the_smaller_of_machine_and_container_counts(monkeypatch):
 
 def test_wide_features_mean_fewer_nodes_a_call():
     plenty = Budget(64 * 2**30)
-    assert plenty.nodes_a_call(10) == plenty.nodes_a_call(128) == NODES_A_CALL  # as in 0.1.0
-    wide = plenty.nodes_a_call(6_805)
+    assert plenty.nodes_per_call(10) == plenty.nodes_per_call(128) == NODES_A_CALL  # as in 0.1.0
+    wide = plenty.nodes_per_call(6_805)
     assert wide * 6_805 * 4 < CALL_BYTES < 4 * wide * 6_805 * 4
-    assert Budget(100 * 2**20).nodes_a_call(6_805) < wide / 10
-    assert Budget(1).nodes_a_call(6_805) == 1
+    assert Budget(100 * 2**20).nodes_per_call(6_805) < wide / 10
+    assert Budget(1).nodes_per_call(6_805) == 1
 
 
 def test_no_call_of_f_is_larger_than_the_budget_allows():
@@ -71,7 +71,7 @@ def test_no_call_of_f_is_larger_than_the_budget_allows():
 
     lara = LARA(f, graph, features, hops=1, memory=memory_bytes, config=TrainingConfig(steps=3, masks=4))
     lara.fit(range(300))
-    bound = Budget(memory_bytes).nodes_a_call(2000)
+    bound = Budget(memory_bytes).nodes_per_call(2000)
     assert bound < 300 <= max(sizes)  # the graph itself must be asked about whole; nothing larger ever is
     assert max(sizes) <= 300
     sizes.clear()

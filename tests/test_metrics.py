@@ -9,6 +9,7 @@ import pytest
 import torch
 from games import PooledGCN, gcn_game, random_graph, star_game
 
+from dgl_lara._util.timing import seconds
 from dgl_lara.attribution.exact import exact
 from dgl_lara.baselines.random import Random
 from dgl_lara.baselines.sampled import Sampled
@@ -19,13 +20,12 @@ from dgl_lara.game.tasks import GRAPH, NODE
 from dgl_lara.metrics import METRICS
 from dgl_lara.metrics.agreement import agreement
 from dgl_lara.metrics.auc import auc, roc_auc
-from dgl_lara.metrics.common.by_labels import heard
-from dgl_lara.metrics.common.metric import Case
+from dgl_lara.metrics.common.label_flips import heard
+from dgl_lara.metrics.common.metric import EvalCase
 from dgl_lara.metrics.common.reference import reference
 from dgl_lara.metrics.fidelity import fidelity, fidelity_per_target
 from dgl_lara.metrics.throughput import speed
-from dgl_lara.reports.results import print_table
-from dgl_lara.utils.clock import seconds
+from dgl_lara.reports.eval_tables import print_table
 
 
 def star_explanation(scores):
@@ -158,7 +158,7 @@ def test_graphs_have_no_neighbours_to_agree_on_alone():
     game = Game(PooledGCN(), batch, torch.randn(10, 3), "graph")
     against = reference(game, torch.tensor([0, 1]), 50, seed=0)
     found = Explanations(against.players, against.estimate.phi, game.explained_class, GRAPH, "perfect")
-    table = METRICS["agreement"].table(Case(game, torch.tensor([0, 1]), None, 50), found)
+    table = METRICS["agreement"].table(EvalCase(game, torch.tensor([0, 1]), None, 50), found)
     assert "neighbours only" not in table and "R2, neighbours" not in METRICS["agreement"].figures(table)
     assert METRICS["agreement"].figures(table)["R2"] == 1
 
@@ -205,7 +205,7 @@ def test_speed_measures_each_number_of_targets():
 def test_seconds_is_the_median_after_a_warm_up(monkeypatch):
     ticks = iter([0, 5, 10, 11, 20, 29])
     clock = SimpleNamespace(perf_counter=lambda: next(ticks))
-    monkeypatch.setattr("dgl_lara.utils.clock.time", clock)
+    monkeypatch.setattr("dgl_lara._util.timing.time", clock)
     calls = []
     assert seconds(lambda: calls.append(1), torch.device("cpu")) == 5
     assert len(calls) == 4
@@ -292,7 +292,7 @@ def test_metrics_by_labels_have_a_table(name):
     """What their figures are is held against PyTorch Geometric, in test_pyg_explainer.py."""
     game = gcn_game(nodes=30, edges=36, seed=2)
     explanations = Random(game).explain(torch.arange(30))
-    case = Case(game, explanations.players.targets)
+    case = EvalCase(game, explanations.players.targets)
     assert METRICS[name].missing(case) is None
     table = METRICS[name].table(case, explanations)
     assert set(table.definition) == {"paper", "kept"}
@@ -301,7 +301,7 @@ def test_metrics_by_labels_have_a_table(name):
     asked = game.calls
     METRICS[name].table(case, explanations)
     assert game.calls == asked  # several metrics ask, f is asked once
-    assert "regression" in METRICS[name].missing(Case(gcn_game(value="output"), torch.arange(3)))
+    assert "regression" in METRICS[name].missing(EvalCase(gcn_game(value="output"), torch.arange(3)))
 
 
 def test_labels_by_hand():

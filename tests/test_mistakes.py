@@ -17,13 +17,13 @@ from games import PooledGCN, SmallGCN, random_graph
 from test_bulk import bulk
 
 from dgl_lara import LARA
+from dgl_lara._util.tables import text_table
 from dgl_lara.cli import main
 from dgl_lara.errors import InputError, LaraError, ModelError
 from dgl_lara.game.game import Game
 from dgl_lara.metrics.agreement import METRIC
-from dgl_lara.metrics.common.metric import Case
+from dgl_lara.metrics.common.metric import EvalCase
 from dgl_lara.training.config import TrainingConfig
-from dgl_lara.utils.tables import text_table
 
 GRAPH = random_graph(40, 46, 0)
 FEATURES = torch.randn(40, 3, generator=torch.Generator().manual_seed(1))
@@ -323,7 +323,7 @@ def test_agreement_over_neighbours_that_count_nothing_is_no_figure():
     lara = LARA(lambda graph, x: linear(x), GRAPH, FEATURES, hops=2, config=QUICK).fit(range(20))
     assert math.isnan(lara.state_.best_of_neighbours)
     targets = torch.arange(20, 40)
-    case = Case(lara.game, targets, reference_pairs=200)
+    case = EvalCase(lara.game, targets, reference_pairs=200)
     table = METRIC.table(case, lara.explain(targets))
     assert table["neighbours only"].isna().all() and table["R2 corrected"].notna().all()
     assert "- stands where the true attribution can hardly be told from its noise" in METRIC.note(table)
@@ -364,7 +364,7 @@ def test_arguments_of_methods_that_are_none(fitted, asked, said):
         ({"memory": 0}, "memory, in bytes, must be a whole number"),
         ({"config": {"steps": 3}}, "config must be a TrainingConfig (got {'steps': 3})"),
         ({"store": "a.pt"}, "store must be a EmbeddingStore (got 'a.pt')"),
-        ({"batches_on": "tpu"}, "a device must be like 'cpu', 'cuda' or 'cuda:1' (got 'tpu')"),
+        ({"compute_device": "tpu"}, "a device must be like 'cpu', 'cuda' or 'cuda:1' (got 'tpu')"),
         ({"features": FEATURES.to_sparse()}, "features must be a dense tensor"),
         ({"features": FEATURES.to("meta")}, "a tensor without numbers, on 'meta'"),
     ],

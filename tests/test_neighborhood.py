@@ -7,11 +7,11 @@ import torch
 from games import SmallGCN, random_graph
 
 from dgl_lara.errors import InputError
-from dgl_lara.game import listing
-from dgl_lara.game.hops import max_hop
-from dgl_lara.game.players import MANY, in_neighborhood, nodes_of_graphs
+from dgl_lara.game.player_index import MANY, in_neighborhood, nodes_of_graphs
+from dgl_lara.game.receptive_field import max_hop
 from dgl_lara.game.tasks import NODE
 from dgl_lara.game.walks import walk_scale, walk_weights
+from dgl_lara.graphs import khop_kernel
 
 
 def directed_graph():
@@ -25,7 +25,9 @@ def directed_graph():
 @pytest.mark.parametrize("copies", [1, MANY // 4], ids=["few", "many, compiled"])
 def test_players_are_those_who_reach_the_target(graph, hops, copies, monkeypatch):
     listed = []
-    monkeypatch.setattr(listing, "list_players", lambda *a, whole=listing.list_players: listed.append(a) or whole(*a))
+    monkeypatch.setattr(
+        khop_kernel, "list_players", lambda *a, whole=khop_kernel.list_players: listed.append(a) or whole(*a)
+    )
     reverse = nx.DiGraph()
     reverse.add_nodes_from(range(graph.num_nodes()))
     reverse.add_edges_from(zip(graph.edges()[1].tolist(), graph.edges()[0].tolist(), strict=True))

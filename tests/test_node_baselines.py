@@ -7,6 +7,7 @@ import pytest
 import torch
 from games import PooledGCN, SmallGCN, gcn_game, random_graph, star_game
 
+from dgl_lara._util.randomness import seeded
 from dgl_lara.attribution.exact import all_coalitions
 from dgl_lara.baselines import orphicx
 from dgl_lara.baselines.abs_gradient import AbsoluteGradientInput
@@ -25,8 +26,7 @@ from dgl_lara.baselines.orphicx import (
 )
 from dgl_lara.errors import InputError, LaraError
 from dgl_lara.game.game import Game
-from dgl_lara.targets.models import ModelConfig, TargetModel
-from dgl_lara.utils.randomness import seeded
+from dgl_lara.gnns.models import ModelConfig, TargetModel
 
 
 class LinearGNN(torch.nn.Module):

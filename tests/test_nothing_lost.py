@@ -15,17 +15,17 @@ from games import random_graph
 from processes import Forked
 from test_bulk import bulk
 
+from dgl_lara._util import schema
+from dgl_lara._util.atomic import atomic_write, locked
 from dgl_lara.cli import main
 from dgl_lara.datasets import Options, load
 from dgl_lara.datasets.dataset import Dataset
 from dgl_lara.errors import LaraError
+from dgl_lara.gnns.checkpoint import load_target
 from dgl_lara.inference import export
 from dgl_lara.lara import LARA
-from dgl_lara.runs import Run, RunConfig, create_run
-from dgl_lara.targets.checkpoint import load_target
+from dgl_lara.runs.run import Run, RunConfig, create_run
 from dgl_lara.training.config import TrainingConfig
-from dgl_lara.utils import schema
-from dgl_lara.utils.files import locked, written_whole
 
 QUICK = ["--hidden", 8, "--dim", 4, "--masks", 1, "--epochs", 3]
 ABOUT = {"run": "a"}
@@ -112,9 +112,9 @@ def test_what_a_killed_write_left_is_swept_and_what_is_being_written_is_not(tmp_
     code += "with written_whole(pathlib.Path(sys.argv[1])) as t: t.write_text('half'); os.kill(os.getpid(), 9)"
     assert Forked(code, path).wait() == -9
     (left,) = tmp_path.iterdir()
-    with written_whole(path) as mine:
+    with atomic_write(path) as mine:
         assert not left.exists()
-        with written_whole(path) as other:
+        with atomic_write(path) as other:
             assert mine.exists() and other != mine
         mine.write_text("whole")
     assert [one.read_text() for one in tmp_path.iterdir()] == ["whole"]

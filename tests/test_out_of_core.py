@@ -15,16 +15,16 @@ from dgl_lara.cli import main
 from dgl_lara.datasets import Options, load
 from dgl_lara.datasets.partitioning import partition
 from dgl_lara.errors import InputError
+from dgl_lara.game.partitioned_game import PartitionedGame
+from dgl_lara.gnns.checkpoint import save_target
+from dgl_lara.gnns.models import ModelConfig, TargetModel
+from dgl_lara.graphs.mmap import MmapGraphView
+from dgl_lara.graphs.row_store import RowStore
 from dgl_lara.lara import LARA
-from dgl_lara.lara_in_parts import LaraInParts
-from dgl_lara.parts.game_in_parts import GameInParts
-from dgl_lara.parts.mapped import Mapped
-from dgl_lara.parts.row_store import RowStore
-from dgl_lara.targets.checkpoint import save_target
-from dgl_lara.targets.models import ModelConfig, TargetModel
+from dgl_lara.lara_partitioned import PartitionedLara
 from dgl_lara.training import loop
+from dgl_lara.training.backend import OutOfCore
 from dgl_lara.training.config import TrainingConfig
-from dgl_lara.training.ground import OutOfCore
 
 SETTINGS = TrainingConfig(batch_size=16, epochs=2, masks=2, hidden=8, dim=4, shared_pairs=0)
 
@@ -39,7 +39,7 @@ def both(dataset, model, folder, method="metis", settings=SETTINGS):
     """The same in memory and in parts."""
     partition(dataset, 3, folder / "parts", method)
     inside = LARA(model, dataset.graph, dataset.features, hops=2, config=settings)
-    outside = LaraInParts(model, Mapped(folder / "parts"), folder / "rows", hops=2, config=settings)
+    outside = PartitionedLara(model, MmapGraphView(folder / "parts"), folder / "rows", hops=2, config=settings)
     return inside, outside
 
 
@@ -159,7 +159,7 @@ def test_what_was_cut_out_is_held_for_as_long_as_it_is_used(citation):
 
     _, outside = citation
     before = len(graphs())
-    game = GameInParts(outside.model, outside.view, 2, "logit", outside.rows)
+    game = PartitionedGame(outside.model, outside.view, 2, "logit", outside.rows)
     assert len(graphs()) == before
     game.near(torch.arange(8), 2)
     assert len(graphs()) > before  # of the game that counts what f was asked
@@ -171,7 +171,7 @@ def test_batches_that_do_not_fit_are_halved(citation, capsys):
     _, outside = citation
     ground = OutOfCore(outside.game, SETTINGS)
     whole = len(ground.around(torch.arange(64))[1])
-    ground.game = GameInParts(outside.model, outside.view, 2, "logit", outside.rows, memory=1_000_000)
+    ground.game = PartitionedGame(outside.model, outside.view, 2, "logit", outside.rows, memory=1_000_000)
     assert whole == 64 and len(ground.around(torch.arange(64))[1]) < 64
     assert "such batches are halved" in capsys.readouterr().err
 
@@ -186,7 +186,7 @@ def test_batches_that_do_not_fit_are_halved(citation, capsys):
 )
 def test_what_needs_the_whole_graph_is_refused(citation, changes, sentence):
     _, outside = citation
-    other = LaraInParts(outside.model, outside.view, outside.rows.folder, hops=2)
+    other = PartitionedLara(outside.model, outside.view, outside.rows.folder, hops=2)
     other.config = TrainingConfig(**{"batch_size": 8, **changes})
     with pytest.raises(InputError, match=sentence):
         other.fit([1, 2, 3], [4])
@@ -195,11 +195,11 @@ def test_what_needs_the_whole_graph_is_refused(citation, changes, sentence):
 def test_edges_and_the_graph_itself_are_refused(citation):
     _, outside = citation
     with pytest.raises(InputError, match="scoring edges needs all of it"):
-        LaraInParts(outside.model, outside.view, players="edges")
+        PartitionedLara(outside.model, outside.view, players="edges")
     with pytest.raises(InputError, match="never loaded whole"):
         outside.graph.num_nodes()
     with pytest.raises(InputError, match="say it: --hops"):
-        LaraInParts(SmallGCN(), outside.view).game.check_targets(torch.arange(3))
+        PartitionedLara(SmallGCN(), outside.view).game.check_targets(torch.arange(3))
 
 
 @pytest.fixture(scope="module")

@@ -13,9 +13,9 @@ import torch
 from click.testing import CliRunner
 from games import random_graph
 
+from dgl_lara.blackbox.identity import weights_hash
 from dgl_lara.cli import main
-from dgl_lara.model.weights import weights_hash
-from dgl_lara.runs import open_run
+from dgl_lara.runs.run import open_run
 
 QUICK = ["--hidden", "16", "--dim", "5", "--masks", "2", "--epochs", "3"]
 pytestmark = pytest.mark.usefixtures("hardly_judged")
@@ -167,7 +167,7 @@ def test_a_model_of_pytorch_geometric(here):
     np.savez("my_graph.npz", class_names=["left", "right"], **{name: array.numpy() for name, array in arrays.items()})
     words = ["train", "--graph", "my_graph.npz", *QUICK, "--out", "mine"]
     wrong = run(*words, "--model", "my_module:unwrapped_pyg_model")
-    assert wrong.exit_code == 1 and "dgl_lara.model.adapters.pyg(model)" in wrong.stderr
+    assert wrong.exit_code == 1 and "dgl_lara.blackbox.adapters.pyg(model)" in wrong.stderr
     result = run(*words, "--model", "my_module:pyg_model")
     assert result.exit_code == 0, result.output
     assert "explained model: my_module:pyg_model, as it is returned (no --weights)" in result.stdout

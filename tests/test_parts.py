@@ -10,19 +10,19 @@ import torch
 from click.testing import CliRunner
 from games import random_graph
 
+from dgl_lara._util.atomic import checksum
 from dgl_lara.cli import main
 from dgl_lara.datasets import Options, load
 from dgl_lara.datasets.citation_stream import stream_citation
 from dgl_lara.datasets.dataset import Dataset
 from dgl_lara.datasets.partitioning import partition
 from dgl_lara.errors import InputError, LaraError
-from dgl_lara.game.hops import spread_out
 from dgl_lara.game.node_task import khop_batch
-from dgl_lara.parts import checked
-from dgl_lara.parts.cutting import cut
-from dgl_lara.parts.folder import part_folder
-from dgl_lara.parts.mapped import Mapped
-from dgl_lara.utils.files import checksum
+from dgl_lara.game.receptive_field import evenly_spaced
+from dgl_lara.graphs import checksums
+from dgl_lara.graphs.extract import extract_subgraph
+from dgl_lara.graphs.mmap import MmapGraphView
+from dgl_lara.graphs.partition_format import part_folder
 
 METHODS = ("metis", "random", "order")
 NODES = 60
@@ -43,7 +43,7 @@ DATASET = a_dataset()
 @pytest.fixture(params=METHODS)
 def view(request, tmp_path):
     partition(DATASET, 4, tmp_path / "parts", request.param)
-    return Mapped(tmp_path / "parts")
+    return MmapGraphView(tmp_path / "parts")
 
 
 def test_parts_say_what_the_whole_graph_says(view):
@@ -72,7 +72,7 @@ def test_every_node_is_in_one_part(view):
 @pytest.mark.parametrize("hops", [0, 1, 2, 3])
 def test_a_cut_is_dgls_subgraph(view, hops):
     targets = torch.tensor([31, 7, 55])
-    mine, its = cut(view, targets, hops), khop_batch(DATASET.graph, targets, hops)
+    mine, its = extract_subgraph(view, targets, hops), khop_batch(DATASET.graph, targets, hops)
     assert len(its.nodes) < NODES
     assert torch.equal(mine.nodes, its.nodes) and torch.equal(mine.places, its.places)
     assert edges_of(mine.graph) == edges_of(its.graph)
@@ -81,8 +81,8 @@ def test_a_cut_is_dgls_subgraph(view, hops):
 
 def test_a_cut_can_leave_out_what_enters_the_outermost_nodes(view):
     targets = torch.tensor([31, 7])
-    whole, inner = cut(view, targets, 2), cut(view, targets, 2, inner=True)
-    near = set(cut(view, targets, 1).nodes.tolist())
+    whole, inner = extract_subgraph(view, targets, 2), extract_subgraph(view, targets, 2, inner=True)
+    near = set(extract_subgraph(view, targets, 1).nodes.tolist())
     assert torch.equal(whole.nodes, inner.nodes)
     wanted = [(u, v) for u, v in edges_of(whole.graph) if int(whole.nodes[v]) in near]
     assert edges_of(inner.graph) == wanted != edges_of(whole.graph)
@@ -95,12 +95,12 @@ def edges_of(graph):
 def test_loops_are_noted(tmp_path):
     partition(a_dataset(loops=True), 2, tmp_path / "loops")
     partition(DATASET, 2, tmp_path / "none")
-    assert [Mapped(tmp_path / name).meta.all_loops for name in ("loops", "none")] == [True, False]
+    assert [MmapGraphView(tmp_path / name).meta.all_loops for name in ("loops", "none")] == [True, False]
 
 
 def test_half_precision_takes_half_of_the_room(tmp_path):
     partition(DATASET, 2, tmp_path / "half", kind="float16")
-    view = Mapped(tmp_path / "half")
+    view = MmapGraphView(tmp_path / "half")
     assert view.parts[0].features.dtype == np.float16
     found = view.features(torch.arange(NODES))
     assert found.dtype == torch.float32
@@ -112,7 +112,7 @@ def test_the_content_decides_the_fingerprint(tmp_path):
     changed.features[7, 1] += 1
     for name, dataset, parts in (("a", DATASET, 2), ("b", a_dataset(), 2), ("c", changed, 2)):
         partition(dataset, parts, tmp_path / name)
-    a, b, c = (Mapped(tmp_path / name).meta.fingerprint for name in "abc")
+    a, b, c = (MmapGraphView(tmp_path / name).meta.fingerprint for name in "abc")
     assert a == b != c
 
 
@@ -126,9 +126,9 @@ def test_what_was_not_finished_is_not_a_graph(tmp_path):
     partition(DATASET, 2, tmp_path / "parts")
     (tmp_path / "parts" / "meta.json").unlink()
     with pytest.raises(InputError, match="is not a graph in parts"):
-        Mapped(tmp_path / "parts")
+        MmapGraphView(tmp_path / "parts")
     partition(DATASET, 3, tmp_path / "parts")
-    assert len(Mapped(tmp_path / "parts").parts) == 3
+    assert len(MmapGraphView(tmp_path / "parts").parts) == 3
 
 
 @pytest.mark.parametrize("name", ["indptr", "sources", "features", "labels", "original"])
@@ -137,7 +137,7 @@ def test_a_truncated_part_gets_one_sentence(tmp_path, name):
     path = part_folder(tmp_path / "parts", 1) / f"{name}.npy"
     path.write_bytes(path.read_bytes()[:-8])
     with pytest.raises(LaraError, match=rf"{name}.npy is missing, truncated or damaged .*; partition the graph again"):
-        Mapped(tmp_path / "parts")
+        MmapGraphView(tmp_path / "parts")
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ def test_numbers_that_were_changed_get_one_sentence(tmp_path, name, value):
     array[5] = value if (array[5] != value).all() else value + 1
     np.save(path, array)
     with pytest.raises(LaraError, match=f"{name}.npy .* damaged .it is not what was written"):
-        Mapped(tmp_path / "parts")
+        MmapGraphView(tmp_path / "parts")
 
 
 @pytest.mark.parametrize("name", ["train", "place"])
@@ -161,7 +161,7 @@ def test_files_beside_the_parts_are_checked_too(tmp_path, name):
     path = tmp_path / "parts" / f"{name}.npy"
     np.save(path, np.load(path)[::-1])
     with pytest.raises(LaraError, match=f"{name}.npy .* damaged .it is not what was written"):
-        Mapped(tmp_path / "parts")
+        MmapGraphView(tmp_path / "parts")
 
 
 def test_files_are_read_once_on_every_machine(tmp_path, monkeypatch):
@@ -174,13 +174,13 @@ def test_files_are_read_once_on_every_machine(tmp_path, monkeypatch):
         read.append(path)
         return checksum(path)
 
-    monkeypatch.setattr(checked, "checksum", noted)
-    Mapped(tmp_path / "parts")
+    monkeypatch.setattr(checksums, "checksum", noted)
+    MmapGraphView(tmp_path / "parts")
     assert read == []
-    Mapped(tmp_path / "copy", only=1)
+    MmapGraphView(tmp_path / "copy", only=1)
     assert sorted({path.parent.name for path in read}) == ["copy", "part-0001"]
     read.clear()
-    Mapped(tmp_path / "copy", only=1)
+    MmapGraphView(tmp_path / "copy", only=1)
     assert read == []
 
 
@@ -190,7 +190,7 @@ def test_a_changed_description_gets_one_sentence(tmp_path, field, value):
     path = tmp_path / "parts" / "meta.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), field: value}))
     with pytest.raises(LaraError, match="meta.json cannot be understood"):
-        Mapped(tmp_path / "parts")
+        MmapGraphView(tmp_path / "parts")
 
 
 @pytest.mark.parametrize(("field", "value"), [("columns", 5), ("classes", 9), ("loops", True), ("name", "other")])
@@ -201,14 +201,14 @@ def test_a_description_that_could_be_right_is_noticed_too(tmp_path, field, value
     assert content[field] != value
     path.write_text(json.dumps({**content, field: value}))
     with pytest.raises(LaraError, match="meta.json is not as it was written; partition the graph again"):
-        Mapped(tmp_path / "parts")
+        MmapGraphView(tmp_path / "parts")
 
 
 def test_a_description_that_says_more_than_it_should_is_no_traceback(tmp_path):
     partition(DATASET, 2, tmp_path / "parts")
     path = tmp_path / "parts" / "meta.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "surplus": 1}))
-    assert Mapped(tmp_path / "parts").num_nodes == NODES
+    assert MmapGraphView(tmp_path / "parts").num_nodes == NODES
 
 
 def test_more_parts_than_nodes(tmp_path):
@@ -218,7 +218,7 @@ def test_more_parts_than_nodes(tmp_path):
 
 def streamed(folder, parts, chunk=300, seed=0):
     stream_citation(1_000, parts, folder, seed, chunk=chunk)
-    return Mapped(folder)
+    return MmapGraphView(folder)
 
 
 def test_a_streamed_graph_does_not_depend_on_the_number_of_parts(tmp_path):
@@ -237,7 +237,7 @@ def test_a_streamed_graph_does_not_depend_on_the_number_of_parts(tmp_path):
 def test_a_streamed_graph_is_of_the_same_kind(tmp_path):
     """Each older paper once at the most, as many citations, classes and splits as `citation` has."""
     stream_citation(20_000, 2, tmp_path / "parts", chunk=7_000)
-    view, whole = Mapped(tmp_path / "parts"), load("citation", Options(nodes=20_000))
+    view, whole = MmapGraphView(tmp_path / "parts"), load("citation", Options(nodes=20_000))
     indptr, sources = view.in_edges(torch.arange(20_000))
     cited = torch.repeat_interleave(torch.arange(20_000), indptr.diff())
     assert (sources > cited).all() and len(torch.unique(cited * 20_000 + sources)) == len(sources)
@@ -264,4 +264,4 @@ def test_partition_on_the_command_line(tmp_path):
 
 
 def test_no_node_beyond_the_last_where_float32_cannot_count():
-    assert int(spread_out(24_000_000, 16, torch.device("cpu"))[-1]) < 24_000_000
+    assert int(evenly_spaced(24_000_000, 16, torch.device("cpu"))[-1]) < 24_000_000

@@ -12,9 +12,9 @@ import torch
 from games import gcn_game
 from test_explanation import exact_explanations
 
-from dgl_lara.drawing.layout import crossings, forces, rings
-from dgl_lara.drawing.pictures import COLOURS, draw
-from dgl_lara.drawing.scene import MARKED, MARKED_UP_TO, compose, is_molecule
+from dgl_lara.explanation.plot.figure import COLOURS, draw
+from dgl_lara.explanation.plot.layout import crossings, forces, rings
+from dgl_lara.explanation.plot.scene import MARKED, MARKED_UP_TO, compose, is_molecule
 
 
 def both(pairs):
@@ -64,7 +64,7 @@ def test_a_tree_is_drawn_without_crossings():
 
 def test_linked_nodes_start_side_by_side(monkeypatch):
     """A wheel whose rim jumps about: the first order finds the rim, before any search."""
-    monkeypatch.setattr("dgl_lara.drawing.layout.TRIALS", 0)
+    monkeypatch.setattr("dgl_lara.explanation.plot.layout.TRIALS", 0)
     rim = [1, 4, 2, 6, 3, 5, 7]
     edges = np.array([(0, node) for node in rim] + list(zip(rim, [*rim[1:], rim[0]], strict=True)))
     assert crossings(rings(np.array([0] + [1] * 7), edges), edges) == 0
@@ -92,7 +92,7 @@ def test_the_last_of_a_full_ring_keeps_from_the_first():
 def test_the_search_saves_crossings(monkeypatch):
     found = []
     for trials in (0, 250):
-        monkeypatch.setattr("dgl_lara.drawing.layout.TRIALS", trials)
+        monkeypatch.setattr("dgl_lara.explanation.plot.layout.TRIALS", trials)
         total = 0
         for seed in range(4):
             graph = nx.connected_watts_strogatz_graph(24, 4, 0.3, seed=seed)
@@ -128,7 +128,7 @@ def test_what_is_still_tangled_is_begun_anew(monkeypatch):
             graph.add_edge(int(drawn.integers(new)), new)
     edges = np.array(graph.edges)
     assert crossings(forces(new, edges), edges) == 0
-    monkeypatch.setattr("dgl_lara.drawing.layout.SPRINGS", 0)
+    monkeypatch.setattr("dgl_lara.explanation.plot.layout.SPRINGS", 0)
     assert crossings(forces(new, edges), edges) > 0
 
 

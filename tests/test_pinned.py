@@ -12,6 +12,7 @@ import pytest
 import torch
 from games import PooledGCN, gcn_game, random_graph
 
+from dgl_lara._util.randomness import generator, seeded
 from dgl_lara.attribution.exact import exact
 from dgl_lara.attribution.monte_carlo import least_squares, paired, per_player, shared_least_squares
 from dgl_lara.baselines.abs_gradient import AbsoluteGradientInput
@@ -20,18 +21,17 @@ from dgl_lara.baselines.gnn_explainer import GNNExplainer
 from dgl_lara.baselines.gradient import GradientInput
 from dgl_lara.baselines.graphsvx import GraphSVX
 from dgl_lara.baselines.orphicx import OrphicX
-from dgl_lara.baselines.pg_explainer import PGExplainer, Settings
+from dgl_lara.baselines.pg_explainer import PGExplainer, PGExplainerConfig
 from dgl_lara.game.game import Game
+from dgl_lara.gnns.models import ModelConfig, TargetModel
 from dgl_lara.inference.layerwise import embed_layerwise
-from dgl_lara.inference.nearby import explain_nearby, game_nearby
-from dgl_lara.inference.refinement import refine
-from dgl_lara.inference.scores import embed_all, explain
+from dgl_lara.inference.local import explain_nearby, game_nearby
+from dgl_lara.inference.refine import refine
+from dgl_lara.inference.scorer import embed_all, explain_embedded
 from dgl_lara.inference.top_players import BulkExplainer
 from dgl_lara.metrics.fidelity import fidelity_per_target
-from dgl_lara.targets.models import ModelConfig, TargetModel
 from dgl_lara.training.config import TrainingConfig, paper
 from dgl_lara.training.loop import train
-from dgl_lara.utils.randomness import generator, seeded
 
 STORED = Path(__file__).parent / "pinned" / "scores.npz"
 SHORT = TrainingConfig(objective="least-squares", hidden=16, dim=5, masks=4, steps=4)
@@ -84,15 +84,17 @@ def explained(name):
     embeddings = embed_all(explainer, game, config.inputs)
     best = BulkExplainer(explainer, game, embeddings).top(everyone, 3)
     found = {
-        "bulk": explain(explainer, game, embeddings, everyone).scores,
-        "one by one": torch.cat([explain(explainer, game, embeddings, one).scores for one in everyone.split(1)]),
+        "bulk": explain_embedded(explainer, game, embeddings, everyone).scores,
+        "one by one": torch.cat(
+            [explain_embedded(explainer, game, embeddings, one).scores for one in everyone.split(1)]
+        ),
         "nearby": explain_nearby(explainer, game, config.inputs, everyone[:5]).scores,
         "top": torch.from_numpy(best.score),
         "top players": torch.from_numpy(best.player),
     }
     if game.task.local:
         layerwise = embed_layerwise(explainer, game, config.inputs, size=7)
-        found["layer-wise"] = explain(explainer, game, layerwise, everyone).scores
+        found["layer-wise"] = explain_embedded(explainer, game, layerwise, everyone).scores
         near = game_nearby(game.f, game.graph, game.features, everyone[:5], explainer, game.value)
         found["apart"] = explain_nearby(explainer, near, config.inputs, everyone[:5]).scores
     return found
@@ -116,7 +118,7 @@ def attributed(task):
 def judged(task):
     """What is done with scores afterwards."""
     game, config, explainer, everyone = trained(f"{task}, {'walk' if task == 'node' else 'default'}")
-    result = explain(explainer, game, embed_all(explainer, game, config.inputs), everyone[:6])
+    result = explain_embedded(explainer, game, embed_all(explainer, game, config.inputs), everyone[:6])
     plus, minus = fidelity_per_target(game, result, keep_target=task == "node")
     return {
         "F+": plus.nan_to_num(),
@@ -129,7 +131,7 @@ RIVALS = {
     "gradient": GradientInput,
     "abs-gradient": AbsoluteGradientInput,
     "gnn-explainer": lambda game: GNNExplainer(game, epochs=4),
-    "pg-explainer": lambda game: PGExplainer(game, settings=Settings(epochs=2)),
+    "pg-explainer": lambda game: PGExplainer(game, settings=PGExplainerConfig(epochs=2)),
     "graphsvx": lambda game: GraphSVX(game, samples=40),
     "orphicx": OrphicX,
     "fastdnx": FastDnX,

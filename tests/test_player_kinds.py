@@ -9,20 +9,20 @@ import torch
 from games import PooledGCN, SmallGCN, random_graph
 
 from dgl_lara import LARA, Edges, Features
+from dgl_lara._util.randomness import generator
 from dgl_lara.attribution.exact import all_coalitions, exact
 from dgl_lara.attribution.monte_carlo import least_squares
 from dgl_lara.errors import InputError
-from dgl_lara.explainer.form import Pairs
+from dgl_lara.explainer.decoder import PairBatch
 from dgl_lara.explainer.inputs import encoder_graph
 from dgl_lara.game.game import Game
-from dgl_lara.inference.scores import embed_all, explain
+from dgl_lara.inference.scorer import embed_all, explain_embedded
 from dgl_lara.inference.top_players import BulkExplainer
 from dgl_lara.training.coalitions import evaluate_coalitions
 from dgl_lara.training.config import TrainingConfig
 from dgl_lara.training.loop import new_explainer
 from dgl_lara.training.objective import Step
 from dgl_lara.training.subgraphs import FullGraph, NeighborSubgraphs
-from dgl_lara.utils.randomness import generator
 
 SMALL = TrainingConfig(hidden=16, dim=5, masks=4, steps=60)
 wrong: Any = 7
@@ -179,7 +179,7 @@ def test_whoever_plays_walks_equal_lists_of_pairs(players, gate):
     classes = torch.tensor([2, 0, 1])
     here = steps[0].embedded
     t = g.for_class(here.t, classes)
-    scores = g.form.scores(g, Pairs(game, found, here.p, t))
+    scores = g.form.scores(g, PairBatch(game, found, here.p, t))
     sums = torch.zeros(4, 3).index_add(1, found.row, heard.sigma(found.player) * scores)
     torch.testing.assert_close(sums, pairs[:, [0, 1, 2], classes], atol=1e-5, rtol=1e-4)
 
@@ -320,9 +320,9 @@ def test_the_best_of_many_are_those_of_all_pairs(players, gate):
     embeddings, everyone = embed_all(g, game, "rich"), torch.arange(70)
     found = game.players(everyone)
     t = g.for_class(embeddings.target, game.explained_class)
-    expected = g.form.scores(g, Pairs(game, found, embeddings.source, t))
+    expected = g.form.scores(g, PairBatch(game, found, embeddings.source, t))
     assert expected.std() > 1e-3
-    many = explain(g, game, embeddings, everyone)
+    many = explain_embedded(g, game, embeddings, everyone)
     torch.testing.assert_close(many.scores, expected, atol=1e-5, rtol=1e-3)
     for name in ("counts", "player", "hop"):
         torch.testing.assert_close(getattr(many.players, name), getattr(found, name))

@@ -7,12 +7,12 @@ import torch
 from games import SmallGCN, gcn_game, random_graph
 
 from dgl_lara import LARA
+from dgl_lara._util.randomness import generator
 from dgl_lara.errors import InputError
 from dgl_lara.game.game import Game
+from dgl_lara.training.coalition_pool import ask_pool, pool_size
 from dgl_lara.training.config import TrainingConfig, paper
 from dgl_lara.training.loop import train
-from dgl_lara.training.pool import ask_pool, pool_size
-from dgl_lara.utils.randomness import generator
 
 SMALL = TrainingConfig(hidden=8, dim=3, masks=2, steps=12, pool=6)
 LEARNING, JUDGED = torch.arange(30), torch.arange(30, 40)
@@ -135,7 +135,7 @@ def test_by_itself_there_is_a_pool_where_players_are_few(game):
 
 
 def test_a_graph_too_large_to_count_players_has_none_by_itself(game, monkeypatch):
-    monkeypatch.setattr("dgl_lara.training.pool.SMALL_GRAPH", 39)
+    monkeypatch.setattr("dgl_lara.training.coalition_pool.SMALL_GRAPH", 39)
     assert (size(game, 800, pool=None), size(game, 800, pool=6)) == (0, 6)
 
 

@@ -7,14 +7,14 @@ from games import PooledGCN, SmallGCN, random_graph
 from pretended import CUDA, pretended_gpu
 
 from dgl_lara import LARA, TrainingConfig
+from dgl_lara._util.memory_budget import Budget
 from dgl_lara.datasets import Options, load
 from dgl_lara.errors import ModelError
-from dgl_lara.evaluation.run_evaluation import Subject, evaluate
-from dgl_lara.game.budget import Budget
+from dgl_lara.evaluation.run_evaluation import Evaluation, evaluate
 from dgl_lara.game.game import Game
-from dgl_lara.metrics.common.metric import Case
-from dgl_lara.targets import Recipe
-from dgl_lara.targets.fitting import accuracy, train_target
+from dgl_lara.gnns import Recipe
+from dgl_lara.gnns.training import accuracy, train_target
+from dgl_lara.metrics.common.metric import EvalCase
 
 GRAPH, FEATURES = random_graph(60, 80, 0), torch.randn(60, 3, generator=torch.Generator().manual_seed(0))
 QUICK = {"hidden": 8, "dim": 4, "masks": 1, "steps": 2}
@@ -107,7 +107,7 @@ def test_one_node_offloaded_without_a_store(tmp_path):
     with pretended_gpu():
         trained = LARA(SmallGCN(), GRAPH, FEATURES, hops=2, config=TrainingConfig(**QUICK)).fit(range(60))
         trained.save(tmp_path / "lara.pt")
-        lara = LARA.load(tmp_path / "lara.pt", SmallGCN(), GRAPH, FEATURES, batches_on=torch.device("cuda"))
+        lara = LARA.load(tmp_path / "lara.pt", SmallGCN(), GRAPH, FEATURES, compute_device=torch.device("cuda"))
         near = lara.explain([3])
         assert near.scores.device.type == "cpu" and near[0].in_words()
         torch.testing.assert_close(near.scores, trained.explain([3]).scores, rtol=1e-4, atol=1e-5)
@@ -146,6 +146,6 @@ def test_evaluation_there():
     with pretended_gpu():
         graph, features = GRAPH.to("cuda"), FEATURES.to("cuda")
         lara = LARA(SmallGCN().to("cuda"), graph, features, hops=2, config=TrainingConfig(**QUICK)).fit(range(60))
-        subject = Subject(lara, Case(lara.game, torch.arange(8, device=CUDA), None, 100, 0), 20)
+        subject = Evaluation(lara, EvalCase(lara.game, torch.arange(8, device=CUDA), None, 100, 0), 20)
         for metric in ("fidelity", "agreement"):
             assert len(evaluate(subject, metric))

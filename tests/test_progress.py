@@ -19,15 +19,15 @@ from click.testing import CliRunner
 from games import gcn_game
 
 import dgl_lara
-from dgl_lara.cli import main, printing, watching
+from dgl_lara._util import progress
+from dgl_lara._util.progress import Progress, detail, duration, log_info, phase, repeat, resting, set_loudness, working
+from dgl_lara.cli import console, heartbeat, main
 from dgl_lara.errors import InputError
-from dgl_lara.evaluation import forecast as forecasts
-from dgl_lara.evaluation.run_evaluation import Subject, evaluate
+from dgl_lara.evaluation import runtime_estimate as forecasts
+from dgl_lara.evaluation.run_evaluation import Evaluation, evaluate
 from dgl_lara.lara import LARA
-from dgl_lara.metrics.common.metric import Case
+from dgl_lara.metrics.common.metric import EvalCase
 from dgl_lara.training.config import TrainingConfig
-from dgl_lara.utils import progress
-from dgl_lara.utils.progress import Progress, detail, duration, goes, phase, resting, say, set_loudness, working
 
 
 @pytest.fixture
@@ -73,9 +73,9 @@ def test_of_kinds_that_take_differently_long_nothing_is_foretold_before_each_was
     """Two rivals of 2 s and one of 60 s, three rounds; in the last one the second takes ten times as long."""
     now, lines = [100.0], list[str]()
     monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
-    monkeypatch.setattr(progress, "say", lines.append)
+    monkeypatch.setattr(progress, "log_info", lines.append)
     monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", 1000)
-    for place, name in enumerate(progress.of_kinds(["a", "b", "slow"] * 3, str, "comparing", done=2)):
+    for place, name in enumerate(progress.progress_by_group(["a", "b", "slow"] * 3, str, "comparing", done=2)):
         now[0] += 2
         progress._bars[-1].show()
         now[0] += {"slow": 58}.get(name, 0) if place != 7 else 18
@@ -195,11 +195,11 @@ def test_a_bar_fits_the_terminal(impatient, monkeypatch):
 
 def test_work_in_several_goes_is_one_bar(impatient, capsys):
     def ask():
-        with goes(2):
+        with repeat(2):
             for _ in range(2):
                 list(map(time.sleep, Progress([0.1] * 2, "asking f")))
 
-    with phase("reference attributions"), goes(2):
+    with phase("reference attributions"), repeat(2):
         ask()
         ask()
     far = [
@@ -217,7 +217,7 @@ def test_an_interrupt_while_a_bar_is_made_stays_an_interrupt(monkeypatch):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(progress, "Bar", interrupted)
-    with pytest.raises(KeyboardInterrupt), goes(2):
+    with pytest.raises(KeyboardInterrupt), repeat(2):
         Progress(range(3), "asking the model")
 
 
@@ -225,7 +225,7 @@ def test_the_reference_is_one_bar(monkeypatch):
     totals = []
     monkeypatch.setattr(Progress, "show", lambda bar: totals.append((bar.label, bar.done, bar.total)))
     monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", 0.0)
-    assert Case(gcn_game(nodes=60, edges=200), torch.arange(3), None, 40).phi.how.startswith(
+    assert EvalCase(gcn_game(nodes=60, edges=200), torch.arange(3), None, 40).phi.how.startswith(
         "estimated from 40 pairs of coalitions"
     )
     for what, all_of_it in (
@@ -245,7 +245,7 @@ def test_work_without_a_count_tells_of_what_is_counted_in_it(impatient, capsys):
 
 def test_quiet_and_verbose(impatient, capsys):
     def noises():
-        say("a notice")
+        log_info("a notice")
         detail("a detail")
         for _ in Progress(range(3), "long"):
             time.sleep(0.2)
@@ -284,7 +284,7 @@ def test_asking_f_shows_its_progress(impatient, capsys):
 def subject_of(pairs=None):
     game = gcn_game()
     lara = LARA.of_game(game, TrainingConfig(hidden=8, dim=3, masks=1, steps=2)).fit(range(12))
-    return Subject(lara, Case(game, torch.arange(12), None, 200), pairs)
+    return Evaluation(lara, EvalCase(game, torch.arange(12), None, 200), pairs)
 
 
 def test_an_evaluation_that_takes_long_says_so_and_offers_fewer_targets(monkeypatch, capsys):
@@ -322,7 +322,7 @@ def test_the_forecast_is_of_the_right_size():
 
 def test_a_reference_that_does_not_fit_is_told_before_it_is_timed():
     game = gcn_game(nodes=60, edges=300)
-    subject = Subject(LARA.of_game(game), Case(game, torch.arange(12), None, 10**12), pairs=0)
+    subject = Evaluation(LARA.of_game(game), EvalCase(game, torch.arange(12), None, 10**12), pairs=0)
     with pytest.raises(InputError, match="1,000,000,000,000 reference pairs of a target would take about"):
         forecasts.forecast(subject, ["agreement"])
 
@@ -397,10 +397,10 @@ class Thing:
 
 
 def watched(monkeypatch, work):
-    monkeypatch.setattr(watching, "SILENCE", 0.2)
+    monkeypatch.setattr(heartbeat, "SILENCE", 0.2)
     monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", 0.6)
     over = threading.Event()
-    thread = threading.Thread(target=watching.watch, args=(over,))
+    thread = threading.Thread(target=heartbeat.watch, args=(over,))
     progress.heard()
     thread.start()
     try:
@@ -412,7 +412,7 @@ def watched(monkeypatch, work):
 
 def test_silent_work_is_named_by_its_place(monkeypatch, capsys):
     """Once soon, then now and then; a line of its own spares the next."""
-    monkeypatch.setitem(watching.PLACES, __name__, "testing")
+    monkeypatch.setitem(heartbeat.PLACES, __name__, "testing")
     watched(monkeypatch, lambda: time.sleep(1.3))
     assert capsys.readouterr().err.splitlines() in (["testing ..."] * 2, ["testing ..."])
 
@@ -429,7 +429,7 @@ def test_who_is_told_again_is_told_how_long_it_has_been(monkeypatch, capsys):
 
     def talk():
         for _ in range(10):
-            say("a word")
+            log_info("a word")
             time.sleep(0.05)
 
     watched(monkeypatch, talk)
@@ -438,11 +438,11 @@ def test_who_is_told_again_is_told_how_long_it_has_been(monkeypatch, capsys):
 
 def test_who_watches_ends_before_the_command_and_holds_nothing(monkeypatch, capsys):
     """A tensor that a thread lets go while the interpreter ends aborts the process."""
-    monkeypatch.setattr(printing, "LOADING", 0)
-    monkeypatch.setattr(watching, "SILENCE", 0.1)
+    monkeypatch.setattr(console, "LOADING", 0)
+    monkeypatch.setattr(heartbeat, "SILENCE", 0.1)
     item = Thing()
     there = weakref.ref(item)
-    with printing.never_silent():
+    with console.never_silent():
         progress.heard()
         bar = Progress([item], "asking f")
         for item in bar:  # noqa: B007
@@ -451,8 +451,8 @@ def test_who_watches_ends_before_the_command_and_holds_nothing(monkeypatch, caps
         assert "asking f" in capsys.readouterr().err  # it has been looked at
         assert there() is None and bar.done == 1
         names = {thread.name for thread in threading.enumerate()}
-        assert printing.WATCHER in names
-    assert printing.WATCHER not in {thread.name for thread in threading.enumerate()}
+        assert console.WATCHER in names
+    assert console.WATCHER not in {thread.name for thread in threading.enumerate()}
 
 
 def test_one_long_item_is_told_of_again_and_again(monkeypatch, capsys):
@@ -495,7 +495,7 @@ def test_compiling_is_said_of_compiling_alone(monkeypatch, tmp_path):
 
     def noting(function):
         def noted(*given):
-            places.append(watching.place())
+            places.append(heartbeat.place())
             return function(*given)
 
         return noted
@@ -510,7 +510,7 @@ def test_compiling_is_said_of_compiling_alone(monkeypatch, tmp_path):
 
 
 def test_every_place_that_is_named_exists():
-    for place in watching.PLACES:
+    for place in heartbeat.PLACES:
         assert importlib.util.find_spec(place) is not None
 
 
@@ -553,8 +553,8 @@ def test_the_letters_of_the_paper_are_not_spoken():
 @pytest.mark.parametrize("speaks", [False, True])
 def test_work_in_many_short_parts_has_a_first_word(monkeypatch, capsys, speaks):
     monkeypatch.setattr(progress, "PATIENCE", 0.05)
-    with progress.soon_a_word("preparing"):
+    with progress.with_status("preparing"):
         if speaks:
-            progress.say("asking the model")
+            progress.log_info("asking the model")
         time.sleep(0.3)
     assert capsys.readouterr().err.count("preparing ...") == (not speaks)

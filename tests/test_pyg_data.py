@@ -6,10 +6,10 @@ import torch
 from games import random_graph
 
 from dgl_lara import LARA, TrainingConfig
+from dgl_lara.blackbox.adapters import from_pyg, link_predictor, pyg
 from dgl_lara.errors import InputError, ModelError
 from dgl_lara.game.game import Game
-from dgl_lara.game.given import as_given
-from dgl_lara.model.adapters import from_pyg, link_predictor, pyg
+from dgl_lara.game.inputs import normalize_inputs
 
 geometric = pytest.importorskip("torch_geometric", reason="needs PyTorch Geometric: pip install 'dgl-lara[pyg]'")
 
@@ -197,7 +197,7 @@ def test_several_types_under_removal_are_those_of_pyg(which, target_type):
             return model(some.x_dict, some.edge_index_dict)[target_type].detach()
         return Convs()(some.x_dict, some.edge_index_dict, some.edge_attr_dict)[target_type].detach()
 
-    given = as_given(*from_pyg(model, data), target_type=target_type)
+    given = normalize_inputs(*from_pyg(model, data), target_type=target_type)
     game, types = Game(given.f, given.graph, given.features, given.task, hops=2), given.types
     assert types is not None
     torch.testing.assert_close(game.logits[: game.num_targets], ask(data))

@@ -10,15 +10,15 @@ from games import random_graph
 from processes import Forked
 
 from dgl_lara import LARA, Features, TrainingConfig
+from dgl_lara._util.randomness import generator, seeded
+from dgl_lara.blackbox.adapters import from_pyg
 from dgl_lara.errors import InputError, LaraError, ModelError
 from dgl_lara.game.edge_players import EdgePlayers
 from dgl_lara.metrics.characterization_score import characterization_score
-from dgl_lara.metrics.common.by_labels import heard
+from dgl_lara.metrics.common.label_flips import heard
 from dgl_lara.metrics.fidelity import SPARSITIES
 from dgl_lara.metrics.fidelity_curve import fidelity_curve_area
 from dgl_lara.metrics.unfaithfulness import unfaithfulness
-from dgl_lara.model.adapters import from_pyg
-from dgl_lara.utils.randomness import generator, seeded
 
 pyg = pytest.importorskip("torch_geometric", reason="needs PyTorch Geometric: pip install 'dgl-lara[pyg]'")
 

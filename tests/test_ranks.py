@@ -5,7 +5,7 @@ import torch
 from processes_at_work import COUNT
 from training_together import CASES, LONGER, trained
 
-from dgl_lara.utils.ranks import ALONE
+from dgl_lara._util.distributed import ALONE
 
 pytestmark = pytest.mark.long
 

@@ -4,18 +4,18 @@ import dgl
 import torch
 from games import PooledGCN, SmallGCN, random_graph
 
-from dgl_lara.game.batch import Batch
-from dgl_lara.game.players import in_neighborhood
+from dgl_lara.game.player_index import in_neighborhood
 from dgl_lara.game.removal import copies, edgeless, ego_graphs, induced, null_prediction, remove_nodes
 from dgl_lara.game.tasks import GRAPH as GRAPHS
 from dgl_lara.game.tasks import NODE
+from dgl_lara.graphs.subgraph import SharedSubgraph
 
 GRAPH = random_graph(15, 20, 0)
 FEATURES = torch.randn(15, 3, generator=torch.Generator().manual_seed(5))
 
 
 def whole(graph, targets):
-    return Batch(graph, torch.arange(graph.num_nodes()), torch.arange(targets), torch.arange(targets))
+    return SharedSubgraph(graph, torch.arange(graph.num_nodes()), torch.arange(targets), torch.arange(targets))
 
 
 def random_masks(count, nodes, seed=0):

@@ -17,11 +17,11 @@ from dgl_lara.cli import main
 from dgl_lara.game.tasks import GRAPH, NODE
 from dgl_lara.metrics import METRICS
 from dgl_lara.metrics.fidelity import fidelity_per_target
-from dgl_lara.reports import findings
-from dgl_lara.reports import page as report
-from dgl_lara.reports import run_overview as overview
+from dgl_lara.reports import html as report
+from dgl_lara.reports import measurements
 from dgl_lara.reports.deviations import DEVIATIONS, applying
-from dgl_lara.runs import open_run
+from dgl_lara.runs import overview as overview
+from dgl_lara.runs.run import open_run
 from dgl_lara.training.config import default, paper
 
 ROOT = Path(__file__).parents[1]
@@ -33,7 +33,7 @@ def found(request, quick_runs, session_cache):
         patch.setenv("DGL_LARA_CACHE", str(session_cache))
         patch.delenv("DGL_LARA_DATA", raising=False)
         run = open_run(quick_runs[request.param], torch.device("cpu"))
-        return findings.measure(run, "test", 16, pairs=10, reference_pairs=100, seed=0)
+        return measurements.measure(run, "test", 16, pairs=10, reference_pairs=100, seed=0)
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +81,7 @@ def test_examples_are_best_typical_and_worst(found):
 
 def test_nothing_is_said_to_be_measured_that_cannot_be_had(found, monkeypatch, capsys):
     monkeypatch.setattr(type(METRICS["auc"]), "missing", lambda self, case: "this data set has no ground truth.")
-    without = findings.measure(found.run, "test", 3, pairs=0, reference_pairs=100, seed=0)
+    without = measurements.measure(found.run, "test", 3, pairs=0, reference_pairs=100, seed=0)
     said = capsys.readouterr().err
     assert "measuring agreement on 3" in said and "auc" not in said and without.tables["auc"].empty
     assert said.index("measuring agreement") < said.index("timing explanations, choosing examples")
@@ -89,7 +89,7 @@ def test_nothing_is_said_to_be_measured_that_cannot_be_had(found, monkeypatch, c
 
 def test_fewer_targets_than_examples(found):
     lara = found.examples["best"][0][0].batch
-    assert {name: len(group) for name, group in findings.examples_of(found.run, lara).items()} == {
+    assert {name: len(group) for name, group in measurements.examples_of(found.run, lara).items()} == {
         "best": 1, "typical": 0, "worst": 0,
     }  # fmt: skip
 

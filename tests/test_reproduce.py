@@ -16,13 +16,13 @@ from dgl_lara.cli import main
 from dgl_lara.cli.reproduce import WHAT, measure_side_by_side, script
 from dgl_lara.datasets import Options, load
 from dgl_lara.errors import LaraError
-from dgl_lara.evaluation import comparison as benchmark
-from dgl_lara.evaluation.comparison import METHODS
+from dgl_lara.evaluation import benchmark as benchmark
+from dgl_lara.evaluation.benchmark import METHODS
 from dgl_lara.evaluation.correlation import ATTRIBUTIONS, correlations, random_sets
 from dgl_lara.game.game import Game
+from dgl_lara.gnns.models import ModelConfig, TargetModel
 from dgl_lara.metrics.fidelity import SPARSITIES, fidelity, fidelity_column
 from dgl_lara.reports.figures import fidelity_grid, radars, style
-from dgl_lara.targets.models import ModelConfig, TargetModel
 
 DUAL = "paper's form, dual"
 PLUS = fidelity_column("F+", "paper")

@@ -10,12 +10,12 @@ import pandas as pd
 import pytest
 from click.testing import CliRunner
 
+from dgl_lara._util.atomic import locked
 from dgl_lara.cli import main
-from dgl_lara.cli.settings_file import written
-from dgl_lara.reports.run_overview import OURS, Overview
-from dgl_lara.runs import newest_run
-from dgl_lara.utils.files import locked
-from dgl_lara.utils.run_folder import how_to_go_on
+from dgl_lara.cli.config_file import written
+from dgl_lara.runs.layout import how_to_go_on
+from dgl_lara.runs.overview import OURS, RunSummary
+from dgl_lara.runs.run import newest_run
 
 QUICK = ["--targets", "6", "--pairs", "0"]
 AGREEMENT = ["eval", "--run", "one", "--metric", "agreement", *QUICK, "--reference-pairs", "100"]
@@ -157,7 +157,7 @@ def test_what_a_short_table_leaves_out_is_counted(here):
 
 
 def test_a_run_that_is_not_there_is_refused_before_anything_is_loaded(here, monkeypatch):
-    monkeypatch.setattr("dgl_lara.runs.open_run", lambda *a, **b: pytest.fail("it was opened"))
+    monkeypatch.setattr("dgl_lara.runs.run.open_run", lambda *a, **b: pytest.fail("it was opened"))
     for words in (["explain", "--node", 5], ["eval"], ["report"], ["train"]):
         option = "--resume" if words == ["train"] else "--run"
         found = run(words[0], option, "three", *words[1:])
@@ -208,7 +208,7 @@ def test_a_taken_folder_is_refused_before_anything_is_trained(here, monkeypatch)
 @pytest.mark.parametrize("words", [["datasets"], ["runs"], AGREEMENT])
 def test_tables_fit_a_terminal(here, monkeypatch, words):
     in_a_file = run(*words).stdout
-    for module in ("datasets", "run_folders", "evaluate"):
+    for module in ("datasets", "runs", "eval"):
         monkeypatch.setattr(sys.modules[f"dgl_lara.cli.{module}"], "width", lambda: 60)
     assert max(map(len, in_a_file.splitlines())) > 80
     lines = run(*words).stdout.splitlines()
@@ -430,10 +430,10 @@ def test_a_part_of_a_run_goes_on_as_the_run(here):
         shutil.copy(f"runs/one/{name}", part)
     rows = (part / "metrics.csv").read_text().splitlines()
     (part / "metrics.csv").write_text("\n".join(rows[:-1]) + "\n")
-    found = Overview(part)
+    found = RunSummary(part)
     assert found.stopped and found.again == "dgl-lara train --resume runs/one" and found.again in found.caveats[0]
     config = json.loads(Path("runs/one/config.json").read_text())
     own = {"module": "m", "function": "f", "file": "m.py"}
     Path("runs/one/config.json").write_text(json.dumps({**config, "model": own}))
-    assert Overview(part).again.endswith(" --trust")
+    assert RunSummary(part).again.endswith(" --trust")
     assert how_to_go_on(Path("my runs/one"), False) == "dgl-lara train --resume 'my runs/one'"

@@ -16,14 +16,14 @@ import torch
 from starlette.testclient import TestClient
 
 from dgl_lara.errors import InputError, LaraError
-from dgl_lara.runs import open_run
-from dgl_lara.serve import keeper
+from dgl_lara.runs.run import open_run
+from dgl_lara.serve import updater
 from dgl_lara.serve.app import Service, guarded, make_app
-from dgl_lara.serve.guard import Limits
-from dgl_lara.serve.messages import ExplainRequest, GraphUpdate, read, usual_nodes
-from dgl_lara.serve.served import ServedModel, open_models
-from dgl_lara.serve.supervisor import Generation
-from dgl_lara.serve.table import Table
+from dgl_lara.serve.cache import ExplanationCache
+from dgl_lara.serve.middleware import Limits
+from dgl_lara.serve.model import ServedModel, open_models
+from dgl_lara.serve.schemas import ExplainRequest, GraphUpdate, read, usual_nodes
+from dgl_lara.serve.supervisor import WorkerGroup
 
 
 @pytest.fixture
@@ -361,9 +361,9 @@ def test_requests_have_a_time(model):
 
 
 def test_failures_of_ours_are_not_told_to_clients(model, monkeypatch, capsys):
-    from dgl_lara.serve.jobs import Job
+    from dgl_lara.serve.handlers import RequestHandler
 
-    monkeypatch.setattr(Job, "predict", lambda *_: 1 / 0)
+    monkeypatch.setattr(RequestHandler, "predict", lambda *_: 1 / 0)
     client = TestClient(make_app([model]))
     response = client.post("/v1/models/ba:predict", json={"instances": [{"node": 1}]})
     assert response.status_code == 500
@@ -419,7 +419,7 @@ def test_a_first_target_that_is_not_there(model):
 
 def test_a_table_has_its_room_on_disk_before_it_is_used(tmp_path):
     """A page of a mapped file that the disk has no room for kills whoever writes to it."""
-    table = Table(tmp_path / "table", 1000)
+    table = ExplanationCache(tmp_path / "table", 1000)
     assert table.path.stat().st_blocks * 512 >= table.path.stat().st_size > 10**6
 
 
@@ -435,11 +435,11 @@ def test_a_keeper_tells_once_why_it_cannot_write(model, monkeypatch, capsys):
             os.kill(os.getpid(), signal.SIGTERM)
 
     handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}
-    monkeypatch.setattr(model, "catch_up", full)
-    monkeypatch.setattr(keeper, "time", SimpleNamespace(sleep=sleep, monotonic=time.monotonic))
+    monkeypatch.setattr(model, "apply_pending_updates", full)
+    monkeypatch.setattr(updater, "time", SimpleNamespace(sleep=sleep, monotonic=time.monotonic))
     monkeypatch.setattr(os, "nice", lambda more: None)
     try:
-        keeper.keep([model])
+        updater.keep([model])
     finally:
         for number, handler in handlers.items():
             signal.signal(number, handler)
@@ -454,11 +454,11 @@ def test_a_keeper_ends_where_it_never_gets_through_its_log(model, monkeypatch, c
         raise LaraError("the log makes no sense")
 
     handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}
-    monkeypatch.setattr(model, "catch_up", fails)
+    monkeypatch.setattr(model, "apply_pending_updates", fails)
     monkeypatch.setattr(os, "nice", lambda more: None)
     try:
         with pytest.raises(SystemExit):
-            keeper.keep([model])
+            updater.keep([model])
     finally:
         for number, handler in handlers.items():
             signal.signal(number, handler)
@@ -468,14 +468,14 @@ def test_a_keeper_ends_where_it_never_gets_through_its_log(model, monkeypatch, c
 def test_a_service_that_is_stopped_while_it_catches_up_stops(model, monkeypatch):
     model.accept(GraphUpdate(add_edges=[(5, 9)], both_ways=False))
     asked: Any = SimpleNamespace(fill=False, is_to_stop=True, workers=1, limits=SimpleNamespace(seconds=1))
-    monkeypatch.setattr(keeper, "keep", lambda *given: time.sleep(60))
+    monkeypatch.setattr(updater, "keep", lambda *given: time.sleep(60))
     with pytest.raises(LaraError, match="stopped before the updates in the log were applied"):
-        Generation(1, [model], asked)
+        WorkerGroup(1, [model], asked)
 
 
 def test_a_reload_lets_the_old_runs_go(quick_runs, tmp_path):
     """New workers are forked from the process that loaded them; the collector does not look at what it has frozen."""
-    generation = Generation.__new__(Generation)
+    generation = WorkerGroup.__new__(WorkerGroup)
     generation.models = [ServedModel("ba", open_run(quick_runs["ba-shapes"]), tmp_path)]
     model, lara = weakref.ref(generation.models[0]), weakref.ref(generation.models[0].lara)
     gc.collect()

@@ -9,11 +9,11 @@ from test_cli_typed import here, links, nodes, place, shop  # noqa: F401 (a smal
 
 from dgl_lara.errors import InputError
 from dgl_lara.lara import LARA
-from dgl_lara.runs import open_run
+from dgl_lara.runs.run import open_run
 from dgl_lara.serve.app import make_app
-from dgl_lara.serve.brought import on_brought
-from dgl_lara.serve.messages import Subgraph
-from dgl_lara.serve.served import ServedModel
+from dgl_lara.serve.model import ServedModel
+from dgl_lara.serve.request_graph import on_brought
+from dgl_lara.serve.schemas import Subgraph
 from dgl_lara.training.config import TrainingConfig
 
 pytestmark = [pytest.mark.usefixtures("hardly_judged"), pytest.mark.long]

@@ -16,9 +16,9 @@ import psutil
 import pytest
 
 from dgl_lara.cli.reproduce import EXPERIMENTS, script
-from dgl_lara.cli.serve import Wanted, read_token, start
+from dgl_lara.cli.serve import ServeOptions, read_token, start
 from dgl_lara.errors import InputError
-from dgl_lara.runs import open_run
+from dgl_lara.runs.run import open_run
 
 pytestmark = pytest.mark.long
 
@@ -219,7 +219,7 @@ def test_a_retrained_run_is_loaded_without_a_lost_request(service):
 
 def _train_otherwise(run):
     """Other weights, as a longer training would leave them."""
-    from dgl_lara.utils.files import load_tensors, save_tensors
+    from dgl_lara._util.atomic import load_tensors, save_tensors
 
     content = load_tensors(run / "explainer.pt")
     content["weights"]["unit"] = content["weights"]["unit"] * 2
@@ -252,7 +252,7 @@ def test_garbage_is_collected_again_where_loading_fails(tmp_path, monkeypatch):
     for name in ("OMP_NUM_THREADS", "PROMETHEUS_MULTIPROC_DIR"):
         monkeypatch.setenv(name, "1")
     with pytest.raises(InputError, match="is not a run"):
-        start((tmp_path,), Wanted(port=0), print)
+        start((tmp_path,), ServeOptions(port=0), print)
     assert gc.isenabled()
 
 

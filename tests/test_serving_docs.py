@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from dgl_lara.cli import main
-from dgl_lara.serve.messages import ExplainRequest, GraphUpdate, Subgraph, read
+from dgl_lara.serve.schemas import ExplainRequest, GraphUpdate, Subgraph, read
 
 ROOT = Path(__file__).parents[1]
 TEXT = (ROOT / "docs" / "serving.md").read_text()
@@ -99,7 +99,7 @@ def test_what_can_be_asked_is_understood():
 
 def test_its_paths_are_there():
     from dgl_lara.serve.app import Service
-    from dgl_lara.serve.guard import Limits
+    from dgl_lara.serve.middleware import Limits
 
     routes = {route.path.replace("{name}", "mine") for route in Service([], Limits()).routes}
     for path in re.findall(r"`(?:GET |POST )?(/[\w/:.]*)`", TEXT):

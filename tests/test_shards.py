@@ -15,13 +15,13 @@ from click.testing import CliRunner
 from test_hostile_places import NOWHERE
 
 from dgl_lara import lara as lara_module
+from dgl_lara._util.atomic import exclusive_file
 from dgl_lara.cli import main
 from dgl_lara.errors import LaraError
-from dgl_lara.inference import doubtful, export
-from dgl_lara.runs import open_run
+from dgl_lara.inference import adaptive, export
+from dgl_lara.runs.run import open_run
 from dgl_lara.shards.ray_engine import knock
 from dgl_lara.shards.shard_folder import Shard, _read, _write
-from dgl_lara.utils.files import in_turn
 
 READ: dict[str, Callable] = {
     ".parquet": pd.read_parquet,
@@ -72,7 +72,7 @@ def test_shards_together_are_what_one_process_gives(ask, ending):
 
 @pytest.mark.parametrize("bought", [("--refine", 8, "--verify"), ("--refine", "auto", "--at-least", 0.97)])
 def test_shards_draw_what_one_process_draws(ask, bought, monkeypatch):
-    monkeypatch.setattr(doubtful, "ROUNDS", (4, 8))  # how many targets are in doubt depends on the machine's rounding
+    monkeypatch.setattr(adaptive, "ROUNDS", (4, 8))  # how many targets are in doubt depends on the machine's rounding
     ask(*bought, "--out", "whole.parquet")
     all_shards(ask, "shards", 3, *bought)
     whole, shards = pd.read_parquet("whole.parquet"), pd.read_parquet("shards")
@@ -266,7 +266,7 @@ def test_one_process_embeds_and_others_wait_for_it(quick_runs, monkeypatch):
 
 
 def test_where_nothing_can_be_written_nobody_waits():
-    with in_turn(NOWHERE / "embeddings.pt", "") as waited:
+    with exclusive_file(NOWHERE / "embeddings.pt", "") as waited:
         assert not waited
 
 

@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from dgl_lara._util.atomic import atomic_write
 from dgl_lara.datasets import Options, load
-from dgl_lara.datasets.storage import cached, checksum, data_dirs, find_files, read_arrays
+from dgl_lara.datasets.cache import cached, checksum, data_dirs, find_files, read_arrays
 from dgl_lara.errors import InputError, LaraError
-from dgl_lara.utils.files import written_whole
 
 ARRAYS = {"a": np.arange(1000), "b": np.linspace(0, 1, 500)}
 
@@ -79,10 +79,10 @@ def test_builder_that_raises_leaves_no_file(fresh_cache):
 
 def test_writer_that_raises_keeps_the_old_file_and_no_temporary(tmp_path):
     path = tmp_path / "deep" / "file.txt"
-    with written_whole(path) as temporary:
+    with atomic_write(path) as temporary:
         temporary.write_text("old")
         assert not path.exists()
-    with pytest.raises(RuntimeError), written_whole(path) as temporary:
+    with pytest.raises(RuntimeError), atomic_write(path) as temporary:
         temporary.write_text("half of the n")
         raise RuntimeError
     assert path.read_text() == "old"
@@ -165,6 +165,6 @@ def test_data_dir_that_is_no_folder_is_refused():
 
 
 def test_a_file_that_cannot_be_written_is_called_as_the_user_calls_it():
-    with pytest.raises(OSError) as caught, written_whole(Path("/proc/x.csv")):
+    with pytest.raises(OSError) as caught, atomic_write(Path("/proc/x.csv")):
         pass
     assert caught.value.filename == "/proc/x.csv"

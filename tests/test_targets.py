@@ -8,15 +8,15 @@ import pytest
 import torch
 from dgl.nn.pytorch import SAGEConv
 
+from dgl_lara.blackbox.eval_mode import eval_mode
 from dgl_lara.datasets import Options, load
 from dgl_lara.errors import InputError, LaraError
 from dgl_lara.game.removal import take_graphs
-from dgl_lara.model.evaluating import evaluating
-from dgl_lara.targets import ARCHITECTURES, RECIPES, Recipe
-from dgl_lara.targets.checkpoint import load_target, save_target
-from dgl_lara.targets.families import new_model
-from dgl_lara.targets.fitting import accuracy, batches, get_target, target_path, train_target
-from dgl_lara.targets.models import ModelConfig, SAGELayer, TargetModel, divide_by_row_sum, masking_messages_only
+from dgl_lara.gnns import ARCHITECTURES, RECIPES, Recipe
+from dgl_lara.gnns.checkpoint import load_target, save_target
+from dgl_lara.gnns.models import ModelConfig, SAGELayer, TargetModel, divide_by_row_sum, masking_messages_only
+from dgl_lara.gnns.registry import new_model
+from dgl_lara.gnns.training import accuracy, batches, get_target, target_path, train_target
 
 
 @pytest.fixture
@@ -228,14 +228,14 @@ def test_evaluating_gives_state_back_when_the_model_raises():
             raise RuntimeError("no")
 
     model = Raises()
-    with pytest.raises(RuntimeError, match="no"), evaluating(model):
+    with pytest.raises(RuntimeError, match="no"), eval_mode(model):
         model(None, None)
     assert (model.training, model.frozen.training, model.live.training) == (True, False, True)
     assert torch.is_grad_enabled()
 
 
 def test_evaluating_takes_any_callable():
-    with evaluating(lambda graph, features: features):
+    with eval_mode(lambda graph, features: features):
         assert not torch.is_grad_enabled()
 
 

@@ -12,24 +12,24 @@ import torch
 from games import PooledGCN, gcn_game, random_graph
 
 from dgl_lara import LARA
+from dgl_lara._util.randomness import generator
 from dgl_lara.attribution.exact import exact
 from dgl_lara.attribution.mi_value import mi_value
 from dgl_lara.errors import InputError, LaraError
-from dgl_lara.explainer.form import Pairs
+from dgl_lara.explainer.decoder import PairBatch
 from dgl_lara.explainer.inputs import encoder_graph, explainer_inputs
 from dgl_lara.game.game import Game
 from dgl_lara.game.node_task import TypedNodeTask
-from dgl_lara.training.attribution_table import AttributionTable
 from dgl_lara.training.coalitions import evaluate_coalitions
 from dgl_lara.training.config import TrainingConfig, default, paper
-from dgl_lara.training.loop import Plan, learning_rate, new_explainer, train
+from dgl_lara.training.loop import Schedule, learning_rate, new_explainer, train
 from dgl_lara.training.objective import Step
 from dgl_lara.training.objectives import OBJECTIVES
 from dgl_lara.training.objectives.least_squares import squared_loss
+from dgl_lara.training.running_mean_table import AttributionTable
 from dgl_lara.training.state import TrainingState
 from dgl_lara.training.subgraphs import FullGraph, NeighborSubgraphs, target_batches
-from dgl_lara.training.validation import ByCoalitions, ByPhi, make_judge
-from dgl_lara.utils.randomness import generator
+from dgl_lara.training.validation import AttributionValidator, CoalitionValidator, make_judge
 
 SMALL = TrainingConfig(hidden=16, dim=5, masks=4, steps=6)
 
@@ -167,7 +167,7 @@ def test_table_objectives_teach_the_right_thing(objective):
         expected = (inside * values[:, players.row]).sum(0) / inside.sum(0)
     assert expected.std() > 0.03
     assert (table.phi - expected).square().mean() < 0.03 * expected.var()
-    scores = g.form.scores(g, Pairs(game, players, embedded.p, embedded.t))
+    scores = g.form.scores(g, PairBatch(game, players, embedded.p, embedded.t))
     torch.testing.assert_close(loss, ((scores - table.phi) / g.unit).square().mean())
 
 
@@ -339,7 +339,7 @@ def test_every_step_draws_other_masks_and_every_epoch_other_batches(monkeypatch)
         lessons.append(evaluate_coalitions(*arguments))
         return lessons[-1]
 
-    monkeypatch.setattr("dgl_lara.training.ground.evaluate_coalitions", recorded)
+    monkeypatch.setattr("dgl_lara.training.backend.evaluate_coalitions", recorded)
     train(game, replace(SMALL, steps=2), torch.arange(40), torch.arange(40))
     assert not torch.equal(lessons[0].keep, lessons[1].keep)
     epochs = [list(target_batches(torch.arange(20, 60), 16, seed, epoch)) for seed, epoch in ((0, 0), (0, 1), (1, 0))]
@@ -388,7 +388,7 @@ def test_the_best_averaged_weights_on_the_validation_targets_are_kept(monkeypatc
             judged.append((explainer, copy.deepcopy(explainer.state_dict())))
             return next(agreements)
 
-    monkeypatch.setattr("dgl_lara.training.ground.make_judge", Judge)
+    monkeypatch.setattr("dgl_lara.training.backend.make_judge", Judge)
     kept = {}
 
     def stop_at_3(state: TrainingState) -> None:
@@ -479,10 +479,10 @@ def test_a_graph_too_large_for_phi_is_judged_by_unseen_coalitions(monkeypatch):
     monkeypatch.setattr("dgl_lara.training.validation.SMALL_GRAPH", 1)
     monkeypatch.setattr("dgl_lara.training.validation.AFFORDABLE", 1)
     by_coalitions = make_judge(game, seen, targets, 0)
-    assert (type(by_phi), type(by_coalitions)) == (ByPhi, ByCoalitions)
+    assert (type(by_phi), type(by_coalitions)) == (AttributionValidator, CoalitionValidator)
     config = replace(SMALL, hidden=32, steps=150, lr=1e-2)
     trained = train(game, config, targets, targets)
-    assert trained.judged_by == ByCoalitions.name
+    assert trained.judged_by == CoalitionValidator.name
     for judge in (by_phi, by_coalitions):
         before = judge.score(new_explainer(game, SMALL, seen.inputs, targets))
         assert judge.score(trained.best_explainer()) > max(before, 0) + 0.3
@@ -502,7 +502,7 @@ def test_agreement_over_the_neighbours_does_not_look_at_the_targets_own_score():
 
 @pytest.mark.parametrize("total", [1, 7, 20, 41, 130])
 def test_how_often_it_will_be_judged_yet(total):
-    plan = Plan(1, 1, total)
+    plan = Schedule(1, 1, total)
     judged = [step for step in range(1, total + 1) if plan.is_check(step)]
     assert [plan.checks_after(step) for step in judged] == list(reversed(range(len(judged))))
 

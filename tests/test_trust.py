@@ -10,20 +10,20 @@ import torch
 from games import PooledGCN, SmallGCN, gcn_game, random_graph
 from test_bulk import bulk
 
+from dgl_lara._util.randomness import generator
 from dgl_lara.attribution.exact import exact
 from dgl_lara.attribution.monte_carlo import least_squares
-from dgl_lara.attribution.posterior import correct
+from dgl_lara.attribution.posterior import posterior_update
 from dgl_lara.cli import main
 from dgl_lara.errors import InputError
 from dgl_lara.explanation import Explanations
 from dgl_lara.game.game import Game
 from dgl_lara.game.tasks import GRAPH, NODE
-from dgl_lara.inference import export, scores
-from dgl_lara.inference.refinement import correction, covariance, refine
-from dgl_lara.inference.trusted_rows import Bought, trusted_rows
+from dgl_lara.inference import export, scorer
+from dgl_lara.inference.refine import correction, covariance, refine
+from dgl_lara.inference.rows import RefineBudget, trusted_rows
 from dgl_lara.inference.verification import verify
 from dgl_lara.metrics.fidelity import fidelity_per_target
-from dgl_lara.utils.randomness import generator
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +84,7 @@ def test_refined_is_closer_than_before_and_than_sampling_alone(game, truth):
     rough = off(truth, 0.3)
     sampled = least_squares(game, truth.players, 12, generator(0)).phi
     refined = refine(game, rough, 12)
-    error = [(scores - truth.scores).square().mean() for scores in (rough.scores, sampled, refined.explanations.scores)]
+    error = [(scorer - truth.scores).square().mean() for scorer in (rough.scores, sampled, refined.explanations.scores)]
     assert error[2] < 0.6 * error[0] and error[2] < 0.8 * error[1]
     step = (refined.explanations.scores - rough.scores).split(truth.players.counts.tolist())
     sizes = truth.players.counts.tolist()
@@ -124,17 +124,17 @@ def test_errors_are_not_expected_to_grow_by_asking():
     """However much they are stretched."""
     sigma = torch.randint(2, (8, 3), generator=generator(0)).float() * 2 - 1
     d = sigma @ torch.tensor([3.0, 1, 1]) + 0.1 * torch.randn(8, generator=generator(1))
-    scores, prior, own = torch.tensor([3.0, 1.1, 0.9]), torch.full((3,), 0.01), torch.tensor([True, False, False])
-    plain, much, more = (correct(sigma, d, scores, prior, own, stretch) for stretch in (1.0, 1e6, 1e9))
+    scorer, prior, own = torch.tensor([3.0, 1.1, 0.9]), torch.full((3,), 0.01), torch.tensor([True, False, False])
+    plain, much, more = (posterior_update(sigma, d, scorer, prior, own, stretch) for stretch in (1.0, 1e6, 1e9))
     assert (much.variance > plain.variance).all() and torch.equal(much.variance[1:], more.variance[1:])
 
 
 def test_scores_that_leave_nothing_stay():
     """Two samples that say the same of two players, and nothing that is not explained."""
     sigma, own = torch.tensor([[1.0, 1, -1], [1, -1, 1]]), torch.tensor([True, False, False])
-    scores = torch.tensor([3.0, 1, 1])
-    better = correct(sigma, sigma @ scores, scores, torch.full((3,), 0.01), own)
-    torch.testing.assert_close(better.scores, scores)
+    scorer = torch.tensor([3.0, 1, 1])
+    better = posterior_update(sigma, sigma @ scorer, scorer, torch.full((3,), 0.01), own)
+    torch.testing.assert_close(better.scores, scorer)
 
 
 def test_same_seed_same_refinement_and_other_classes(game, truth):
@@ -162,14 +162,14 @@ def test_correction_is_the_posterior_over_all_ratios():
     """Against the textbook: (Z'Z + A^-1)^-1 Z'r with A = ratio * prior, weighed by likelihood, by brute force."""
     drawn = generator(0)
     sigma = torch.randint(2, (20, 6), generator=drawn).double() * 2 - 1
-    scores, hop = torch.randn(6, generator=drawn).double(), torch.tensor([0, 1, 1, 1, 2, 2])
-    prior = covariance(scores, hop, torch.randn(6, 4, generator=drawn).double())
-    d = sigma @ (scores + torch.linalg.cholesky(prior) @ torch.randn(6, generator=drawn).double())
+    scorer, hop = torch.randn(6, generator=drawn).double(), torch.tensor([0, 1, 1, 1, 2, 2])
+    prior = covariance(scorer, hop, torch.randn(6, 4, generator=drawn).double())
+    d = sigma @ (scorer + torch.linalg.cholesky(prior) @ torch.randn(6, generator=drawn).double())
     d = d + 0.5 * torch.randn(20, generator=drawn).double()
     likelihoods, steps, left = [], [], []
     for ratio in torch.logspace(-8, 4, 73).double():
         total = torch.eye(20) + ratio * sigma @ prior @ sigma.T
-        r = d - sigma @ scores
+        r = d - sigma @ scorer
         noise = r @ torch.linalg.solve(total, r) / 20
         normal = torch.distributions.MultivariateNormal(torch.zeros(20).double(), noise * total)
         likelihoods.append(normal.log_prob(r))
@@ -177,7 +177,7 @@ def test_correction_is_the_posterior_over_all_ratios():
         steps.append(torch.linalg.solve(precision, sigma.T @ r))
         left.append(noise * torch.linalg.inv(precision).diagonal())
     expected = torch.softmax(torch.stack(likelihoods), dim=0) @ torch.stack(steps)
-    step, variance = correction(sigma, d, scores, prior)
+    step, variance = correction(sigma, d, scorer, prior)
     torch.testing.assert_close(step, expected, rtol=1e-5, atol=1e-7)
     belief = torch.softmax(torch.stack(likelihoods), dim=0)
     spread = belief @ (torch.stack(left) + (torch.stack(steps) - expected).square())
@@ -186,9 +186,9 @@ def test_correction_is_the_posterior_over_all_ratios():
 
 
 def test_prior_shares_errors_between_players_that_look_alike():
-    scores, hop = torch.tensor([1.0, 1.0, 1.0, 1.0]), torch.tensor([1, 1, 2, 1])
+    scorer, hop = torch.tensor([1.0, 1.0, 1.0, 1.0]), torch.tensor([1, 1, 2, 1])
     looks = torch.tensor([[0.0], [0.0], [0.0], [3.0]])
-    prior = covariance(scores, hop, looks)
+    prior = covariance(scorer, hop, looks)
     torch.testing.assert_close(prior[0], 4 * torch.tensor([1.0, 0.8, 0.0, 0.0]), rtol=0, atol=1e-3)
     assert torch.linalg.eigvalsh(prior).min() > 0
 
@@ -196,8 +196,8 @@ def test_prior_shares_errors_between_players_that_look_alike():
 @pytest.mark.parametrize("ending", [".parquet", ".csv"])
 def test_columns_in_the_file(tmp_path, ending):
     one, out = bulk("walk", False), tmp_path / f"trusted{ending}"
-    explain = partial(scores.explain, one.explainer, one.game, one.embeddings)
-    make = trusted_rows(explain, Bought(8, verify=True), 0)
+    explain = partial(scorer.explain_embedded, one.explainer, one.game, one.embeddings)
+    make = trusted_rows(explain, RefineBudget(8, verify=True), 0)
     export.explain_to_file(one, torch.arange(20), 4, out, {"refined": 8}, make)
     frame = pd.read_parquet(out) if ending == ".parquet" else pd.read_csv(out)
     plain = export.rows(one, torch.arange(20), 4)
@@ -208,7 +208,7 @@ def test_columns_in_the_file(tmp_path, ending):
     assert frame.worse_than_random.dtype == bool and frame["rank"].max() == 4
     assert (frame.groupby("target")["rank"].apply(list) == plain.groupby("target")["rank"].apply(list)).all()
     assert (frame.groupby("target")["moved"].nunique() == 1).all() and frame.moved.std() > 0
-    only = trusted_rows(explain, Bought(verify=True), 0)(one, torch.arange(20), 4)
+    only = trusted_rows(explain, RefineBudget(verify=True), 0)(one, torch.arange(20), 4)
     torch.testing.assert_close(torch.tensor(only.score.to_numpy()), torch.tensor(plain.score.to_numpy()))
     assert only.player.tolist() == plain.player.tolist()
 

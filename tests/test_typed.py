@@ -8,22 +8,22 @@ import pytest
 import torch
 
 from dgl_lara import LARA, Edges, Features
+from dgl_lara._util.randomness import generator
 from dgl_lara.attribution.exact import all_coalitions, exact
 from dgl_lara.attribution.monte_carlo import least_squares
+from dgl_lara.blackbox.hetero import HeteroAdapter
 from dgl_lara.errors import InputError, ModelError
-from dgl_lara.explainer.heard import heard, ways_to_targets
 from dgl_lara.explainer.inputs import encoder_graph, explainer_inputs
+from dgl_lara.explainer.probe import heard, ways_to_targets
 from dgl_lara.game.game import Game
-from dgl_lara.game.given import as_given
+from dgl_lara.game.inputs import normalize_inputs
 from dgl_lara.inference.layerwise import embed_layerwise
-from dgl_lara.inference.scores import embed_all, explain
-from dgl_lara.model.typed import Typed
+from dgl_lara.inference.scorer import embed_all, explain_embedded
 from dgl_lara.training.coalitions import evaluate_coalitions
 from dgl_lara.training.config import TrainingConfig
 from dgl_lara.training.loop import new_explainer
 from dgl_lara.training.objective import Step
 from dgl_lara.training.subgraphs import FullGraph, NeighborSubgraphs
-from dgl_lara.utils.randomness import generator
 
 SIZES = {"user": 6, "item": 9, "tag": 4}
 WIDTHS = {"user": 3, "item": 2, "tag": 1}
@@ -107,7 +107,7 @@ class Net(torch.nn.Module):
 def made(f=None, graph=None, hops=2, **more):
     """A game and the user's own graph."""
     graph = shop() if graph is None else graph
-    given = as_given(f or Net(), graph, features(graph), target_type="item")
+    given = normalize_inputs(f or Net(), graph, features(graph), target_type="item")
     return Game(given.f, given.graph, given.features, given.task, hops=hops, **more), graph
 
 
@@ -276,8 +276,8 @@ def test_walks_lists_and_the_compiled_walk(players):
         torch.testing.assert_close(step.predicted_differences(), pairs, atol=1e-4, rtol=1e-3)
     g.requires_grad_(False)
     embeddings = embed_all(g, game, "rich")
-    few = torch.cat([explain(g, game, embeddings, some).scores for some in torch.arange(72).split(9)])
-    many = explain(g, game, embeddings, torch.arange(72))
+    few = torch.cat([explain_embedded(g, game, embeddings, some).scores for some in torch.arange(72).split(9)])
+    many = explain_embedded(g, game, embeddings, torch.arange(72))
     torch.testing.assert_close(many.scores, few, atol=1e-4, rtol=1e-3)
 
 
@@ -316,7 +316,7 @@ def test_what_f_makes_of_nodes_of_other_types():
         return graph, x | {kind: torch.cat([x[kind], torch.zeros(1, WIDTHS[kind])])}
 
     for node in (hop > 0).nonzero().flatten().tolist():
-        whole, x, at, source = graph, features(graph), node, int(types.own_number(torch.tensor([node])))
+        whole, x, at, source = graph, features(graph), node, int(types.local_id(torch.tensor([node])))
         while hop[at]:
             leaving = game.graph.out_edges(at, form="all")
             edge = next(i for i in range(len(leaving[1])) if hop[leaving[1][i]] == hop[at] - 1)
@@ -387,10 +387,10 @@ def test_batches_elsewhere():
     graph, config = shop(8), TrainingConfig(hidden=16, dim=5, masks=4, steps=5, batch_size=8)
     where = (Net(every=True), graph, features(graph))
     here, there = (
-        LARA(*where, hops=2, target_type="item", config=config, batches_on=device).fit(range(72))
+        LARA(*where, hops=2, target_type="item", config=config, compute_device=device).fit(range(72))
         for device in (None, torch.device("cpu"))
     )
-    assert isinstance(there.game.f, Typed)
+    assert isinstance(there.game.f, HeteroAdapter)
     scores = here.explain([3, 5], corrected=False).scores
     torch.testing.assert_close(there.explain([3, 5], corrected=False).scores, scores, atol=1e-4, rtol=1e-3)
 
@@ -485,6 +485,6 @@ def test_features_are_given_as_they_are():
 
     x: Any = features(graph)
     x["tag"], x["user"] = x["tag"].double(), x["user"].double().numpy()
-    as_given(f, graph, x, target_type="item")
+    normalize_inputs(f, graph, x, target_type="item")
     LARA(f, graph, x, hops=2, target_type="item").game  # noqa: B018
     assert seen[-1] == {"item": torch.float32, "tag": torch.float64, "user": torch.float32}

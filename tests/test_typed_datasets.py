@@ -13,7 +13,7 @@ from test_typed_models import films, papers
 
 from dgl_lara.datasets import DATASETS, Options, load
 from dgl_lara.datasets.dataset import checked
-from dgl_lara.datasets.embeddings import leading_directions
+from dgl_lara.datasets.svd_features import leading_directions
 from dgl_lara.errors import InputError, LaraError
 
 PLACES = {"dblp": "dblp_four_area", "movielens": "ml-100k"}

@@ -13,11 +13,11 @@ from dgl_lara.datasets import load
 from dgl_lara.datasets.dataset import Dataset, checked
 from dgl_lara.errors import InputError
 from dgl_lara.explanation.ratings import OF_GIVERS, OF_THINGS, how_they_come_in
-from dgl_lara.targets import OTHER_RECIPES, RECIPES, RECOMMENDERS, TYPED, Recipe, recipe_for
-from dgl_lara.targets.checkpoint import load_target, save_target
-from dgl_lara.targets.families import new_model
-from dgl_lara.targets.fitting import accuracy, get_target, train_target
-from dgl_lara.targets.ranking import found_pairs, popularity, ranking_quality, scores_of
+from dgl_lara.gnns import OTHER_RECIPES, RECIPES, RECOMMENDERS, TYPED, Recipe, recipe_for
+from dgl_lara.gnns.checkpoint import load_target, save_target
+from dgl_lara.gnns.ranking import found_pairs, popularity, ranking_quality, scores_of
+from dgl_lara.gnns.registry import new_model
+from dgl_lara.gnns.training import accuracy, get_target, train_target
 from dgl_lara.training.config import TrainingConfig
 
 SIZES = {"author": 9, "paper": 14, "venue": 3}

@@ -7,7 +7,7 @@ from games import PooledGCN, SmallGCN, gcn_game, random_graph, star_game
 
 from dgl_lara.errors import InputError, LaraError
 from dgl_lara.game.game import Game
-from dgl_lara.game.value import to_values
+from dgl_lara.game.values import to_values
 
 
 def test_coalitions_remove_players_and_leave_everyone_else():
@@ -35,7 +35,7 @@ def test_chunks_change_nothing(monkeypatch):
     keep = torch.rand(7, len(players.player), generator=torch.Generator().manual_seed(0)) < 0.5
     whole = game.coalitions(players, keep)
     assert whole.std() > 0.1
-    monkeypatch.setattr("dgl_lara.game.budget.NODES_A_CALL", 50)
+    monkeypatch.setattr("dgl_lara._util.memory_budget.NODES_A_CALL", 50)
     torch.testing.assert_close(game.coalitions(players, keep), whole)
 
 

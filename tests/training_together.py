@@ -11,11 +11,11 @@ import dgl
 import torch
 from games import PooledGCN, SmallGCN, gcn_game, random_graph
 
+from dgl_lara._util.distributed import ALONE, ProcessLost
 from dgl_lara.errors import InputError
 from dgl_lara.game.game import Game
 from dgl_lara.training import loop
 from dgl_lara.training.config import TrainingConfig
-from dgl_lara.utils.ranks import ALONE, Lost
 
 SMALL = TrainingConfig(hidden=8, dim=3, masks=2, steps=6)
 LONGER = {"steps": 12}
@@ -90,5 +90,5 @@ def work_until_one_dies(ranks, folder, at=7):
             checkpoint=lambda state: torch.save(state.to_dict(), f"{folder}/kept.pt"),
             **LONGER,
         )
-    except Lost as lost:
+    except ProcessLost as lost:
         Path(folder, f"lost-{ranks.rank}.txt").write_text(str(lost))

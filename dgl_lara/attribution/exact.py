@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from dgl_lara._util.progress import Progress
 from dgl_lara.errors import InputError
 from dgl_lara.game.game import Game
-from dgl_lara.game.players import Players
-from dgl_lara.utils.progress import Progress
+from dgl_lara.game.player_index import Players
 
 MOST_PLAYERS = 20
 

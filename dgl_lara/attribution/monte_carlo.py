@@ -15,9 +15,9 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from dgl_lara._util.progress import Progress, repeat
 from dgl_lara.game.game import Game
-from dgl_lara.game.players import Players
-from dgl_lara.utils.progress import Progress, goes
+from dgl_lara.game.player_index import Players
 
 RIDGES = torch.logspace(-4, 4, 33)
 BYTES_A_DRAW = 6  # of whether one player is in one coalition: a random number, then yes or no
@@ -44,7 +44,7 @@ def signed(keep: Tensor) -> Tensor:
 
 def differences(game: Game, players: Players, keep: Tensor, classes: Tensor | None = None) -> Tensor:
     """(num_masks, num_targets): d(S) = f(S) - f(N without S), of the explained class unless others are given."""
-    with goes(2):
+    with repeat(2):
         return game.coalitions(players, keep, classes) - game.coalitions(players, ~keep, classes)
 
 
@@ -114,16 +114,16 @@ def sample_shared(game: Game, players: Players, pairs: int, generator: torch.Gen
     game.budget.check(BYTES_A_DRAW * pairs * columns, f"{pairs:,} coalitions of the whole graph")
     keep = random_coalitions(pairs, columns, generator, game.features.device)
     classes = game.explained_class[players.targets]
-    step = max(1, game.nodes_a_call // game.graph.num_nodes())  # never all masks x nodes x classes at once
+    step = max(1, game.nodes_per_call // game.graph.num_nodes())  # never all masks x nodes x classes at once
     d = [
         (game.shared(part) - game.shared(~part))[:, players.targets, classes]
         for part in Progress(keep.split(step), "asking the model about coalitions (random subsets)", unit="pass")
     ]
-    known = blank_unusable(game, keep, torch.cat(d), players.targets)
+    known = mask_invalid(game, keep, torch.cat(d), players.targets)
     return Samples(players, keep, known, game.task.is_target(players), players.player)
 
 
-def blank_unusable(game: Game, keep: Tensor, d: Tensor, targets: Tensor) -> Tensor:
+def mask_invalid(game: Game, keep: Tensor, d: Tensor, targets: Tensor) -> Tensor:
     """d (num_masks, num_targets) of masks over all players there are, with NaN where they say nothing of a target."""
     usable = game.kind.usable(lambda players: keep[:, players], targets)
     return d if usable is None else d.masked_fill(~usable, torch.nan)
@@ -160,10 +160,10 @@ def unbiased(sigma: Tensor, d: Tensor, own: Tensor) -> tuple[Tensor, Tensor]:
     return _unpenalised(sigma, d) if len(d) >= ENOUGH * sigma.shape[1] else _corrected_means(sigma, d, own)
 
 
-def in_halves(first: Samples, second: Samples) -> Estimate:
+def split_half_estimate(first: Samples, second: Samples) -> Estimate:
     """The mean of two independent unbiased estimates, whose difference is their noise, player by player: the square of
     `error` is right on average over any choice of players."""
-    with goes(2):
+    with repeat(2):
         one, two = unbiased_each(first).phi, unbiased_each(second).phi
     return Estimate((one + two) / 2, (one - two).abs() / 2)
 

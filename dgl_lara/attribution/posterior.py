@@ -21,14 +21,16 @@ ROUNDS = 60  # of the fixed point in `remaining`
 
 
 @dataclass(frozen=True, eq=False)
-class Corrected:
+class Posterior:
     """Of the players of one target."""
 
     scores: Tensor
     variance: Tensor  # their expected squared errors
 
 
-def correct(sigma: Tensor, d: Tensor, scores: Tensor, prior: Tensor, own: Tensor, stretch: float = 1.0) -> Corrected:
+def posterior_update(
+    sigma: Tensor, d: Tensor, scores: Tensor, prior: Tensor, own: Tensor, stretch: float = 1.0
+) -> Posterior:
     """The posterior of one target's scores. sigma: (pairs, players); prior: (players,) expected squared errors.
 
     The target's own score is not drawn to where it was: every pair of coalitions speaks of it. `stretch`: how much
@@ -44,7 +46,7 @@ def correct(sigma: Tensor, d: Tensor, scores: Tensor, prior: Tensor, own: Tensor
     if seen.own is not None:
         better[own] += seen.own - seen.signs.mean(0) @ step
         variance[own] = stretch * noise / len(d)
-    return Corrected(better, variance)
+    return Posterior(better, variance)
 
 
 def prior_and_noise(seen: Residual, prior: Tensor) -> tuple[Tensor, Tensor]:

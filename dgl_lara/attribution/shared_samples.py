@@ -14,14 +14,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dgl_lara.attribution.monte_carlo import Samples, blank_unusable, random_coalitions
+from dgl_lara._util.progress import Progress
+from dgl_lara._util.randomness import generator
+from dgl_lara._util.schema import between, maybe, tensor, validate, whole
+from dgl_lara.attribution.monte_carlo import Samples, mask_invalid, random_coalitions
 from dgl_lara.errors import LaraError
 from dgl_lara.game.game import Game
-from dgl_lara.game.players import Players
-from dgl_lara.game.value import of_classes
-from dgl_lara.utils.progress import Progress
-from dgl_lara.utils.randomness import generator
-from dgl_lara.utils.schema import between, fitting, maybe, tensor, whole
+from dgl_lara.game.player_index import Players
+from dgl_lara.game.values import of_classes
 
 SHARE_OF_MEMORY = 8  # at most one part in so many goes to kept samples
 FEWEST = 2  # samples of a target from which anything can be read
@@ -96,17 +96,17 @@ class SharedSamples:
         or of other `sizes`: how many nodes and how many targets there are, where that is known. `gaps`: not every S is
         a coalition for every target."""
         ids, targets = sizes or (None, None)
-        pairs = fitting(content, {"d": tensor(torch.half, targets, None, gaps=gaps)}, where)["d"].shape[1]
+        pairs = validate(content, {"d": tensor(torch.half, targets, None, gaps=gaps)}, where)["d"].shape[1]
         fields = {
             "inside": tensor(torch.uint8, ids, -(-pairs // 8)), "unit": between(1e-7, 1e30),
             "explained_class": tensor(torch.long, len(content["d"])),
             "full": tensor(torch.float, len(content["d"]), gaps=gaps),
         }  # fmt: skip
-        fitting(content, fields, where)
+        validate(content, fields, where)
         return SharedSamples(**{name: content[name] for name in ("d", *fields)})
 
 
-class SampleKeeper:
+class SampleReservoir:
     """Keeps a uniform choice of at most `most` of the pairs that it is shown: all of them, then a reservoir."""
 
     def __init__(self, game: Game, most: int, seed: int) -> None:
@@ -128,7 +128,7 @@ class SampleKeeper:
         """The same, of a step that may yet fail and be repeated: they count once it is `settle`d."""
         everyone = torch.arange(self.game.num_targets, device=inside.device)
         d = of_classes(inside - outside, self.game.explained_class[everyone])
-        d = blank_unusable(self.game, keep, d, everyone).cpu()
+        d = mask_invalid(self.game, keep, d, everyone).cpu()
         self._make_room(float(d.nan_to_num(0).abs().max()))
         d = d.div_(self.unit).half()
         self.offered = list(zip(np.packbits(keep.cpu().numpy(), axis=1), d, strict=True))
@@ -185,7 +185,7 @@ class SampleKeeper:
             "d": maybe(tensor(torch.half, None, self.game.num_targets, gaps=self.game.task.sides > 1)),
             "unit": between(1e-7, 1e30),
         }  # fmt: skip
-        fitting(content, parts, "what it keeps of shared coalitions", optional=("unit",))
+        validate(content, parts, "what it keeps of shared coalitions", optional=("unit",))
         self.seen, self.unit = content["seen"], content.get("unit", self.unit)
         self.rows = [] if content["rows"] is None else list(content["rows"].numpy())
         self.d = [] if content["d"] is None else list(content["d"])
@@ -195,11 +195,11 @@ class SampleKeeper:
             self.most = min(self.most, len(self.rows))
 
 
-def draw_more(keeper: SampleKeeper, pairs: int) -> None:
+def draw_more(keeper: SampleReservoir, pairs: int) -> None:
     """Two fresh passes of f over everything for each pair."""
     game, drawn = keeper.game, generator(keeper.seed * 1_000_003 + 700_000_000)
     columns = game.num_players
-    step = max(1, min(pairs, game.nodes_a_call // game.graph.num_nodes()))
+    step = max(1, min(pairs, game.nodes_per_call // game.graph.num_nodes()))
     for start in Progress(
         range(0, pairs, step), "asking the model about coalitions that all targets share", unit="pass"
     ):

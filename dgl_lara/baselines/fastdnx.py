@@ -28,7 +28,7 @@ from dgl_lara.baselines.common.method import Method
 from dgl_lara.errors import InputError, LaraError
 from dgl_lara.explanation import Explanations
 from dgl_lara.game.game import Game
-from dgl_lara.game.players import Players
+from dgl_lara.game.player_index import Players
 from dgl_lara.game.walks import walk_scale, walk_weights
 
 WEIGHT_DECAY = 5e-6  # the authors'
@@ -51,7 +51,7 @@ class FastDnX(Method):
     def label(self) -> str:
         return self.name if self.credit == self.usual_credit else f"{self.name}, credit {self.credit}"
 
-    def hurried(self) -> FastDnX:
+    def with_fewer_steps(self) -> FastDnX:
         self.iterations = 2
         return self
 
@@ -70,7 +70,7 @@ class FastDnX(Method):
         if "terms_" not in vars(self):
             raise LaraError(f"{self.name} has not learned yet; call fit(targets) first.")
         players = self.game.players(targets)
-        scores = [self._explain(part) for part in batches(players, self.game.nodes_a_call)]
+        scores = [self._explain(part) for part in batches(players, self.game.nodes_per_call)]
         return self.result(players, torch.cat([*scores, torch.empty(0, device=targets.device)]))
 
     def _explain(self, players: Players) -> Tensor:

@@ -14,12 +14,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from dgl_lara.baselines.common.edge_masks import EdgeMethod, Instances, entropy
-from dgl_lara.baselines.common.method import Circumstances
+from dgl_lara._util.progress import Progress
+from dgl_lara._util.randomness import generator
+from dgl_lara.baselines.common.edge_masks import EdgeMethod, MaskBatch, entropy
+from dgl_lara.baselines.common.method import BenchmarkSetting
+from dgl_lara.blackbox.eval_mode import eval_mode
 from dgl_lara.game.game import Game
-from dgl_lara.model.evaluating import evaluating
-from dgl_lara.utils.progress import Progress
-from dgl_lara.utils.randomness import generator
 
 EDGE_SIZE, EDGE_ENTROPY = 0.005, 1.0
 FEATURE_SIZE, FEATURE_ENTROPY = 1.0, 0.1
@@ -39,15 +39,15 @@ class GNNExplainer(EdgeMethod):
         self.epochs, self.lr, self.mask_features = epochs, lr, mask_features
 
     @classmethod
-    def for_comparison(cls, game: Game, seed: int, where: Circumstances) -> GNNExplainer:
+    def for_comparison(cls, game: Game, seed: int, where: BenchmarkSetting) -> GNNExplainer:
         return cls(game, seed, **SETTINGS.get(where.dataset, {}))
 
-    def score(self, some: Instances) -> Tensor:
+    def score(self, some: MaskBatch) -> Tensor:
         features = self.game.features[some.egos.nodes]
         edge_logits = self._start(some).requires_grad_()
         feature_logits = features.new_zeros(len(some.targets), features.shape[1]).requires_grad_()
         optimiser = torch.optim.Adam([edge_logits, feature_logits], lr=self.lr)
-        with evaluating(self.game.f), torch.enable_grad():
+        with eval_mode(self.game.f), torch.enable_grad():
             for _ in Progress(range(self.epochs), f"{self.label}, {len(some.targets)} target(s) at once"):
                 loss = self._loss(some, features, edge_logits.sigmoid(), feature_logits.sigmoid())
                 optimiser.zero_grad()
@@ -55,7 +55,7 @@ class GNNExplainer(EdgeMethod):
                 optimiser.step()
         return some.both_ways(edge_logits.detach().sigmoid())
 
-    def _start(self, some: Instances) -> Tensor:
+    def _start(self, some: MaskBatch) -> Tensor:
         """(num_scored,) normal around 0, from a generator of the target's own: its company changes nothing."""
         edges = torch.bincount(some.row, minlength=len(some.targets)).tolist()
         parts = [
@@ -64,7 +64,7 @@ class GNNExplainer(EdgeMethod):
         ]
         return torch.cat(parts).to(some.row.device)
 
-    def _loss(self, some: Instances, features: Tensor, edges: Tensor, mask: Tensor) -> Tensor:
+    def _loss(self, some: MaskBatch, features: Tensor, edges: Tensor, mask: Tensor) -> Tensor:
         """Summed over the targets; `mask` is that of the features, (num_targets, dim)."""
         seen = features * mask[some.egos.row] if self.mask_features else features
         logits = self.predict(some, some.both_ways(edges), seen)

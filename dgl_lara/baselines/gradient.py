@@ -10,12 +10,12 @@ from torch import Tensor
 
 from dgl_lara.baselines.common.egos import batches, egos, place_of_players
 from dgl_lara.baselines.common.method import Method
+from dgl_lara.blackbox.eval_mode import eval_mode
+from dgl_lara.blackbox.hetero import HeteroAdapter
 from dgl_lara.errors import InputError
 from dgl_lara.explanation import Explanations
-from dgl_lara.game.players import Players
-from dgl_lara.game.value import to_values
-from dgl_lara.model.evaluating import evaluating
-from dgl_lara.model.typed import Typed
+from dgl_lara.game.player_index import Players
+from dgl_lara.game.values import to_values
 
 WAY_BACK = 4  # times the memory of a pass that keeps no intermediate states
 
@@ -28,7 +28,7 @@ class GradientInput(Method):
     style = ("#CC79A7", "--")
 
     def explain(self, targets: Tensor) -> Explanations:
-        players, budget = self.game.players(targets), max(1, self.game.nodes_a_call // WAY_BACK)
+        players, budget = self.game.players(targets), max(1, self.game.nodes_per_call // WAY_BACK)
         scores = [self.reduce(self._products(part)) for part in batches(players, budget)]
         return self.result(players, torch.cat([*scores, torch.empty(0, device=targets.device)]))
 
@@ -36,9 +36,9 @@ class GradientInput(Method):
         """(num_pairs, in_dim) gradient x input."""
         game, here = self.game, egos(self.game, players)
         classes = game.explained_class[players.targets].unsqueeze(1)
-        with evaluating(game.f), torch.enable_grad():
+        with eval_mode(game.f), torch.enable_grad():
             features = game.features[here.nodes].detach()
-            if isinstance(game.f, Typed):  # how far a node's features are stretched: the same product, summed
+            if isinstance(game.f, HeteroAdapter):  # how far a node's features are stretched: the same product, summed
                 inputs = torch.ones(len(features), 1, device=features.device, requires_grad=True)
                 with game.f.stretched(inputs):
                     said = game.call(here.graph, features, *game.task.ends(here))

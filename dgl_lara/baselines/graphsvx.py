@@ -23,15 +23,15 @@ import math
 import torch
 from torch import Tensor
 
+from dgl_lara._util.progress import Progress
+from dgl_lara._util.randomness import generator
 from dgl_lara.attribution.exact import all_coalitions
 from dgl_lara.baselines.common.egos import batches
-from dgl_lara.baselines.common.method import Circumstances, Method
+from dgl_lara.baselines.common.method import BenchmarkSetting, Method
 from dgl_lara.errors import InputError
 from dgl_lara.explanation import Explanations
 from dgl_lara.game.game import Game
-from dgl_lara.game.players import Players
-from dgl_lara.utils.progress import Progress
-from dgl_lara.utils.randomness import generator
+from dgl_lara.game.player_index import Players
 
 QUICK_SAMPLES = 200
 MASK_ENTRIES = 50_000_000  # bytes of coalitions held at once
@@ -59,7 +59,7 @@ class GraphSVX(Method):
         self.target_plays = target_plays or not game.task.local
 
     @classmethod
-    def for_comparison(cls, game: Game, seed: int, where: Circumstances) -> GraphSVX:
+    def for_comparison(cls, game: Game, seed: int, where: BenchmarkSetting) -> GraphSVX:
         return cls(game, seed, samples=QUICK_SAMPLES) if where.quick and where.large else cls(game, seed)
 
     @property

@@ -32,19 +32,20 @@ import torch.nn.functional as F
 from dgl import ops
 from torch import Tensor, nn
 
+from dgl_lara._util.memory_budget import slices_within_budget
+from dgl_lara._util.progress import Progress
+from dgl_lara._util.randomness import generator, seeded
 from dgl_lara.baselines.common.egos import batches, egos, place_of_players
-from dgl_lara.baselines.common.method import Circumstances, Method
+from dgl_lara.baselines.common.method import BenchmarkSetting, Method
+from dgl_lara.blackbox.eval_mode import eval_mode
 from dgl_lara.errors import LaraError
 from dgl_lara.explanation import Explanations
-from dgl_lara.game.batch import Egos
-from dgl_lara.game.budget import row_slices
 from dgl_lara.game.game import Game
-from dgl_lara.game.players import Players, is_member
+from dgl_lara.game.player_index import Players
 from dgl_lara.game.removal import copies
-from dgl_lara.model.evaluating import evaluating
-from dgl_lara.targets.models import GCNLayer
-from dgl_lara.utils.progress import Progress
-from dgl_lara.utils.randomness import generator, seeded
+from dgl_lara.gnns.models import GCNLayer
+from dgl_lara.graphs.indexing import is_member
+from dgl_lara.graphs.subgraph import EgoBatch
 
 EDGES_A_FLOW = 300_000  # decoded for one estimate of the information flow
 EDGES_A_STEP = 1_000_000  # of the ego graphs in one step of training
@@ -125,13 +126,13 @@ class OrphicX(Method):
         self.config = config or (OrphicXConfig() if game.task.local else for_graphs())
 
     @classmethod
-    def for_comparison(cls, game: Game, seed: int, where: Circumstances) -> OrphicX:
+    def for_comparison(cls, game: Game, seed: int, where: BenchmarkSetting) -> OrphicX:
         method = cls(game, seed)
         if where.quick:
             method.config = replace(method.config, steps=QUICK_STEPS)
         return method
 
-    def hurried(self) -> OrphicX:
+    def with_fewer_steps(self) -> OrphicX:
         self.config = replace(self.config, steps=2)
         return self
 
@@ -149,7 +150,7 @@ class OrphicX(Method):
         total = config.steps or config.epochs * an_epoch
         best_step = 0
         steps = Progress(range(total), self.name)
-        with evaluating(self.game.f):
+        with eval_mode(self.game.f):
             for step in steps:
                 if not len(order):
                     order = training[torch.randperm(len(training), generator=random).to(targets.device)]
@@ -175,7 +176,7 @@ class OrphicX(Method):
         if "model_" not in vars(self):
             raise LaraError(f"{self.name} has not learned yet; call fit(targets) first.")
         players = self.game.players(targets)
-        scores = [self._explain(part) for part in batches(players, self.game.nodes_a_call)]
+        scores = [self._explain(part) for part in batches(players, self.game.nodes_per_call)]
         return self.result(players, torch.cat([*scores, torch.empty(0, device=targets.device)]))
 
     def _explain(self, players: Players) -> Tensor:
@@ -188,7 +189,7 @@ class OrphicX(Method):
     def _in_dim(self) -> int:
         return self.game.features.shape[1] + (self.game.hops + 1 if self.game.task.local else LABELS)
 
-    def _inputs(self, here: Egos) -> Tensor:
+    def _inputs(self, here: EgoBatch) -> Tensor:
         """Features, and what tells a node's place: its distance to the target, or its colour in the graph."""
         if self.game.task.local:
             place = F.one_hot(here.hop, self.game.hops + 1)
@@ -268,7 +269,7 @@ def within_budget(game: Game, players: Players) -> Players:
     """The first of these targets whose graphs together have no more than `EDGES_A_STEP` edges; at least one."""
     degrees = game.graph.in_degrees(players.player)
     edges = torch.zeros_like(players.counts).index_add_(0, players.row, degrees.to(players.counts))
-    return players.part(row_slices(edges, EDGES_A_STEP)[0])
+    return players.part(slices_within_budget(edges, EDGES_A_STEP)[0])
 
 
 def information_flow(probabilities: Tensor) -> Tensor:
@@ -296,7 +297,7 @@ def node_means(graph: dgl.DGLGraph, weights: Tensor) -> Tensor:
     return averages(weights.repeat(2), torch.cat(graph.edges()), graph.num_nodes())
 
 
-def non_edges(here: Egos, first: Tensor, present_row: Tensor, random: torch.Generator) -> tuple[Tensor, Tensor]:
+def non_edges(here: EgoBatch, first: Tensor, present_row: Tensor, random: torch.Generator) -> tuple[Tensor, Tensor]:
     """Random pairs of nodes of one graph that no edge joins; as many are drawn as there are edges and loops."""
     start, nodes = first[:-1][present_row], (first[1:] - first[:-1])[present_row]
     u, v = (torch.rand(2, len(present_row), generator=random).to(nodes.device) * nodes).long().minimum(

@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from dgl_lara._util.randomness import generator
 from dgl_lara.baselines.common.method import Method
 from dgl_lara.explanation import Explanations
-from dgl_lara.utils.randomness import generator
 
 
 class Random(Method):

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from dgl_lara._util.randomness import generator
 from dgl_lara.attribution.monte_carlo import least_squares
 from dgl_lara.baselines.common.method import Method
 from dgl_lara.explanation import Explanations
 from dgl_lara.game.game import Game
-from dgl_lara.utils.randomness import generator
 
 
 class Sampled(Method):

@@ -15,19 +15,19 @@ import click
 
 from dgl_lara import __version__
 from dgl_lara.cli.benchmark import benchmark
+from dgl_lara.cli.config_file import CONFIG
+from dgl_lara.cli.console import LOUDNESS, echo, may_tell, never_silent, print_error, speak_as_usual
 from dgl_lara.cli.datasets import datasets
-from dgl_lara.cli.evaluate import evaluate_command
+from dgl_lara.cli.eval import evaluate_command
 from dgl_lara.cli.explain import explain_command
 from dgl_lara.cli.explore import explore
 from dgl_lara.cli.partition import partition
-from dgl_lara.cli.printing import LOUDNESS, echo, may_tell, never_silent, speak_as_usual, tell
 from dgl_lara.cli.report import report
 from dgl_lara.cli.reproduce import reproduce
-from dgl_lara.cli.run_folders import runs
+from dgl_lara.cli.runs import runs
 from dgl_lara.cli.serve import serve
-from dgl_lara.cli.settings_file import CONFIG
 from dgl_lara.cli.shards import shards
-from dgl_lara.cli.summarise import summary
+from dgl_lara.cli.summary import summary
 from dgl_lara.cli.target import target
 from dgl_lara.cli.train import train
 from dgl_lara.errors import LaraError
@@ -67,7 +67,7 @@ class Command(click.Group):
             with never_silent(), warnings_in_words():
                 return super().invoke(ctx)
         except LaraError as error:
-            tell(f"Error: {error}")
+            print_error(f"Error: {error}" + ("" if " " in error.code else f" [{error.code}]"))
             sys.exit(error.exit_code)
         except OSError as error:
             _say_what_failed(error)
@@ -99,7 +99,7 @@ def warnings_in_words() -> Iterator[None]:
 
     def show(message: Warning | str, category: type[Warning], filename: str, *more: Any) -> None:
         if Path(filename).is_relative_to(Path(__file__).parents[1]):
-            tell(f"note: {message}")
+            print_error(f"note: {message}")
         else:
             as_usual(message, category, filename, *more)
 
@@ -109,7 +109,7 @@ def warnings_in_words() -> Iterator[None]:
 
 
 def _say_what_failed(error: OSError) -> NoReturn:
-    tell(f"Error: {error.filename or 'the output'}: {error.strerror or error}.")
+    print_error(f"Error: {error.filename or 'the output'}: {error.strerror or error}.")
     sys.exit(1)
 
 

@@ -9,8 +9,9 @@ from typing import Any
 
 import click
 
+from dgl_lara._util.registry import closest
 from dgl_lara.baselines import BASELINES
-from dgl_lara.choices import LARA_FORMS, VALUES
+from dgl_lara.cli.console import echo
 from dgl_lara.cli.options import (
     FILE,
     NEW_FOLDER,
@@ -24,15 +25,14 @@ from dgl_lara.cli.options import (
     target_for,
     trust_options,
 )
-from dgl_lara.cli.printing import echo
+from dgl_lara.constants import LARA_FORMS, VALUES
 from dgl_lara.datasets import Options
 from dgl_lara.metrics import METRICS
-from dgl_lara.utils.registry import closest
 
 METHODS = (*BASELINES.names, *LARA_FORMS)
 
 
-class Several(click.ParamType):
+class CommaList(click.ParamType):
     """Words with commas between them, or 'all'."""
 
     def __init__(self, kind: str, known: tuple[str, ...]) -> None:
@@ -51,9 +51,9 @@ class Several(click.ParamType):
 @partial(dataset_options, required=False)
 @click.option("--run", "folder", type=RUN, help="Compare on the model and data of this run instead.")
 @click.option("--target", "target_file", type=FILE, help="Model to explain (.pt or .npz); else one is trained.")
-@click.option("--methods", type=Several("methods", METHODS), default="all", show_default=True,
+@click.option("--methods", type=CommaList("methods", METHODS), default="all", show_default=True,
               help=f"With commas between them: {', '.join(METHODS)}.")  # fmt: skip
-@click.option("--metric", "metrics", type=Several("metrics", METRICS.names), default="all", show_default=True,
+@click.option("--metric", "metrics", type=CommaList("metrics", METRICS.names), default="all", show_default=True,
               help=f"With commas between them: {', '.join(METRICS)}.")  # fmt: skip
 @click.option("--targets", type=Count(), default=200, show_default=True, help="Test targets, at most.")
 @click.option("--seeds", type=Count(), default=5, show_default=True, help="How often each is repeated.")
@@ -79,12 +79,12 @@ def benchmark(
 ) -> None:
     """Compare LARA with its rivals; goes on where it was if it is interrupted."""
     check_there(folder)
-    from dgl_lara.evaluation import comparison
+    from dgl_lara._util.progress import log_info
+    from dgl_lara._util.writable import check_folder
+    from dgl_lara.evaluation import benchmark
     from dgl_lara.lara import LARA
     from dgl_lara.reports.benchmark_table import on_terminal, summary, write_comparison
-    from dgl_lara.runs import RUNS, open_run
-    from dgl_lara.utils.places import check_folder
-    from dgl_lara.utils.progress import say
+    from dgl_lara.runs.run import RUNS, open_run
 
     if (name is None) == (folder is None):
         raise click.UsageError("give either --dataset or --run.")
@@ -97,23 +97,23 @@ def benchmark(
         dataset = load_dataset(str(name), options, device)
         model, _ = target_for(dataset, target_file, 0)
         game = LARA(model, dataset.graph, dataset.features, dataset.task, value=value).game
-    contest = comparison.contest(dataset, game, targets, quick)
+    contest = benchmark.contest(dataset, game, targets, quick)
     many = f"{len(methods)} method{'s' * (len(methods) != 1)}, {seeds} seed{'s' * (seeds != 1)} of each"
     anew = "; LARA is trained anew for each seed" if folder and set(methods) & set(LARA_FORMS) else ""
     sooner = "" if quick else "; --quick, --methods, --seeds or --targets make it shorter"
-    say(f"comparing {many}, {len(contest.targets)} targets{anew}{sooner}")
+    log_info(f"comparing {many}, {len(contest.targets)} targets{anew}{sooner}")
     lacking = {metric: METRICS[metric].missing(contest.case) for metric in metrics}
     for metric, reason in lacking.items():
         if reason:
-            say(f"no {metric}: {reason}")
+            log_info(f"no {metric}: {reason}")
     out = out or RUNS / f"benchmark-{dataset.name}"
-    records = comparison.compare(contest, methods, metrics, seeds, comparison.parts_folder(contest, metrics, out))
+    records = benchmark.compare(contest, methods, metrics, seeds, benchmark.parts_folder(contest, metrics, out))
     table = summary(records)
     title = f"{dataset.name} ({dataset.source}), {len(contest.targets)} test targets, value: {game.value}"
     title += ", quick" if quick else ""
     echo(title)
     echo(on_terminal(table, shutil.get_terminal_size(fallback=(100, 24)).columns))
-    note = comparison.quick_words() if quick else ""
+    note = benchmark.quick_words() if quick else ""
     for _, row in table.iterrows():
         if isinstance(row.get("left out"), str):
             echo(f"left out: {row['name']} ({row['left out']})")

@@ -6,17 +6,19 @@ from pathlib import Path
 
 import click
 
-from dgl_lara.cli.options import Named
-from dgl_lara.cli.printing import echo, width
+from dgl_lara.cli.console import echo, width
+from dgl_lara.cli.options import NonEmptyPath
 from dgl_lara.datasets import DATASETS
 
 
 @click.command()
-@click.option("--data-dir", type=Named(exists=True, file_okay=False, path_type=Path), help="Folder with original data.")
+@click.option(
+    "--data-dir", type=NonEmptyPath(exists=True, file_okay=False, path_type=Path), help="Folder with original data."
+)
 def datasets(data_dir: Path | None) -> None:
     """List the data sets: size, ground truth, where each comes from, whether it is present here."""
-    from dgl_lara.datasets.storage import find_files
-    from dgl_lara.utils.tables import text_blocks
+    from dgl_lara._util.tables import text_blocks
+    from dgl_lara.datasets.cache import find_files
 
     def present(name: str) -> str:
         entry = DATASETS[name]

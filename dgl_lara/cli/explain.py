@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dgl_lara.choices import EXPORTS, PICTURES, TABLES
+from dgl_lara.cli.console import echo, warn_about, width
 from dgl_lara.cli.options import (
     FILE,
     MOST_SHARDS,
@@ -19,21 +19,21 @@ from dgl_lara.cli.options import (
     CountOrWord,
     Memory,
     NumberOrFile,
+    OutputPath,
     Rate,
     ShardOf,
-    Written,
     check_there,
     choose_device,
     device_option,
     players_option,
     trust_options,
 )
-from dgl_lara.cli.printing import echo, warn_of, width
+from dgl_lara.constants import EXPORTS, PICTURES, TABLES
 
 if TYPE_CHECKING:
     from dgl_lara.explanation import Explanation, Explanations
-    from dgl_lara.runs import Run
-    from dgl_lara.shards.question import OpenQuestion, Question, Wanted
+    from dgl_lara.runs.run import Run
+    from dgl_lara.shards.request import ExplainJob, ExplainRequest, RefineOptions
 
 AT_LEAST = 0.9  # confidence below which an explanation is in doubt
 
@@ -74,7 +74,7 @@ AT_LEAST = 0.9  # confidence below which an explanation is in doubt
               help="Scores of the explainer alone, not corrected by what the model said in training (--refine begins "
               "with these).")  # fmt: skip
 @click.option("--verify", is_flag=True, help="Add each one's fidelity, by model calls, and whether chance does better.")
-@click.option("--out", "outs", type=Written(path_type=Path), multiple=True,
+@click.option("--out", "outs", type=OutputPath(path_type=Path), multiple=True,
               help="A .parquet, .csv, .jsonl file; shards: folder; of one target .csv, .json, .graphml, also several "
               "times.")  # fmt: skip
 @click.option("--shard", type=ShardOf(),
@@ -165,16 +165,16 @@ def explain_command(
         _check_endings(pictures, outs)
     elif not in_shards and outs[0].suffix not in EXPORTS:
         raise click.UsageError(f"--out must end in {', '.join(EXPORTS)} (got '{outs[0].name}').")
-    from dgl_lara.runs import newest_run
-    from dgl_lara.shards.question import Question, Wanted
-    from dgl_lara.utils.progress import detail, say
+    from dgl_lara._util.progress import detail, log_info
+    from dgl_lara.runs.run import newest_run
+    from dgl_lara.shards.request import ExplainRequest, RefineOptions
 
     where, graph_file = folder or newest_run(), files_given[0] if files_given else None
-    (detail if folder else say)(f"run {where}" + ("" if folder else " (the newest; --run names another)"))
-    wanted = Wanted(refine if isinstance(refine, int) else None, (at_least or AT_LEAST) if refine == "auto" else None,
-                    verify, not amortised)  # fmt: skip
+    (detail if folder else log_info)(f"run {where}" + ("" if folder else " (the newest; --run names another)"))
+    confidence = (at_least or AT_LEAST) if refine == "auto" else None
+    wanted = RefineOptions(refine if isinstance(refine, int) else None, confidence, verify, not amortised)
     kept = None if top == "all" else int(top or (10 if few else 20))
-    question = Question(
+    question = ExplainRequest(
         where, wanted, kept, split or "all", nodes_file, pairs_file, graph_file, players, memory, workers, offload,
         str(choose_device(device)), trust, tuple(one for one in (asked_class, rather_than) if one is not None),
     )  # fmt: skip
@@ -187,16 +187,16 @@ def explain_command(
         echo(f"{told}; {time.monotonic() - started:.1f} s in all, loading included")
 
 
-def _to_file(question: Question, out: Path) -> str:
+def _to_file(question: ExplainRequest, out: Path) -> str:
     asked = question.open()
-    warn_of(asked.run.folder)
+    warn_about(asked.run.folder)
     rows = asked.to_file(asked.targets, out)
     _tell_spent(asked)
     return f"{len(asked.targets):,} explanations, {rows:,} rows in {out}"
 
 
 def _in_shards(
-    question: Question, out: Path, shard: tuple[int, int] | None, shards: int | None, address: str | None
+    question: ExplainRequest, out: Path, shard: tuple[int, int] | None, shards: int | None, address: str | None
 ) -> str:
     """One shard here, or all of them where Ray has workers."""
     from dgl_lara.shards.shard_folder import Shard, ShardFolder
@@ -209,7 +209,7 @@ def _in_shards(
         count = len(manifest["shards"])
         return f"{manifest['targets']:,} explanations, {manifest['rows']:,} rows in {count} shards in {out}"
     asked, one = question.open(), Shard(*shard)
-    warn_of(asked.run.folder)
+    warn_about(asked.run.folder)
     record = asked.to_shard(one, folder)
     _tell_spent(asked)
     missing = len(folder.missing(one.of))
@@ -218,18 +218,18 @@ def _in_shards(
 
 
 def _explain_few(
-    question: Question,
+    question: ExplainRequest,
     given: dict[str, tuple[int, ...]],
     pairs: tuple[tuple[int, int], ...],
     pictures: tuple[Path, ...],
     outs: tuple[Path, ...],
 ) -> None:
     """One after the other, in words and pictures."""
-    from dgl_lara.drawing.words import NOT_ADDITIVE
+    from dgl_lara.explanation.sentence import NOT_ADDITIVE
 
     run = question.open_run(pairs)
     asked, classes = _asked_for(run, given), question.classes_of(run)
-    warn_of(run.folder)
+    warn_about(run.folder)
     is_page = any(picture.suffix == ".html" for picture in pictures)
     others = run.parts[1:] if is_page and question.players is None and not question.graph else []  # to switch to
     for place, target in enumerate(asked):
@@ -274,7 +274,7 @@ def _file_of(path: Path, target: int, of: int) -> Path:
     return path if of == 1 else path.with_name(f"{path.stem}-{target}{path.suffix}")
 
 
-def _scored(run: Run, target: int, classes: list[int], wanted: Wanted) -> tuple[Explanations, list[str]]:
+def _scored(run: Run, target: int, classes: list[int], wanted: RefineOptions) -> tuple[Explanations, list[str]]:
     """The explanation of one target, and what is to be said of how it was bought."""
     import torch
 
@@ -283,7 +283,7 @@ def _scored(run: Run, target: int, classes: list[int], wanted: Wanted) -> tuple[
     lara = run.trained()
     asked = None if not classes else (tuple(classes) if len(classes) == 2 else classes)
     found, spent = lara.explain(run.dataset.targets(torch.tensor([target])), asked, wanted.corrected), []
-    if run.is_elsewhere:
+    if run.on_other_graph:
         found = with_novelty(found, lara.explainer_, lara.config_.inputs)
     if wanted.at_least:
         settled = lara.settle(found, wanted.at_least)
@@ -299,7 +299,7 @@ def _scored(run: Run, target: int, classes: list[int], wanted: Wanted) -> tuple[
     return found.named(**run.names), spent
 
 
-def _explain_one(run: Run, target: int, classes: list[int], wanted: Wanted, top: int | None) -> Explanation:
+def _explain_one(run: Run, target: int, classes: list[int], wanted: RefineOptions, top: int | None) -> Explanation:
     """Print one explanation."""
     found, spent = _scored(run, target, classes, wanted)
     explanation = found[0]
@@ -325,7 +325,7 @@ def _table(explanation: Explanation, most: int) -> str:
     """The best players, and the strongest that speak against, by the names that the sentence uses."""
     import pandas as pd
 
-    from dgl_lara.utils.tables import text_table
+    from dgl_lara._util.tables import text_table
 
     names = dict(zip(explanation.players.tolist(), explanation.player_names(), strict=True))
     local = explanation.task.local and explanation.batch.players.kind != "features"
@@ -347,7 +347,7 @@ def _table(explanation: Explanation, most: int) -> str:
     return text_table(["node" if explanation.batch.includes_target else explanation.kind, *columns], rows, width())
 
 
-def _tell_spent(asked: OpenQuestion) -> None:
+def _tell_spent(asked: ExplainJob) -> None:
     bought = asked.bought
     if bought.at_least:
         echo(_spent(bought.doubtful, bought.pairs, bought.still, bought.at_least))

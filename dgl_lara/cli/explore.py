@@ -8,9 +8,9 @@ from urllib.parse import urlencode
 
 import click
 
+from dgl_lara.cli.console import echo
 from dgl_lara.cli.options import RUN, Count, Memory, trust_options
-from dgl_lara.cli.printing import echo
-from dgl_lara.cli.serve import STATE_OPTION, Wanted, start
+from dgl_lara.cli.serve import STATE_OPTION, ServeOptions, start
 
 
 @click.command("explore")
@@ -39,4 +39,4 @@ def explore(
         if browser:
             webbrowser.open(page)
 
-    start(folders, Wanted(port=port, workers=1, state=state, memory=memory, trust=trust, target=target), announce)
+    start(folders, ServeOptions(port=port, workers=1, state=state, memory=memory, trust=trust, target=target), announce)

@@ -12,24 +12,24 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from dgl_lara.choices import PLAYERS, RUNS
+from dgl_lara._util.writable import unwritable
+from dgl_lara.constants import PLAYERS, RUNS
 from dgl_lara.datasets import DATASETS, SOURCES, Options, check_name, is_file_name
 from dgl_lara.errors import InputError, LaraError
-from dgl_lara.targets import recipe_for
-from dgl_lara.utils.places import unwritable
-from dgl_lara.utils.run_folder import is_of_a_run
+from dgl_lara.gnns import recipe_for
+from dgl_lara.runs.layout import is_of_a_run
 
 if TYPE_CHECKING:
     import torch
 
     from dgl_lara.datasets.dataset import Dataset
-    from dgl_lara.targets.our_model import OurModel
+    from dgl_lara.gnns.base import ShippedModel
 
 
 MOST_SHARDS = 99_999  # their files stand in order up to here
 
 
-class Named(click.Path):
+class NonEmptyPath(click.Path):
     """A path; an empty one is a mistake (a shell variable that was not set), not the current folder."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
@@ -38,7 +38,7 @@ class Named(click.Path):
         return super().convert(value, param, ctx)
 
 
-class Written(Named):
+class OutputPath(NonEmptyPath):
     """What will be written; a place where it cannot be is refused before any work."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
@@ -117,13 +117,13 @@ class ShardOf(click.ParamType):
         return number, of
 
 
-FILE = Named(dir_okay=False, path_type=Path)
-FOLDER = Named(file_okay=False, path_type=Path)
-NEW_FILE = Written(dir_okay=False, path_type=Path)
-NEW_FOLDER = Written(file_okay=False, path_type=Path)
+FILE = NonEmptyPath(dir_okay=False, path_type=Path)
+FOLDER = NonEmptyPath(file_okay=False, path_type=Path)
+NEW_FILE = OutputPath(dir_okay=False, path_type=Path)
+NEW_FOLDER = OutputPath(file_okay=False, path_type=Path)
 
 
-class RunFolder(Named):
+class RunFolder(NonEmptyPath):
     """A folder, or its name in runs/ as `dgl-lara runs` lists it."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
@@ -213,7 +213,7 @@ def players_option(command: Callable) -> Callable:
 def dataset_options(command: Callable, required: bool = True) -> Callable:
     """The options that go with every --dataset; the command receives them as `options`."""
     known = f"One of {', '.join(DATASETS)}; or a .npz or .bin file."
-    path = Named(path_type=Path)
+    path = NonEmptyPath(path_type=Path)
     decorators = [
         click.option("--dataset", "name", type=DatasetName(), required=required, help=known),
         click.option("--source", type=click.Choice(SOURCES), default="auto", show_default=True,
@@ -294,9 +294,9 @@ def choose_device(name: str) -> torch.device:
 
 
 def load_dataset(name: str, options: Options, device: str) -> Dataset:
+    from dgl_lara._util.memory import reuse_freed_memory
+    from dgl_lara._util.progress import working
     from dgl_lara.datasets import load
-    from dgl_lara.utils.memory import reuse_freed_memory
-    from dgl_lara.utils.progress import working
 
     where = choose_device(device)
     with working(f"reading {name}"):
@@ -310,10 +310,10 @@ def stored_name(name: str) -> str:
     return str(Path(name).resolve()) if is_file_name(name) else name
 
 
-def target_for(dataset: Dataset, target_file: Path | None, seed: int) -> tuple[OurModel, dict]:
+def target_for(dataset: Dataset, target_file: Path | None, seed: int) -> tuple[ShippedModel, dict]:
     """The model named by --target, or the stored one of this data set, trained first where there is none."""
-    from dgl_lara.targets.checkpoint import load_target
-    from dgl_lara.targets.fitting import get_target
+    from dgl_lara.gnns.checkpoint import load_target
+    from dgl_lara.gnns.training import get_target
 
     if target_file:
         model, details = load_target(target_file, dataset)

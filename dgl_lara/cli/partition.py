@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
+from dgl_lara.cli.console import echo
 from dgl_lara.cli.options import FILE, NEW_FOLDER, Count, dataset_options, load_dataset, seed_option
-from dgl_lara.cli.printing import echo
 from dgl_lara.datasets import Options
 
 
@@ -35,7 +35,7 @@ def partition(
     with a million nodes or more is generated part by part, and never whole."""
     from dgl_lara.datasets.citation_stream import STREAMED_FROM, stream_citation
     from dgl_lara.datasets.partitioning import partition as cut_up
-    from dgl_lara.parts.folder import read_meta
+    from dgl_lara.graphs.partition_format import read_meta
 
     if (name is None) == (graph_file is None):
         raise click.UsageError("give --dataset or --graph, one of them.")

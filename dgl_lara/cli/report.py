@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from dgl_lara.cli.console import echo, warn_about
 from dgl_lara.cli.options import (
     NEW_FILE,
     RUN,
@@ -16,7 +17,6 @@ from dgl_lara.cli.options import (
     seed_option,
     trust_options,
 )
-from dgl_lara.cli.printing import echo, warn_of
 
 
 @click.command("report")
@@ -46,23 +46,23 @@ def report(
         raise click.UsageError(f"--out must end in .html (got '{out.name}').")
 
     check_there(folder)
-    from dgl_lara.reports.findings import measure
-    from dgl_lara.reports.page import render
-    from dgl_lara.runs import newest_run, open_run
-    from dgl_lara.utils.files import written_whole
-    from dgl_lara.utils.memory import reuse_freed_memory
-    from dgl_lara.utils.places import check_folder
-    from dgl_lara.utils.progress import say
+    from dgl_lara._util.atomic import atomic_write
+    from dgl_lara._util.memory import reuse_freed_memory
+    from dgl_lara._util.progress import log_info
+    from dgl_lara._util.writable import check_folder
+    from dgl_lara.reports.html import render
+    from dgl_lara.reports.measurements import measure
+    from dgl_lara.runs.run import newest_run, open_run
 
     reuse_freed_memory()
     folder, how = folder or newest_run(), "" if folder else " (the newest; --run names another)"
     if out is None:
         check_folder(folder, "name another place with --out")
     run = open_run(folder, choose_device(device), trust=trust, to_explain=True)
-    say(f"run {run.folder}{how}")
-    warn_of(run.folder)
+    log_info(f"run {run.folder}{how}")
+    warn_about(run.folder)
     page = render(measure(run, split, targets, pairs, reference_pairs, seed))
     out = out or folder / "report.html"
-    with written_whole(out) as temporary:
+    with atomic_write(out) as temporary:
         temporary.write_text(page)
     echo(f"written: {out}")

@@ -13,9 +13,9 @@ from types import ModuleType
 
 import click
 
-from dgl_lara.choices import VALUES
+from dgl_lara.cli.console import echo
 from dgl_lara.cli.options import FOLDER, NEW_FOLDER, Count, DatasetName, device_option
-from dgl_lara.cli.printing import echo
+from dgl_lara.constants import VALUES
 from dgl_lara.datasets import DATASETS
 from dgl_lara.errors import LaraError
 
@@ -98,8 +98,8 @@ def reproduce(
     )
     scripts = {name: script(name) for name in chosen}
 
+    from dgl_lara._util.memory import reuse_freed_memory
     from dgl_lara.cli.options import choose_device
-    from dgl_lara.utils.memory import reuse_freed_memory
 
     if what == "all" and not names and not only:
         jobs = jobs or (2 if (os.cpu_count() or 1) > 1 and choose_device(device).type == "cpu" else 1)
@@ -121,12 +121,12 @@ def measure_side_by_side(names: Sequence[str], words: list[str], jobs: int, out:
 
     Small graphs do not profit from several threads, so two processes with one thread each take about half the time.
     """
-    from dgl_lara.utils.progress import Progress, say
+    from dgl_lara._util.progress import Progress, log_info
 
     out.mkdir(parents=True, exist_ok=True)
-    say(f"{jobs} data sets at a time; what each is doing: {out}/*.log")
+    log_info(f"{jobs} data sets at a time; what each is doing: {out}/*.log")
     for name in Progress(_finished(names, words, jobs, out), "measuring", total=len(names), unit="data set"):
-        say(f"measured: {name}")
+        log_info(f"measured: {name}")
 
 
 def _finished(names: Sequence[str], words: list[str], jobs: int, out: Path) -> Iterator[str]:

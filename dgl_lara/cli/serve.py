@@ -11,13 +11,13 @@ from pathlib import Path
 
 import click
 
+from dgl_lara.cli.console import echo
 from dgl_lara.cli.options import FILE, FOLDER, RUN, Count, Memory, Rate, trust_options
-from dgl_lara.cli.printing import echo
 from dgl_lara.errors import InputError
 
 
 @dataclass(frozen=True)
-class Wanted:
+class ServeOptions:
     """How runs are to be served."""
 
     host: str = "127.0.0.1"
@@ -41,8 +41,8 @@ STATE_OPTION = click.option(
 @click.command("serve")
 @click.option("--run", "folders", type=RUN, multiple=True,
               help="Run to serve, under the name of its folder; again for more. Default: the newest.")  # fmt: skip
-@click.option("--host", default=Wanted.host, show_default=True, help="Address to listen on.")
-@click.option("--port", type=Count(0, 65535), default=Wanted.port, show_default=True, help="0: any free one.")
+@click.option("--host", default=ServeOptions.host, show_default=True, help="Address to listen on.")
+@click.option("--port", type=Count(0, 65535), default=ServeOptions.port, show_default=True, help="0: any free one.")
 @click.option("--workers", type=Count(1, 256), help="Processes that answer. [one a core]")
 @click.option("--token-file", type=FILE, help="File with the bearer token that requests must carry.")
 @STATE_OPTION
@@ -65,11 +65,11 @@ def serve(
     trust: bool | str,
 ) -> None:
     """Serve trained runs over HTTP (KServe v1) and as a page to explore them with."""
-    wanted = Wanted(host, port, workers, token_file, state, max_body, timeout, fill, memory, trust)
+    wanted = ServeOptions(host, port, workers, token_file, state, max_body, timeout, fill, memory, trust)
     start(folders, wanted, lambda names, where: echo(f"serving {', '.join(names)} at {where}"))
 
 
-def start(folders: tuple[Path, ...], wanted: Wanted, announce: Callable[[list[str], str], None]) -> None:
+def start(folders: tuple[Path, ...], wanted: ServeOptions, announce: Callable[[list[str], str], None]) -> None:
     """Until it is told to stop. `announce` gets the names of the models and the address, once they can be asked."""
     gc.disable()  # until workers come: what is loaded stays, and looking for what could go takes a sixth of the time
     try:
@@ -78,19 +78,19 @@ def start(folders: tuple[Path, ...], wanted: Wanted, announce: Callable[[list[st
         gc.enable()
 
 
-def _run(folders: tuple[Path, ...], wanted: Wanted, announce: Callable[[list[str], str], None]) -> None:
+def _run(folders: tuple[Path, ...], wanted: ServeOptions, announce: Callable[[list[str], str], None]) -> None:
     os.environ["OMP_NUM_THREADS"] = "1"  # a worker is one thread; before torch loads
     counting = tempfile.TemporaryDirectory(prefix="dgl-lara-metrics-")  # where workers count, for all of them together
     os.environ["PROMETHEUS_MULTIPROC_DIR"] = counting.name  # before prometheus_client loads
     try:
         from dgl_lara.serve import app  # noqa: F401 (whatever is missing is missing now)
-        from dgl_lara.serve.guard import Limits
-        from dgl_lara.serve.served import ServedModel, open_models
+        from dgl_lara.serve.middleware import Limits
+        from dgl_lara.serve.model import ServedModel, open_models
         from dgl_lara.serve.supervisor import Supervisor, is_only_here
     except ModuleNotFoundError as error:
         raise InputError(f"serving needs more packages ({error.name}): pip install 'dgl-lara[serve]'") from error
-    from dgl_lara.runs import newest_run
-    from dgl_lara.utils.progress import say
+    from dgl_lara._util.progress import log_info
+    from dgl_lara.runs.run import newest_run
 
     def load() -> list[ServedModel]:
         models = open_models(chosen, wanted.state, wanted.memory, wanted.trust)
@@ -109,7 +109,7 @@ def _run(folders: tuple[Path, ...], wanted: Wanted, announce: Callable[[list[str
         fill=wanted.fill,
     )
     if supervisor.token is None and not is_only_here(supervisor.port):
-        say("note: whoever reaches this machine can ask and change the graph; --token-file asks them for a token.")
+        log_info("note: whoever reaches this machine can ask and change the graph; --token-file asks them for a token.")
     with counting:
         supervisor.run(lambda where: announce(names, where))
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
+from dgl_lara.cli.console import echo
 from dgl_lara.cli.options import FOLDER, NEW_FILE
-from dgl_lara.cli.printing import echo
 
 
 @click.command("shards")

@@ -8,10 +8,10 @@ from typing import Any
 
 import click
 
+from dgl_lara.cli.console import echo
 from dgl_lara.cli.options import FILE, NEW_FILE, Count, Rate, dataset_options, device_option, load_dataset, seed_option
-from dgl_lara.cli.printing import echo
 from dgl_lara.datasets import Options
-from dgl_lara.targets import ALL_ARCHITECTURES, PAPER_ACCURACY, recipe_for
+from dgl_lara.gnns import ALL_ARCHITECTURES, PAPER_ACCURACY, recipe_for
 
 
 @click.command()
@@ -34,11 +34,11 @@ def target(
     **changes: Any,
 ) -> None:
     """Train a target model (or load one) and print its accuracy beside the paper's."""
-    from dgl_lara.targets.checkpoint import load_target, save_target
-    from dgl_lara.targets.fitting import accuracy, get_target
-    from dgl_lara.targets.ranking import popularity, ranking_quality, scores_of
-    from dgl_lara.targets.recommender import Recommender
-    from dgl_lara.utils.tables import text_table
+    from dgl_lara._util.tables import text_table
+    from dgl_lara.gnns.checkpoint import load_target, save_target
+    from dgl_lara.gnns.ranking import popularity, ranking_quality, scores_of
+    from dgl_lara.gnns.recommender import Recommender
+    from dgl_lara.gnns.training import accuracy, get_target
 
     dataset, is_usual = load_dataset(name, options, device), True
     if target_file:

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dgl_lara.choices import BASELINES, EMBEDDINGS, FEATURES_OF, INPUTS, PLAYERS, PRESETS, TRAIN_ON, VALUES
+from dgl_lara.cli.console import echo
+from dgl_lara.cli.launch import is_a_child, joined_ranks, run_together, shared_memory
 from dgl_lara.cli.options import (
     FILE,
     NEW_FOLDER,
@@ -20,7 +21,7 @@ from dgl_lara.cli.options import (
     Count,
     CountOrWord,
     Memory,
-    Named,
+    NonEmptyPath,
     Rate,
     check_there,
     choose_device,
@@ -32,18 +33,17 @@ from dgl_lara.cli.options import (
     stored_name,
     target_for,
 )
-from dgl_lara.cli.printing import echo
-from dgl_lara.cli.processes import is_a_child, joined_ranks, run_together, shared_memory
+from dgl_lara.constants import BASELINES, EMBEDDINGS, FEATURES_OF, INPUTS, PLAYERS, PRESETS, TRAIN_ON, VALUES
 from dgl_lara.datasets import Options, is_file_name
 from dgl_lara.errors import InputError, LaraError
 from dgl_lara.explainer.gates import GATES
 from dgl_lara.training.objectives import OBJECTIVES
 
 if TYPE_CHECKING:
+    from dgl_lara.blackbox.user_model import UserModelRef
     from dgl_lara.datasets.dataset import Dataset
-    from dgl_lara.game.kinds import Choice
+    from dgl_lara.game.player_specs import PlayerSpec
     from dgl_lara.lara import LARA
-    from dgl_lara.model.own_model import OwnModel
     from dgl_lara.training.config import TrainingConfig
 
 AS_IT_GOES_ON = ("resume", "own_name", "trust", "memory", "processes", "device")  # the rest is what the run is
@@ -82,7 +82,7 @@ def training_options(command: Callable) -> Callable:
 @click.command()
 @partial(dataset_options, required=False)
 @click.option("--target", "target_file", type=FILE, help="Model to explain (.pt or .npz); else one is trained.")
-@click.option("--graph", "graph_file", type=Named(path_type=Path),
+@click.option("--graph", "graph_file", type=NonEmptyPath(path_type=Path),
               help="Your own graph: .bin, .npz, or a folder of parts. The same as --dataset FILE.")  # fmt: skip
 @click.option("--model", "own_name", metavar="MODULE:FUNCTION", help="Your own model: the function that builds it.")
 @click.option("--weights", "weights_file", type=FILE, help="Its weights, a state dict.")
@@ -133,11 +133,11 @@ def train(
     """Train an explainer for a model on a data set."""
     if processes > 1 and not is_a_child():
         sys.exit(run_together(processes))
-    from dgl_lara.runs import RUNS, RunConfig, check_free, create_run, open_run
-    from dgl_lara.utils.places import check_folder
-    from dgl_lara.utils.progress import say
-    from dgl_lara.utils.ranks import Lost
-    from dgl_lara.utils.run_folder import how_to_go_on
+    from dgl_lara._util.distributed import ProcessLost
+    from dgl_lara._util.progress import log_info
+    from dgl_lara._util.writable import check_folder
+    from dgl_lara.runs.layout import how_to_go_on
+    from dgl_lara.runs.run import RUNS, RunConfig, check_free, create_run, open_run
 
     ranks = joined_ranks(device)
     memory = shared_memory(ranks, memory, device)
@@ -167,10 +167,10 @@ def train(
         else:
             if target_file is None:
                 whose = "no --model is given: one" if is_file_name(str(name)) else "the model to explain is one"
-                say(f"{whose} of dgl-lara's own, trained first unless it was before; --epochs are the explainer's")
+                log_info(f"{whose} of dgl-lara's own, trained first unless it was before; --epochs are the explainer's")
             try:
                 with ranks.first_before_others():
-                    explained = Explained(*target_for(dataset, target_file, seed))
+                    explained = ModelToExplain(*target_for(dataset, target_file, seed))
             except KeyboardInterrupt:
                 if ranks.is_first:
                     echo("Interrupted while the model to explain was trained, which begins anew next time.", err=True)
@@ -206,7 +206,7 @@ def train(
         if ranks.is_first:
             echo(f"Interrupted; nothing is lost. {again}", err=True)
         sys.exit(130)
-    except Lost as lost:
+    except ProcessLost as lost:
         raise LaraError(f"{lost} {again}") from lost
     ranks.leave()
     asked = f"eval --run {run.folder} --metric fidelity"
@@ -236,12 +236,12 @@ def _tell_of(lara: LARA) -> None:
 
 def chosen_players(
     who: tuple[str, ...], directed: bool, of: str, baseline: str, groups: Path | None
-) -> tuple[Choice, ...]:
+) -> tuple[PlayerSpec, ...]:
     """The kinds of players asked for, in that order, each once."""
     import json
 
-    from dgl_lara.datasets.file_parts import USERS_TEXT
-    from dgl_lara.game.kinds import Edges, Features, Nodes
+    from dgl_lara.datasets.file_fields import USERS_TEXT
+    from dgl_lara.game.player_specs import Edges, Features, Nodes
 
     if directed and "edges" not in who:
         raise click.UsageError("--directed-edges goes with --players edges.")
@@ -253,22 +253,22 @@ def chosen_players(
             named = json.loads(groups.read_text(USERS_TEXT))
         except (OSError, ValueError, RecursionError) as error:
             raise InputError(f'{groups} must be a JSON file like {{"job": [1, 2, 3]}} ({error}).') from error
-    made: dict[str, Choice] = {"nodes": Nodes(), "edges": Edges(directed)}
+    made: dict[str, PlayerSpec] = {"nodes": Nodes(), "edges": Edges(directed)}
     if "features" in who:
         made["features"] = Features(of, baseline, named)
     return tuple(made[name] for name in dict.fromkeys(who))
 
 
 @dataclass(frozen=True)
-class Explained:
+class ModelToExplain:
     """The model to explain, what is known of it, and where a model of the user's own comes from."""
 
     model: Any
     details: dict = field(default_factory=dict)
-    own: OwnModel | None = None
+    own: UserModelRef | None = None
 
 
-def _whose_model(explained: Explained, target_file: Path | None, own_graph: bool) -> str:
+def _whose_model(explained: ModelToExplain, target_file: Path | None, own_graph: bool) -> str:
     """Nobody should take a model that dgl-lara trained by itself for their own."""
     config, test = explained.model.config, explained.details.get("test")
     what = f"{config.architecture}, {config.layers} layers" + (f", test accuracy {test:.3f}" if test else "")
@@ -278,20 +278,20 @@ def _whose_model(explained: Explained, target_file: Path | None, own_graph: bool
     return f"explained model: one that dgl-lara trained for this data set ({what}){yours}"
 
 
-def own_model(name: str, weights: Path | None, dataset: Dataset) -> Explained:
-    from dgl_lara.model.own_model import find_model, open_model
+def own_model(name: str, weights: Path | None, dataset: Dataset) -> ModelToExplain:
+    from dgl_lara.blackbox.user_model import find_model, open_model
 
     own = find_model(name)
     model = open_model(own, weights, dataset.features, dataset.num_classes)
     echo(f"explained model: {name}" + ("" if weights else ", as it is returned (no --weights)"))
-    return Explained(model, own=own)
+    return ModelToExplain(model, own=own)
 
 
 def lara_for(
-    model: Any, dataset: Dataset, hops: int | str, value: str | None, memory: int | None, players: Choice
+    model: Any, dataset: Dataset, hops: int | str, value: str | None, memory: int | None, players: PlayerSpec
 ) -> tuple[LARA, str]:
     """The method on this data, and how its K came about."""
-    from dgl_lara.lara_in_parts import lara_on
+    from dgl_lara.lara_partitioned import lara_on
 
     if hops == "auto" and not hasattr(model, "num_hops"):
         hops = "measure"
@@ -304,7 +304,7 @@ def lara_for(
 
 def settings(lara: LARA, dataset: Dataset, preset: str, changes: dict[str, Any], seed: int) -> TrainingConfig:
     """The preset with the changes asked for, in mini-batches where the whole graph does not fit."""
-    from dgl_lara.lara_in_parts import LaraInParts, checked_config, in_batches
+    from dgl_lara.lara_partitioned import PartitionedLara, checked_config, in_batches
     from dgl_lara.training.config import ALL, default, full_graph_bytes, paper, within_memory
 
     given = {field: value for field, value in changes.items() if value is not None}
@@ -315,7 +315,7 @@ def settings(lara: LARA, dataset: Dataset, preset: str, changes: dict[str, Any],
     count = len(dataset.split(given.get("train_on", "train")))
     base = paper(dataset.task, seed) if preset == "paper" else default(lara.task, count, seed)
     whole = replace(base, **given)
-    if isinstance(lara, LaraInParts):
+    if isinstance(lara, PartitionedLara):
         return checked_config(in_batches(whole, given))
     config = within_memory(whole, lara.game, given)
     if config != whole:

@@ -124,7 +124,7 @@ DATASETS: dict[str, Entry] = {
         "molecules", "graph", 1_000, None, None, 2, 14, "NO2, NH2 on a ring", "generated stand-in for mutag", True,
     ),
     "citation": Entry(
-        "citation", "node", 1, None, None, 40, 128, "-", "generated stand-in for ogbn-arxiv", True,
+        "synthetic_citation", "node", 1, None, None, 40, 128, "-", "generated stand-in for ogbn-arxiv", True,
     ),
 }  # fmt: skip
 
@@ -133,11 +133,11 @@ def load(name: str, options: Options = Options()) -> Dataset:  # noqa: B008 (fro
     """The data set of that name, or the one in that file (.npz or .bin) or folder (a graph in parts)."""
     _check(name, options)
     if name not in DATASETS and os.path.isfile(os.path.join(name, "meta.json")):
-        from dgl_lara.datasets.parts_dataset import DatasetInParts
+        from dgl_lara.datasets.partitioned import DatasetInParts
 
         return cast("Dataset", DatasetInParts(Path(name), options))
     if is_file_name(name):
-        from dgl_lara.datasets.own_files import load_file
+        from dgl_lara.datasets.user_files import load_file
 
         return load_file(Path(name), options)
     module = importlib.import_module(f"dgl_lara.datasets.{DATASETS[name].module}")

@@ -13,7 +13,9 @@ from pathlib import Path
 
 import numpy as np
 
-from dgl_lara.datasets.citation import (
+from dgl_lara._util.environment import versions
+from dgl_lara._util.progress import Progress, working
+from dgl_lara.datasets.synthetic_citation import (
     CLASSES,
     DIM,
     FITNESS_TAIL,
@@ -25,9 +27,7 @@ from dgl_lara.datasets.citation import (
     ends_of_splits,
 )
 from dgl_lara.errors import InputError
-from dgl_lara.parts.writing import About, Content, check_free, write_parts
-from dgl_lara.utils.made_with import versions
-from dgl_lara.utils.progress import Progress, working
+from dgl_lara.graphs.partition_writer import GraphInfo, PartitionData, check_free, write_parts
 
 STREAMED_FROM = 1_000_000  # nodes; smaller graphs are made whole, and cut up
 CHUNK = 1_000_000  # papers whose citations are drawn, or sorted, at a time
@@ -46,7 +46,7 @@ def stream_citation(
     splits = {"train": np.arange(train), "val": np.arange(train, val), "test": np.arange(val, nodes)}
     source = f"generated in parts, a stand-in for ogbn-arxiv, {nodes} nodes, seed {seed}"
     key = {"dataset": "citation", "seed": seed, "nodes": nodes, "streamed": 1, "chunk": chunk}
-    about = About("citation", source, nodes, DIM, CLASSES, key, splits, "order", versions())
+    about = GraphInfo("citation", source, nodes, DIM, CLASSES, key, splits, "order", versions())
     out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=out, prefix=".drawn-") as drawn:
         write_parts(out, about, _contents(Papers(nodes, seed, chunk), parts, Path(drawn)), kind)
@@ -117,7 +117,7 @@ def _below(running: np.ndarray, first: np.ndarray | int, newest: np.ndarray, dra
     return np.clip(place, first, np.maximum(newest - 1, first))
 
 
-def _contents(papers: Papers, parts: int, drawn: Path) -> Iterator[Content]:
+def _contents(papers: Papers, parts: int, drawn: Path) -> Iterator[PartitionData]:
     nodes = papers.nodes
     firsts = [nodes * number // parts for number in range(parts + 1)]
     pieces = [list(range(a, b, papers.chunk)) for a, b in zip(firsts, firsts[1:], strict=False)]
@@ -140,7 +140,7 @@ def _contents(papers: Papers, parts: int, drawn: Path) -> Iterator[Content]:
         counts = np.concatenate([many for many, _ in found])
         sources = np.concatenate([cites for _, cites in found])
         indptr = np.concatenate([[0], counts.cumsum()])
-        yield Content(None, indptr, sources, papers.labels[first:last], papers.features(first, last))
+        yield PartitionData(None, indptr, sources, papers.labels[first:last], papers.features(first, last))
 
 
 def _sorted(path: Path, first: int, last: int, nodes: int) -> tuple[np.ndarray, np.ndarray]:

@@ -13,9 +13,9 @@ import dgl
 import torch
 from torch import Tensor
 
+from dgl_lara._util.schema import sums_up
 from dgl_lara.errors import InputError
 from dgl_lara.game.tasks import as_task
-from dgl_lara.utils.schema import sums_up
 
 
 @dataclass(frozen=True, eq=False)
@@ -204,10 +204,10 @@ def with_reverse_relations(graph: dgl.DGLGraph) -> dgl.DGLGraph:
 def random_split(count: int, seed: int) -> tuple[Tensor, Tensor, Tensor]:
     """80/10/10, as the paper."""
     order = torch.randperm(count, generator=torch.Generator().manual_seed(seed))
-    return cut(order)
+    return split_by_fraction(order)
 
 
-def cut(order: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def split_by_fraction(order: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     first, second = int(0.8 * len(order)), int(0.9 * len(order))
     train, val, test = order[:first], order[first:second], order[second:]
     return train.sort().values, val.sort().values, test.sort().values

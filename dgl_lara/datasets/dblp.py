@@ -20,9 +20,9 @@ import torch
 from torch import Tensor
 
 from dgl_lara.datasets import DATASETS, Options
+from dgl_lara.datasets.cache import find_files, how_to_get, text_checksum
 from dgl_lara.datasets.dataset import Dataset, checked, random_split
-from dgl_lara.datasets.embeddings import leading_directions
-from dgl_lara.datasets.storage import find_files, how_to_get, text_checksum
+from dgl_lara.datasets.svd_features import leading_directions
 from dgl_lara.errors import LaraError
 
 AREAS = ("database", "data mining", "AI", "information retrieval")

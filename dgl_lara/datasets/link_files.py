@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from dgl_lara.datasets.dataset import Dataset, checked, random_split
-from dgl_lara.datasets.file_parts import NUMBER, PARTS, content_of, numbers_of, pick, text_lines
+from dgl_lara.datasets.file_fields import NUMBER, PARTS, content_of, numbers_of, pick, text_lines
 from dgl_lara.datasets.npz_layouts import check_names, names_beside
 from dgl_lara.errors import InputError
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 import numpy as np
 
 from dgl_lara.datasets import Options
+from dgl_lara.datasets.cache import Arrays, cached
 from dgl_lara.datasets.dataset import Dataset, random_split
 from dgl_lara.datasets.mutagenicity import ATOMS, HYDROGEN, NITROGEN, OXYGEN, assemble_molecules, group_bonds
-from dgl_lara.datasets.storage import Arrays, cached
 
 CARBON = ATOMS.index("C")
 SUBSTITUENTS = [ATOMS.index(atom) for atom in ("O", "Cl", "F", "Br", "S", "N")]

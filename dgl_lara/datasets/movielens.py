@@ -18,9 +18,9 @@ import torch
 from torch import Tensor
 
 from dgl_lara.datasets import DATASETS, Options
+from dgl_lara.datasets.cache import find_files, how_to_get, text_checksum
 from dgl_lara.datasets.dataset import Dataset, checked, random_split
-from dgl_lara.datasets.embeddings import leading_directions
-from dgl_lara.datasets.storage import find_files, how_to_get, text_checksum
+from dgl_lara.datasets.svd_features import leading_directions
 from dgl_lara.errors import LaraError
 
 CHECKSUM = "a1a0a8a62be4074715c9d68da9d528c44b1911e1749341ceaa7ad4b8dd3c89d7"

@@ -18,8 +18,8 @@ import torch
 from torch import Tensor
 
 from dgl_lara.datasets import BOND, BONDS, DATASETS, Options
-from dgl_lara.datasets.dataset import Dataset, checked, cut
-from dgl_lara.datasets.storage import cache_dir, checksum, fetch, find_files, how_to_get
+from dgl_lara.datasets.cache import cache_dir, checksum, fetch, find_files, how_to_get
+from dgl_lara.datasets.dataset import Dataset, checked, split_by_fraction
 from dgl_lara.errors import LaraError
 
 ATOMS = ("C", "O", "Cl", "H", "N", "F", "Br", "S", "P", "I", "Na", "K", "Li", "Ca")
@@ -74,7 +74,7 @@ def _read(folder: Path) -> Dataset:
         sizes=np.bincount(graph_of_node.flatten() - 1),
         labels=labels.flatten(),
         truth=truth,
-        splits=cut(order),
+        splits=split_by_fraction(order),
         source="TU Mutagenicity" + (", truth from edge_gt" if truth is not None else ", truth derived"),
         key={"dataset": "mutag"},
         kinds=kinds,

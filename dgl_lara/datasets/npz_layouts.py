@@ -18,11 +18,11 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from dgl_lara.datasets.file_parts import USERS_TEXT
-from dgl_lara.datasets.storage import DAMAGE, Arrays, damaged
+from dgl_lara._util.memory import free_memory
+from dgl_lara._util.progress import log_info
+from dgl_lara.datasets.cache import DAMAGE, Arrays, damaged
+from dgl_lara.datasets.file_fields import USERS_TEXT
 from dgl_lara.errors import InputError
-from dgl_lara.utils.memory import free_memory
-from dgl_lara.utils.progress import say
 
 WORDS = {
     "x": ("x", "feat", "features", "node_features", "attr_matrix"),
@@ -128,7 +128,7 @@ def _edges_of(path: Path, adjacency: sp.csr_matrix) -> tuple[np.ndarray, np.ndar
         raise InputError(f"{path}: the adjacency matrix must be square (got {adjacency.shape}).")
     present = adjacency != 0
     if (present != present.T).nnz:
-        say(
+        log_info(
             f"{path.name}: its adjacency matrix is not symmetric, an entry (i, j) is an edge from i to j; "
             "--undirected takes every edge in both directions, as DGL and PyTorch Geometric do with such files"
         )

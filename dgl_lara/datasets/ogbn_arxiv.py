@@ -13,12 +13,12 @@ from pathlib import Path
 import dgl
 import torch
 
+from dgl_lara._util.atomic import load_tensors, save_tensors, short_hash
+from dgl_lara._util.progress import log_info
 from dgl_lara.datasets import DATASETS, Options
+from dgl_lara.datasets.cache import cache_dir, checksum, fetch, find_files, how_to_get
 from dgl_lara.datasets.dataset import Dataset, checked
-from dgl_lara.datasets.storage import cache_dir, checksum, fetch, find_files, how_to_get
 from dgl_lara.errors import LaraError
-from dgl_lara.utils.files import load_tensors, save_tensors, short_hash
-from dgl_lara.utils.progress import say
 
 URL = "https://snap.stanford.edu/ogb/data/nodeproppred/arxiv.zip"
 CHECKSUM = "1e8bd6eee5967dc17ea0653344f1bcfa72147f95f0174ef364408f378cea3662"  # of edges and labels
@@ -109,7 +109,7 @@ def _kept(root: Path) -> tuple[dgl.DGLGraph, torch.Tensor, dict[str, torch.Tenso
 def _load_through_ogb(root: Path) -> tuple[dgl.DGLGraph, torch.Tensor, dict[str, torch.Tensor]]:
     processed = root / "ogbn_arxiv" / "processed" / "dgl_data_processed"
     if not processed.exists():
-        say("reading ogbn-arxiv (about 15 seconds, once) ...")
+        log_info("reading ogbn-arxiv (about 15 seconds, once) ...")
     for last_try in (False, True):
         try:
             with _quiet():

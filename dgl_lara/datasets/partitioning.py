@@ -11,12 +11,12 @@ from pathlib import Path
 import dgl
 import numpy as np
 
+from dgl_lara._util.environment import versions
+from dgl_lara._util.progress import Progress, working
 from dgl_lara.datasets.dataset import Dataset
 from dgl_lara.errors import InputError
-from dgl_lara.parts.folder import SPLITS
-from dgl_lara.parts.writing import About, Content, check_free, write_parts
-from dgl_lara.utils.made_with import versions
-from dgl_lara.utils.progress import Progress, working
+from dgl_lara.graphs.partition_format import SPLITS
+from dgl_lara.graphs.partition_writer import GraphInfo, PartitionData, check_free, write_parts
 
 ROWS = 100_000  # of features that are copied at a time
 
@@ -36,7 +36,7 @@ def partition(
     check_free(out)
     with working(f"cutting the graph into {parts} parts"):
         owner = _owners(graph, parts, method, seed)
-    about = About(
+    about = GraphInfo(
         dataset.name, dataset.source, graph.num_nodes(), dataset.features.shape[1], dataset.num_classes, dataset.key,
         {name: dataset.split(name).numpy() for name in SPLITS}, method, versions(),
     )  # fmt: skip
@@ -73,7 +73,7 @@ def _unheard() -> Iterator[None]:
         os.close(nowhere)
 
 
-def _contents(dataset: Dataset, owner: np.ndarray, parts: int, method: str) -> Iterator[Content]:
+def _contents(dataset: Dataset, owner: np.ndarray, parts: int, method: str) -> Iterator[PartitionData]:
     indptr, sources, _ = (part.numpy() for part in dataset.graph.adj_tensors("csc"))
     features, labels = dataset.features.numpy(), dataset.labels.numpy()
     for number in Progress(range(parts), "writing parts", unit="part"):
@@ -82,4 +82,4 @@ def _contents(dataset: Dataset, owner: np.ndarray, parts: int, method: str) -> I
         ends = np.concatenate([[0], counts.cumsum()])
         within = np.arange(ends[-1]) + np.repeat(indptr[nodes] - ends[:-1], counts)
         blocks = (features[some] for some in np.array_split(nodes, max(1, len(nodes) // ROWS)))
-        yield Content(None if method == "order" else nodes, ends, sources[within], labels[nodes], blocks)
+        yield PartitionData(None if method == "order" else nodes, ends, sources[within], labels[nodes], blocks)

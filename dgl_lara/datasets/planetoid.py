@@ -15,8 +15,8 @@ import scipy.sparse as sp
 import torch
 
 from dgl_lara.datasets import DATASETS, Options
+from dgl_lara.datasets.cache import cache_dir, checksum, download, find_files, how_to_get
 from dgl_lara.datasets.dataset import Dataset, checked, undirected_graph
-from dgl_lara.datasets.storage import cache_dir, checksum, download, find_files, how_to_get
 from dgl_lara.errors import LaraError
 
 URL = "https://github.com/kimiyoung/planetoid/raw/master/data"

@@ -15,8 +15,8 @@ import numpy as np
 import torch
 
 from dgl_lara.datasets import DATASETS, Options
-from dgl_lara.datasets.dataset import Dataset, checked, cut, random_split
-from dgl_lara.datasets.storage import Arrays, cached, find_files, how_to_get, read_arrays
+from dgl_lara.datasets.cache import Arrays, cached, find_files, how_to_get, read_arrays
+from dgl_lara.datasets.dataset import Dataset, checked, random_split, split_by_fraction
 from dgl_lara.errors import LaraError
 
 HOUSE = [(0, 1), (1, 2), (2, 3), (3, 0), (4, 0), (4, 1)]  # 0, 1: under the roof; 2, 3: ground; 4: roof
@@ -215,7 +215,7 @@ def _read_2motifs(arrays: Arrays) -> tuple[Arrays, dict]:
     motif = np.where(place >= 20, graph_of_node, -1)  # the authors put the motif last
     src, dst = arrays["edge_index"] + shift
     order = torch.as_tensor(np.random.RandomState(42).permutation(len(sizes)))  # noqa: NPY002 (the authors' split)
-    splits = dict(zip(("train", "val", "test"), cut(order), strict=True))
+    splits = dict(zip(("train", "val", "test"), split_by_fraction(order), strict=True))
     return {
         "src": src,
         "dst": dst,

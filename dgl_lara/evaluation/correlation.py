@@ -7,12 +7,12 @@ import torch
 from scipy.stats import pearsonr, spearmanr
 from torch import Tensor
 
+from dgl_lara._util.randomness import generator
 from dgl_lara.attribution.mi_value import mi_value
 from dgl_lara.attribution.monte_carlo import least_squares
 from dgl_lara.explanation import Explanations
 from dgl_lara.game.game import Game
-from dgl_lara.game.players import Players
-from dgl_lara.utils.randomness import generator
+from dgl_lara.game.player_index import Players
 
 FEWEST_PLAYERS = 3
 MOST_MEMBERS = 32  # of J whose single removals are averaged; a larger J is judged by so many, drawn at random

@@ -8,14 +8,14 @@ from typing import ClassVar
 
 from torch import Tensor
 
+from dgl_lara._util.schema import number, validate, whole
 from dgl_lara.baselines.common.method import Method
 from dgl_lara.explainer.network import load_explainer
 from dgl_lara.explanation import Explanations
 from dgl_lara.game.game import Game
-from dgl_lara.inference.scores import Embeddings, embed_all, explain
+from dgl_lara.inference.scorer import Embeddings, embed_all, explain_embedded
 from dgl_lara.lara import LARA
 from dgl_lara.training.config import TrainingConfig
-from dgl_lara.utils.schema import fitting, number, whole
 
 STYLES = {
     "lara-paper": ("#D55E00", "--"),
@@ -52,9 +52,9 @@ class LaraMethod(Method):
     def label(self) -> str:
         return self._label
 
-    def hurried(self) -> LaraMethod:
+    def with_fewer_steps(self) -> LaraMethod:
         self.config = replace(self.config, steps=2)
-        self.lara.tells_doubt = False  # nobody relies on what it says
+        self.lara.warn_if_poor = False  # nobody relies on what it says
         return self
 
     def fit(self, targets: Tensor) -> None:
@@ -69,7 +69,7 @@ class LaraMethod(Method):
     def load(self, path: Path) -> float:
         """In the place of `fit`; returns the seconds that it took then."""
         explainer, stored = load_explainer(path, self.game.features.device)
-        fitting(stored, {"fit_seconds": number, "nodes_asked": whole()}, path)
+        validate(stored, {"fit_seconds": number, "nodes_asked": whole()}, path)
         self.lara.with_explainer(explainer, stored)
         self.fit_seconds, self.nodes_asked = stored["fit_seconds"], stored["nodes_asked"]
         return self.fit_seconds
@@ -81,5 +81,5 @@ class LaraMethod(Method):
 
     def explain_again(self, targets: Tensor) -> Explanations:
         assert self.embeddings is not None
-        found = explain(self.lara.explainer_, self.game, self.embeddings, targets)
+        found = explain_embedded(self.lara.explainer_, self.game, self.embeddings, targets)
         return replace(self.lara.trusted(found) if self.corrected else found, method=self.label)

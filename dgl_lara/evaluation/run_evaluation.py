@@ -9,28 +9,28 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from dgl_lara._util.progress import log_info, phase
 from dgl_lara.baselines.random import Random
 from dgl_lara.baselines.sampled import Sampled
 from dgl_lara.explanation import Explanations
 from dgl_lara.game.game import Game
-from dgl_lara.inference.nearby import explain_nearby, game_nearby
-from dgl_lara.inference.scores import embed_all, explain
+from dgl_lara.inference.local import explain_nearby, game_nearby
+from dgl_lara.inference.scorer import embed_all, explain_embedded
 from dgl_lara.lara import LARA
 from dgl_lara.metrics import METRICS
-from dgl_lara.metrics.common.metric import Case
+from dgl_lara.metrics.common.metric import EvalCase
 from dgl_lara.metrics.throughput import speed
-from dgl_lara.utils.progress import phase, say
 
 AFFORDABLE = 300_000_000  # evaluated nodes that the `sampled` row may cost
 FEW = 1_000  # targets; the surroundings of more are most of the graph
 
 
 @dataclass(frozen=True, eq=False)
-class Subject:
+class Evaluation:
     """A trained LARA, and what it is judged on."""
 
     lara: LARA
-    case: Case
+    case: EvalCase
     pairs: int | None = None  # coalition pairs of the `sampled` row; 0: leave it out; None: the usual number
     costs: dict[str, float] = field(default_factory=dict)  # method -> nodes that f was given for each explanation
 
@@ -50,19 +50,21 @@ class Subject:
         sampled = Sampled(game, seed, self.pairs)
         cost = 2 * sampled.pairs * int(game.players(targets).counts.sum())
         if cost > AFFORDABLE:
-            say(f"{sampled.label} is left out, it would evaluate {cost:,} nodes; lower --targets or --pairs.")
+            log_info(f"{sampled.label} is left out, it would evaluate {cost:,} nodes; lower --targets or --pairs.")
         elif sampled.pairs:
             before = game.nodes_asked
             with phase(sampled.label):
                 results.append(sampled.explain(targets))
             self.costs[sampled.label] = (game.nodes_asked - before) / len(targets)
-        amortised = self.lara.trusted(explain(self.lara.explainer_, game, self.lara.embed(), targets), correct=False)
+        amortised = self.lara.trusted(
+            explain_embedded(self.lara.explainer_, game, self.lara.embed(), targets), correct=False
+        )
         if self.lara.samples_ is None:
             return [*results, amortised]
         return [*results, replace(amortised, method="lara, amortised"), self.lara.trusted(amortised)]
 
 
-def evaluate(subject: Subject, name: str) -> pd.DataFrame:
+def evaluate(subject: Evaluation, name: str) -> pd.DataFrame:
     """One table, with a column `method`; empty where the metric cannot be had."""
     metric = METRICS[name]
     if metric.of_speed:
@@ -82,7 +84,7 @@ def _below_each_other(tables: dict[str, pd.DataFrame]) -> pd.DataFrame:
     return pd.concat(tables.values(), ignore_index=True)
 
 
-def _speed(subject: Subject) -> pd.DataFrame:
+def _speed(subject: Evaluation) -> pd.DataFrame:
     """With everything from the bare graph on (f, the pass of g, the scores); the same for a few nodes, on their
     surroundings alone; and with p and t at hand."""
     lara, game = subject.lara, subject.case.game
@@ -93,7 +95,7 @@ def _speed(subject: Subject) -> pd.DataFrame:
     def from_scratch(some: Tensor) -> Explanations:
         where = (game.f, game.graph, game.features, game.task, game.hops, game.value)
         bare = Game(*where, memory=game.budget.memory, players=game.choice)
-        return explain(explainer, bare, embed_all(explainer, bare, inputs), some)
+        return explain_embedded(explainer, bare, embed_all(explainer, bare, inputs), some)
 
     def nearby(some: Tensor) -> Explanations:
         where = (game.f, game.graph, game.features, some, explainer, game.value, game.budget.memory)
@@ -103,5 +105,5 @@ def _speed(subject: Subject) -> pd.DataFrame:
     tables = {"lara, from scratch": speed(from_scratch, targets)}
     if game.task.local:
         tables["lara, from scratch, nearby"] = speed(nearby, targets[:FEW])
-    tables["lara, embeddings stored"] = speed(lambda some: explain(explainer, game, stored, some), targets)
+    tables["lara, embeddings stored"] = speed(lambda some: explain_embedded(explainer, game, stored, some), targets)
     return _below_each_other(tables)

@@ -9,11 +9,11 @@ from statistics import median
 import torch
 from torch import Tensor
 
+from dgl_lara._util.randomness import generator
+from dgl_lara._util.timing import clock
 from dgl_lara.baselines.common.method import Method
 from dgl_lara.evaluation.lara_method import LaraMethod
 from dgl_lara.explanation import Explanations
-from dgl_lara.utils.clock import clock
-from dgl_lara.utils.randomness import generator
 
 ROUNDS, SECONDS_A_ROUND, LONGEST_ROUND = 3, 1.0, 10.0
 

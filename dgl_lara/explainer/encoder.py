@@ -9,9 +9,9 @@ import torch
 from dgl.nn.pytorch import GraphConv
 from torch import Tensor, nn
 
-from dgl_lara.game.players import find, in_edges, numbers_of_in_edges
+from dgl_lara.blackbox.edge_data import EDGE
 from dgl_lara.game.walks import scale_of
-from dgl_lara.model.whole import EDGE
+from dgl_lara.graphs.indexing import in_edge_ids, in_edges, lookup_sorted
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,10 +44,10 @@ class EncoderGraph:
         """The same for a few nodes, rising, and their inputs, without ever looping the whole graph. `in_degrees`: of
         all nodes of the graph."""
         pair, sources = in_edges(graph, nodes)
-        place, inside = find(sources, nodes)
+        place, inside = lookup_sorted(sources, nodes)
         induced = dgl.graph((place[inside], pair[inside]), num_nodes=len(nodes))
         if EDGE in graph.edata:
-            induced.edata[EDGE] = graph.edata[EDGE][numbers_of_in_edges(graph, nodes)[inside]]
+            induced.edata[EDGE] = graph.edata[EDGE][in_edge_ids(graph, nodes)[inside]]
         scale = scale_of((graph.in_degrees() if in_degrees is None else in_degrees)[nodes]).unsqueeze(1)
         return EncoderGraph(dgl.add_self_loop(induced), scale, induced.batch_num_nodes(), inputs)
 

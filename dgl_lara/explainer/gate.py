@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, ClassVar
 import dgl
 from torch import Tensor
 
-from dgl_lara.game.players import Players
+from dgl_lara.game.player_index import Players
 
 if TYPE_CHECKING:
     from dgl_lara.explainer.encoder import EncoderGraph
 
-# What the compiled walk (inference/compiled_scores.py) does at each step.
+# What the compiled walk (inference/kernels/walk.py) does at each step.
 ONE_TERM, BY_HOP, BY_WALK = range(3)
 
 
@@ -37,9 +37,11 @@ class Gate:
         """p and t from what the heads say; factors of w that belong to one end alone go here."""
         return p, t
 
-    carries: ClassVar[bool] = False  # it has `arrivals` and `carry`: sums over walks without a list of pairs
+    supports_propagation: ClassVar[bool] = (
+        False  # it has `arrivals` and `carry`: sums over walks without a list of pairs
+    )
 
-    def arrivals(self, graph: EncoderGraph, held: Tensor, terms: int, places: Tensor) -> Tensor:
+    def aggregate(self, graph: EncoderGraph, held: Tensor, terms: int, places: Tensor) -> Tensor:
         """(places, num_masks, terms * dim): sum_v w_d(i, v) held_v^(d). held: (num_nodes, num_masks, terms * dim)."""
         raise NotImplementedError
 

@@ -13,15 +13,15 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from dgl_lara._util.randomness import generator
+from dgl_lara.blackbox.eval_mode import eval_mode
+from dgl_lara.blackbox.input_blocks import WIDE, places_of_ends
 from dgl_lara.explainer.encoder import EncoderGraph
-from dgl_lara.explainer.heard import heard
 from dgl_lara.explainer.network import Explainer
+from dgl_lara.explainer.probe import heard
 from dgl_lara.game.game import Game
-from dgl_lara.game.hops import spread_out
+from dgl_lara.game.receptive_field import evenly_spaced
 from dgl_lara.game.removal import edgeless, loops_of
-from dgl_lara.model.evaluating import evaluating
-from dgl_lara.model.looks import WIDE, places_of_ends
-from dgl_lara.utils.randomness import generator
 
 CLIP = 4.0
 PARTNERS = 16  # nodes with which a model of pairs is asked to pair everybody
@@ -30,11 +30,11 @@ PARTNERS = 16  # nodes with which a model of pairs is asked to pair everybody
 def explainer_inputs(game: Game, kind: str, nodes: Tensor | None = None) -> Tensor:
     """(num_nodes, in_dim), before normalisation; of all nodes, or of some."""
     count = game.graph.num_nodes() if nodes is None else len(nodes)
-    if count <= game.nodes_a_call:
+    if count <= game.nodes_per_call:
         return _rows(game, kind, nodes)
     nodes = torch.arange(count, device=game.features.device) if nodes is None else nodes
     result, done = None, 0
-    for part in nodes.split(game.nodes_a_call):  # in pieces: f's own states on all nodes may not fit
+    for part in nodes.split(game.nodes_per_call):  # in pieces: f's own states on all nodes may not fit
         rows = _rows(game, kind, part)
         result = rows.new_empty(len(nodes), rows.shape[1]) if result is None else result
         result[done : done + len(rows)] = rows
@@ -67,7 +67,7 @@ def _rows(game: Game, kind: str, nodes: Tensor | None) -> Tensor:
 def _said(game: Game, nodes: Tensor | None, ids: Tensor, place: Tensor) -> list[Tensor]:
     """f's logits of each node, and of the node alone. A model of pairs says how it pairs each node with some others."""
     here = slice(None) if nodes is None else nodes
-    with evaluating(game.f):
+    with eval_mode(game.f):
         if game.task.sides > 1:
             return _paired(game, nodes)
         solo = game.call(game.task.mark_singles(edgeless(game.graph, ids)), game.features[ids])
@@ -85,7 +85,7 @@ def _paired(game: Game, nodes: Tensor | None) -> list[Tensor]:
     sides = places_of_ends(game.f, count)
     for side, (mine, theirs) in enumerate(zip(sides, reversed(sides), strict=True)):
         stands = (nodes >= mine.start) & (nodes < mine.stop)
-        others = theirs.start + spread_out(len(theirs), PARTNERS, device)
+        others = theirs.start + evenly_spaced(len(theirs), PARTNERS, device)
         me, other = nodes[stands].repeat_interleave(len(others)), others.repeat(int(stands.sum()))
         ends = (me, other) if side == 0 else (other, me)
         for graph in (game.graph, alone):

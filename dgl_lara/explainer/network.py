@@ -17,33 +17,33 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from dgl_lara.choices import EMBEDDINGS, ENCODERS, PLAYERS
-from dgl_lara.errors import InputError, LaraError
-from dgl_lara.explainer.encoder import Encoder, EncoderGraph
-from dgl_lara.explainer.form import Form
-from dgl_lara.explainer.forms import FORMS
-from dgl_lara.explainer.gate import Gate
-from dgl_lara.explainer.gates import GATES
-from dgl_lara.game.hops import MOST_HOPS
-from dgl_lara.game.task import Task
-from dgl_lara.game.tasks import TASKS, as_task
-from dgl_lara.model.weights import load_exactly
-from dgl_lara.utils.files import load_tensors, save_tensors
-from dgl_lara.utils.schema import (
+from dgl_lara._util.atomic import load_tensors, save_tensors
+from dgl_lara._util.schema import (
     between,
-    fitting,
     flag,
     maybe,
-    misfit,
     number,
     rows_of,
     table,
     tensor,
     tensors,
     text,
+    validate,
+    validation_error,
     whole,
     word,
 )
+from dgl_lara.blackbox.identity import load_exactly
+from dgl_lara.constants import EMBEDDINGS, ENCODERS, PLAYERS
+from dgl_lara.errors import InputError, LaraError
+from dgl_lara.explainer.decoder import Decoder
+from dgl_lara.explainer.decoders import DECODERS
+from dgl_lara.explainer.encoder import Encoder, EncoderGraph
+from dgl_lara.explainer.gate import Gate
+from dgl_lara.explainer.gates import GATES
+from dgl_lara.game.receptive_field import MOST_HOPS
+from dgl_lara.game.task import Task
+from dgl_lara.game.tasks import TASKS, as_task
 
 FIELDS = {
     "task": word(*TASKS), "in_dim": whole(1, 2**31), "num_classes": whole(1, 2**31), "hops": whole(0, MOST_HOPS),
@@ -74,7 +74,7 @@ class ExplainerConfig:
     edge_columns: int = 0  # what g sees of an edge beside its ends
 
     def __post_init__(self) -> None:
-        wrong = misfit(vars(self), FIELDS)
+        wrong = validation_error(vars(self), FIELDS)
         if wrong:
             raise InputError(f"the shape of an explainer: {wrong}.")
 
@@ -83,7 +83,7 @@ class ExplainerConfig:
         """Of the encoder and the heads, but for biases."""
         states = self.hidden * (self.layers + 1 if self.encoder == "residual" else 1)
         deep = not TASKS[self.task].local and self.encoder == "residual"
-        source = FORMS[self.players].source_width(self)
+        source = DECODERS[self.players].source_width(self)
         widths = [source, self.width] if self.embedding == "dual" else [self.width]
         heads = sum((states + width) * self.hidden if deep else states * width for width in widths if width)
         heads += self.all_classes * self.num_classes * self.width
@@ -93,7 +93,7 @@ class ExplainerConfig:
     @property
     def reach(self) -> int:
         """How many hops from the target the nodes stand at which players contribute."""
-        return FORMS[self.players].reach(self)
+        return DECODERS[self.players].reach(self)
 
     @property
     def terms(self) -> int:
@@ -119,7 +119,7 @@ class Explainer(nn.Module):
         self.config = config
         self.task: Task = as_task(config.task)
         self.gate: Gate = GATES[config.gate]
-        self.form: Form = FORMS[config.players]
+        self.form: Decoder = DECODERS[config.players]
         self.encoder = Encoder(config.in_dim, config.hidden, config.layers, config.encoder == "residual")
         said = self.form.source_width(config)
         if config.embedding == "single" and said != config.width:
@@ -228,7 +228,7 @@ def load_explainer(path: Path, device: torch.device) -> tuple[Explainer, dict[st
     if not isinstance(content, dict) or not fields.keys() <= content.keys():
         raise LaraError(f"{path} holds no trained explainer: neither `save` of a LARA nor `dgl-lara train` wrote it.")
     told = {"model", "code", "training", "value", "errors", "cost"} if "model" in content else set()  # older ones: less
-    fitting(content, {**fields, **more}, path, optional=tuple(more.keys() - told))
+    validate(content, {**fields, **more}, path, optional=tuple(more.keys() - told))
     try:
         config, weights = ExplainerConfig(**content.pop("config")), content.pop("weights")
         # before anything is built: a shape that does not fit its weights could be of any size

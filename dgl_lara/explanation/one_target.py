@@ -13,14 +13,15 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from dgl_lara.blackbox.edge_data import EDGE
 from dgl_lara.errors import InputError
-from dgl_lara.explanation.scored import Scored, in_own_numbers
+from dgl_lara.explanation.score_table import ScoreTable, in_own_numbers
 from dgl_lara.game.edge_players import EdgePlayers
 from dgl_lara.game.game import Game
-from dgl_lara.game.players import Players, find
+from dgl_lara.game.player_index import Players
 from dgl_lara.game.task import Task
-from dgl_lara.game.value import of_classes
-from dgl_lara.model.whole import EDGE
+from dgl_lara.game.values import of_classes
+from dgl_lara.graphs.indexing import lookup_sorted
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 class OneTarget:
     """How much each player contributed to the explained class of one target."""
 
-    batch: Scored
+    batch: ScoreTable
 
     @property
     def target(self) -> int:
@@ -149,8 +150,8 @@ class OneTarget:
     @cached_property
     def _player_of_nodes(self) -> Tensor:
         """Where nodes play, the place among `players` of each node of `nodes`; both ends of a link are one player."""
-        node = self.task.plays_as(self.batch.players.targets.expand(len(self.nodes)), self.nodes)
-        return find(node, self.players)[0]
+        node = self.task.player_id(self.batch.players.targets.expand(len(self.nodes)), self.nodes)
+        return lookup_sorted(node, self.players)[0]
 
     @cached_property
     def _near(self) -> Players:
@@ -164,7 +165,7 @@ class OneTarget:
         kind, (src, dst) = self.game.kind, near.edges()
         if not isinstance(kind, EdgePlayers) or not len(self):
             return torch.full_like(src, -1)
-        place, plays = find(kind.of_edges(self.nodes[src], self.nodes[dst]), self.players)
+        place, plays = lookup_sorted(kind.of_edges(self.nodes[src], self.nodes[dst]), self.players)
         return torch.where(plays, place, -1)
 
     @property

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import torch
 
+from dgl_lara.blackbox.edge_data import EDGE
+from dgl_lara.blackbox.hetero import HeteroAdapter
 from dgl_lara.game.game import Game
-from dgl_lara.model.typed import Typed
-from dgl_lara.model.whole import EDGE
 
 RATING = "rating"
 OF_GIVERS = {True: "who liked it", False: "who did not like it", None: "who rated what they rated"}
@@ -20,7 +20,7 @@ OF_THINGS = {True: "which they liked", False: "which they did not like", None: "
 def holds_ratings(game: Game) -> bool:
     """Somebody of one type rates what is of another, and a pair is one of either."""
     f = game.f
-    if not isinstance(f, Typed) or game.task.sides != 2 or f.asked_types[0] == f.asked_types[1]:
+    if not isinstance(f, HeteroAdapter) or game.task.sides != 2 or f.asked_types[0] == f.asked_types[1]:
         return False
     between = {f.asked_types, f.asked_types[::-1]}
     data = [f.data[relation] for relation in f.types.relations if (relation[0], relation[2]) in between]
@@ -30,7 +30,7 @@ def holds_ratings(game: Game) -> bool:
 def likes_into(game: Game, node: int) -> dict[int, bool]:
     """Whoever has a rating between itself and the node, and whether it is a like."""
     f, graph = game.f, game.graph
-    assert isinstance(f, Typed)
+    assert isinstance(f, HeteroAdapter)
     others, _, places = graph.in_edges(node, form="all")
     number = graph.edata[EDGE][places]
     relation = f.types.relation_of(number)
@@ -46,7 +46,7 @@ def likes_into(game: Game, node: int) -> dict[int, bool]:
 
 def how_they_come_in(game: Game, u: int, v: int, players: torch.Tensor) -> list[str]:
     """Of each player, the end of a sentence on v, which is recommended to u."""
-    assert isinstance(game.f, Typed)
+    assert isinstance(game.f, HeteroAdapter)
     theirs, its = likes_into(game, u), likes_into(game, v)
     kinds, _ = game.f.types.split(players)
     giver = game.f.asked_types[0]

@@ -11,19 +11,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dgl_lara.choices import PICTURES, TABLES
-from dgl_lara.drawing.scene import Bars, Scene, compose, compose_bars
-from dgl_lara.drawing.words import NOT_ADDITIVE
+from dgl_lara._util.atomic import atomic_write
+from dgl_lara.constants import PICTURES, TABLES
 from dgl_lara.errors import InputError
-from dgl_lara.explanation.in_words import InWords
+from dgl_lara.explanation.plot.scene import Bars, Scene, compose, compose_bars
+from dgl_lara.explanation.sentence import NOT_ADDITIVE
+from dgl_lara.explanation.text import InWords
 from dgl_lara.game.edge_players import EdgePlayers
 from dgl_lara.game.feature_players import FeaturePlayers
-from dgl_lara.utils.files import written_whole
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from dgl_lara.drawing.interactive import View
+    from dgl_lara.explanation.plot.html import View
 
 STEPS = 40  # of the slider in an interactive page
 BARS = 25  # of a picture
@@ -71,7 +71,7 @@ class Explanation(InWords):
         own = None if labels is None else [labels[node] for node in nodes.tolist()]
         if types is None:
             return own
-        numbers = map(str, types.own_number(nodes).tolist())
+        numbers = map(str, types.local_id(nodes).tolist())
         return (
             list(numbers) if own is None else [mark or str(number) for mark, number in zip(own, numbers, strict=True)]
         )
@@ -92,8 +92,8 @@ class Explanation(InWords):
             A matplotlib figure: nodes around the target, coloured by score; where edges play, edges by colour and
             width; where features play, a bar for each.
         """
-        from dgl_lara.drawing.bars import draw_bars
-        from dgl_lara.drawing.pictures import draw
+        from dgl_lara.explanation.plot.bars import draw_bars
+        from dgl_lara.explanation.plot.figure import draw
 
         title = f"{self.in_words()} {self.how_sure()}".rstrip() if words else ""
         if self.batch.players.kind == "features":
@@ -108,7 +108,7 @@ class Explanation(InWords):
             most: How many nodes are drawn; features at most 25.
             beside: Explanations of the same target by other kinds of players; the page can be switched to them.
         """
-        from dgl_lara.drawing.interactive import page
+        from dgl_lara.explanation.plot.html import page
 
         for other in beside:
             if (other.task, other.target) != (self.task, self.target):
@@ -119,7 +119,7 @@ class Explanation(InWords):
 
     def view(self, most: int, steps: int = STEPS) -> View:
         """What a page shows of it. `steps`: of its slider, for each of which the model is asked twice."""
-        from dgl_lara.drawing.interactive import Story, drawn_players
+        from dgl_lara.explanation.plot.html import ViewData, drawn_players
 
         game, rank = self.game, self.batch.rank()
         picture = self.bars(min(most, BARS)) if self.batch.players.kind == "features" else self.scene(most)
@@ -132,7 +132,7 @@ class Explanation(InWords):
         removable = len(self) - int(self.batch.is_target.sum())
         counts = torch.linspace(removable, 0, min(removable, steps) + 1).round().int().tolist()
         keep, remove = self.curves(counts)
-        story = Story(
+        story = ViewData(
             title=self.in_words(),
             about=f"Scores by {self.batch.method}; explained is the {self.value_name}"
             + (f" of class {self.class_name}" if self.class_name else "")
@@ -189,7 +189,7 @@ class Explanation(InWords):
 
     def _repr_html_(self) -> str:
         """For notebooks: the picture and the strongest players."""
-        from dgl_lara.drawing.pictures import inline
+        from dgl_lara.explanation.plot.figure import inline
 
         called = dict(zip(self.players.tolist(), self.player_names(), strict=True))
         table = self.numbered_frame().assign(strength=self.numbered_frame().score.abs())
@@ -217,7 +217,7 @@ class Explanation(InWords):
             raise InputError(f"the file must end in {', '.join(FILES)} (got '{path.name}').")
         if path.suffix == ".graphml" and self.batch.players.kind == "features":
             raise InputError("features have no place in a graph: save their scores as .csv or .json.")
-        with written_whole(path) as temporary:
+        with atomic_write(path) as temporary:
             if path.suffix == ".csv":
                 self.rows().to_csv(temporary, index=False)
             elif path.suffix == ".json":
@@ -229,7 +229,7 @@ class Explanation(InWords):
             elif path.suffix == ".html":
                 temporary.write_text(self.to_html(beside=beside))
             else:
-                from dgl_lara.drawing.pictures import write
+                from dgl_lara.explanation.plot.figure import write
 
                 write(self.plot(), temporary, path.suffix)
 

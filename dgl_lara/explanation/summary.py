@@ -19,17 +19,17 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from dgl_lara.choices import SUMMARIES
+from dgl_lara._util.atomic import atomic_write
+from dgl_lara.blackbox.edge_data import EDGE
+from dgl_lara.blackbox.hetero import HeteroIndex
+from dgl_lara.constants import SUMMARIES
 from dgl_lara.errors import InputError
-from dgl_lara.explanation.scored import Scored, feature_names
+from dgl_lara.explanation.score_table import ScoreTable, feature_names
 from dgl_lara.game.edge_players import EdgePlayers
 from dgl_lara.game.feature_players import FeaturePlayers
 from dgl_lara.game.game import Game
-from dgl_lara.game.given import types_of
-from dgl_lara.game.players import find
-from dgl_lara.model.typed import Types
-from dgl_lara.model.whole import EDGE
-from dgl_lara.utils.files import written_whole
+from dgl_lara.game.inputs import types_of
+from dgl_lara.graphs.indexing import lookup_sorted
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -103,12 +103,12 @@ class Summary:
 
     def plot(self) -> Figure:
         """Bars of every group; where features play also a point for every target (a beeswarm)."""
-        from dgl_lara.drawing.global_view import draw_summaries
+        from dgl_lara.explanation.plot.summary import draw_summaries
 
         return draw_summaries([self])
 
     def _repr_html_(self) -> str:
-        from dgl_lara.drawing.pictures import inline
+        from dgl_lara.explanation.plot.figure import inline
 
         table = self.to_frame().to_html(index=False, border=0, float_format="{:.3g}".format)
         return inline(self.plot(), self.title) + table
@@ -122,17 +122,17 @@ def save_summaries(summaries: Sequence[Summary], path: Path) -> None:
     """Several kinds of players in one file."""
     if path.suffix not in SUMMARIES:
         raise InputError(f"the file must end in {', '.join(SUMMARIES)} (got '{path.name}').")
-    with written_whole(path) as temporary:
+    with atomic_write(path) as temporary:
         if path.suffix == ".csv":
             pd.concat([summary.to_frame() for summary in summaries]).to_csv(temporary, index=False)
         else:
-            from dgl_lara.drawing.global_view import draw_summaries
-            from dgl_lara.drawing.pictures import write
+            from dgl_lara.explanation.plot.figure import write
+            from dgl_lara.explanation.plot.summary import draw_summaries
 
             write(draw_summaries(summaries), temporary, path.suffix)
 
 
-def summarise(of: Scored, game: Game) -> Summary:
+def summarise(of: ScoreTable, game: Game) -> Summary:
     if not len(of):
         raise InputError("there is no explanation to sum up.")
     ways = _ways(of, game)
@@ -157,7 +157,7 @@ def summarise(of: Scored, game: Game) -> Summary:
 Way = tuple[str, Tensor, list[str]]
 
 
-def _ways(of: Scored, game: Game) -> list[Way]:
+def _ways(of: ScoreTable, game: Game) -> list[Way]:
     kind, players = game.kind, of.players
     if isinstance(kind, FeaturePlayers):
         called = feature_names(game, of.names)
@@ -190,12 +190,12 @@ def _ways(of: Scored, game: Game) -> list[Way]:
     return [*ways, (_noun(of), mine, names)]
 
 
-def _by_type(of: Scored, types: Types) -> Way:
+def _by_type(of: ScoreTable, types: HeteroIndex) -> Way:
     kind = types.type_of(of.players.player)
     return "type", torch.where(of.is_target, -1, kind), list(types.nodes)
 
 
-def _by_relation(of: Scored, game: Game, types: Types) -> Way:
+def _by_relation(of: ScoreTable, game: Game, types: HeteroIndex) -> Way:
     """An edge may stand for several relations: both directions of a pair of nodes are one player."""
     kind, graph = game.kind, game.graph
     assert isinstance(kind, EdgePlayers)
@@ -210,11 +210,11 @@ def _by_relation(of: Scored, game: Game, types: Types) -> Way:
     return "relation", code[place], names
 
 
-def _noun(of: Scored) -> str:
+def _noun(of: ScoreTable) -> str:
     return "predicted class" if of.task.local else "label"
 
 
-def _class_of_nodes(of: Scored, game: Game) -> tuple[Tensor, list[str]]:
+def _class_of_nodes(of: ScoreTable, game: Game) -> tuple[Tensor, list[str]]:
     """(num_nodes,) the class that f predicts for each, or in graphs its label; and what these are called."""
     if of.task.local:
         if game.value == "output" or of.task.sides > 1:  # no class is said of single nodes
@@ -227,12 +227,12 @@ def _class_of_nodes(of: Scored, game: Game) -> tuple[Tensor, list[str]]:
     return torch.tensor(code, dtype=torch.long, device=of.scores.device), types
 
 
-def _types(of: Scored) -> list[str]:
+def _types(of: ScoreTable) -> list[str]:
     found = sorted(set(of.names.labels or ()))
     return found if len(found) <= TYPES else []
 
 
-def _table(of: Scored, by: str, code: Tensor, names: list[str]) -> pd.DataFrame:
+def _table(of: ScoreTable, by: str, code: Tensor, names: list[str]) -> pd.DataFrame:
     scores, plays = of.scores.double(), code >= 0
     scores, code = scores[plays], code[plays]
     nothing = torch.zeros(len(names), dtype=scores.dtype, device=scores.device)
@@ -253,13 +253,13 @@ def _table(of: Scored, by: str, code: Tensor, names: list[str]) -> pd.DataFrame:
 # --- features: a point a target
 
 
-def _swarm(of: Scored, game: Game, table: pd.DataFrame, names: list[str]) -> list[Swarm]:
+def _swarm(of: ScoreTable, game: Game, table: pd.DataFrame, names: list[str]) -> list[Swarm]:
     kind = game.kind
     assert isinstance(kind, FeaturePlayers)
     rows, found = _evenly(len(of), POINTS).to(of.scores.device), []
     own = of.task.reach(game.graph, of.players.targets[rows], 0)  # a node itself, all nodes of a graph
     for player in table.index[:SWARM].tolist():  # the index is the code of the group
-        place, plays = find(rows * of.players.num_ids + player, of.players.key)
+        place, plays = lookup_sorted(rows * of.players.num_ids + player, of.players.key)
         _, columns = kind.columns_of(torch.tensor([player], device=rows.device))
         value = None
         if len(columns) == 1:
@@ -276,7 +276,7 @@ def _evenly(count: int, most: int) -> Tensor:
 # --- typical explanations
 
 
-def _typical(of: Scored, ways: list[Way]) -> pd.DataFrame:
+def _typical(of: ScoreTable, ways: list[Way]) -> pd.DataFrame:
     """Medoids: few explanations that are as near as can be to all others, by what they say (`_profiles`)."""
     rows = _evenly(len(of), COMPARED).to(of.scores.device)
     profile = _profiles(of, rows, ways)
@@ -296,7 +296,7 @@ def _typical(of: Scored, ways: list[Way]) -> pd.DataFrame:
     )
 
 
-def _profiles(of: Scored, rows: Tensor, ways: list[Way]) -> np.ndarray:
+def _profiles(of: ScoreTable, rows: Tensor, ways: list[Way]) -> np.ndarray:
     """(rows, ...) of length 1: what the groups say, and the highest and lowest scores of all."""
     players, parts = of.players, []
     place = torch.full((len(of),), -1, device=rows.device)

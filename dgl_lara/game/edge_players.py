@@ -14,19 +14,20 @@ import torch
 from torch import Tensor
 
 from dgl_lara.errors import InputError
-from dgl_lara.game.batch import Batch, Egos
-from dgl_lara.game.field import Field
-from dgl_lara.game.player_kind import PlayerKind
-from dgl_lara.game.players import Players, find, in_edges, in_neighborhood, numbers_of_in_edges
-from dgl_lara.game.removal import Remainder, remove_edges
+from dgl_lara.game.context import GameContext
+from dgl_lara.game.player_index import Players, in_neighborhood
+from dgl_lara.game.player_set import PlayerSet
+from dgl_lara.game.removal import MaskedGraphs, remove_edges
+from dgl_lara.graphs.indexing import in_edge_ids, in_edges, lookup_sorted
+from dgl_lara.graphs.subgraph import EgoBatch, SharedSubgraph
 
 
-class EdgePlayers(PlayerKind):
+class EdgePlayers(PlayerSet):
     name = "edges"
     noun = "edge"
     removal = "To remove a player is to take the edge away; all nodes stay, with their features."
 
-    def __init__(self, field: Field, directed: bool = False) -> None:
+    def __init__(self, field: GameContext, directed: bool = False) -> None:
         super().__init__(field)
         self.directed = directed
         if self.task.local and self.hops < 1:
@@ -63,7 +64,7 @@ class EdgePlayers(PlayerKind):
         """Which player each edge of the whole graph is, by its two nodes; -1: a self-loop, nobody."""
         if not self.count:
             return torch.full_like(src, -1)
-        return torch.where(src == dst, -1, find(self._key(src, dst), self._keys)[0])
+        return torch.where(src == dst, -1, lookup_sorted(self._key(src, dst), self._keys)[0])
 
     @cached_property
     def slots(self) -> Tensor:
@@ -81,7 +82,7 @@ class EdgePlayers(PlayerKind):
     def entering_numbers(self, nodes: Tensor) -> Tensor:
         """The places in the graph's list of edges of those in `entering`, in the same order."""
         pair, sources = in_edges(self.graph, nodes)
-        return numbers_of_in_edges(self.graph, nodes)[self.of_edges(sources, nodes[pair]) >= 0]
+        return in_edge_ids(self.graph, nodes)[self.of_edges(sources, nodes[pair]) >= 0]
 
     def players(self, targets: Tensor) -> Players:
         heads = self.task.reach(self.graph, targets, self.hops - 1)
@@ -98,25 +99,25 @@ class EdgePlayers(PlayerKind):
         src, dst = graph.edges()
         return self.of_edges(nodes[src], nodes[dst])
 
-    def ids(self, batch: Batch | Egos) -> Tensor:
+    def ids(self, batch: SharedSubgraph | EgoBatch) -> Tensor:
         if batch.graph is self.graph:
             return torch.arange(self.count, device=self.graph.device)
         found = torch.unique(self._of_graph(batch.graph, batch.nodes))
         return found[found >= 0]
 
-    def on_batch(self, batch: Batch | Egos, keep: Tensor) -> Tensor:
+    def expand_mask(self, batch: SharedSubgraph | EgoBatch, keep: Tensor) -> Tensor:
         player = self._of_graph(batch.graph, batch.nodes)
         if batch.graph is self.graph:
             stays = player < 0
             place = player.clamp(min=0)
         else:
-            place, _ = find(player, self.ids(batch))
+            place, _ = lookup_sorted(player, self.ids(batch))
             stays = (player < 0) | ~self._plays(batch)[place]
         if not keep.shape[1]:
             return keep.new_ones(len(keep), len(player))
         return keep[:, place] | stays
 
-    def _plays(self, batch: Batch | Egos) -> Tensor:
+    def _plays(self, batch: SharedSubgraph | EgoBatch) -> Tensor:
         """Which of `ids` are anybody's players: those at the rim are there for the degrees of the others."""
         ids = self.ids(batch)
         if not self.task.local:
@@ -127,16 +128,16 @@ class EdgePlayers(PlayerKind):
         near[inner] = True
         plays = torch.zeros_like(ids, dtype=torch.bool)
         entering = near[dst] & (src != dst)
-        plays[find(self.of_edges(batch.nodes[src[entering]], batch.nodes[dst[entering]]), ids)[0]] = True
+        plays[lookup_sorted(self.of_edges(batch.nodes[src[entering]], batch.nodes[dst[entering]]), ids)[0]] = True
         return plays
 
-    def on_egos(self, here: Egos, players: Players) -> tuple[Tensor, Tensor]:
+    def match_units(self, here: EgoBatch, players: Players) -> tuple[Tensor, Tensor]:
         src, dst = here.graph.edges()
         player = self.of_edges(here.nodes[src], here.nodes[dst])
-        place, there = find(here.row[dst] * max(self.count, 1) + player, players.key)
+        place, there = lookup_sorted(here.row[dst] * max(self.count, 1) + player, players.key)
         return place, there & (player >= 0)
 
-    def remove(self, here: Batch | Egos, features: Tensor, keep: Tensor) -> Remainder:
+    def remove(self, here: SharedSubgraph | EgoBatch, features: Tensor, keep: Tensor) -> MaskedGraphs:
         return remove_edges(here.graph, features, keep)
 
     def looks(self, nodes: Tensor) -> Tensor:

@@ -12,25 +12,30 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from dgl_lara.game.batch import Batch, Egos
-from dgl_lara.game.field import Field
-from dgl_lara.game.player_kind import PlayerKind
-from dgl_lara.game.players import Players, find, ragged
-from dgl_lara.game.removal import Remainder, copies
-from dgl_lara.utils.randomness import generator
+from dgl_lara._util.randomness import generator
+from dgl_lara.game.context import GameContext
+from dgl_lara.game.player_index import Players
+from dgl_lara.game.player_set import PlayerSet
+from dgl_lara.game.removal import MaskedGraphs, copies
+from dgl_lara.graphs.indexing import lookup_sorted, ragged
+from dgl_lara.graphs.subgraph import EgoBatch, SharedSubgraph
 
 WIDE = 256  # columns, from which on only those that are present near the target play
 _BASELINES = {"zero": "zero", "mean": "their mean", "rows": "the values of other rows"}
 ROWS = 4  # of the data that stand in for a removed column, with baseline "rows"
 
 
-class FeaturePlayers(PlayerKind):
+class FeaturePlayers(PlayerSet):
     name = "features"
     noun = "feature"
     removal = "To remove a player is to put the baseline in the place of the column; the graph stays as it is."
 
     def __init__(
-        self, field: Field, of: str = "field", baseline: str = "zero", groups: tuple[tuple[int, ...], ...] | None = None
+        self,
+        field: GameContext,
+        of: str = "field",
+        baseline: str = "zero",
+        groups: tuple[tuple[int, ...], ...] | None = None,
     ) -> None:
         super().__init__(field)
         self.alone, self.baseline, self.groups = of == "target" and self.task.local, baseline, groups
@@ -118,27 +123,27 @@ class FeaturePlayers(PlayerKind):
         counts = torch.bincount(torch.div(key, self.count, rounding_mode="floor"), minlength=len(nodes))
         return Players(nodes, counts, key % self.count, torch.zeros_like(key), self.count, self.name)
 
-    def batch(self, targets: Tensor, context: int) -> Batch | Egos:
+    def batch(self, targets: Tensor, context: int) -> SharedSubgraph | EgoBatch:
         if self.alone:  # a target's own features are its neighbours' surroundings: each has a graph of its own
             return self.task.egos(self.graph, targets, context)
         return super().batch(targets, context)
 
-    def ids(self, batch: Batch | Egos) -> Tensor:
+    def ids(self, batch: SharedSubgraph | EgoBatch) -> Tensor:
         return torch.arange(self.count, device=self.features.device)
 
-    def on_batch(self, batch: Batch | Egos, keep: Tensor) -> Tensor:
+    def expand_mask(self, batch: SharedSubgraph | EgoBatch, keep: Tensor) -> Tensor:
         stays = torch.where(self.group < 0, True, keep[:, self.group.clamp(min=0)])
-        return stays.repeat(1, batch.num_targets) if isinstance(batch, Egos) else stays
+        return stays.repeat(1, batch.num_targets) if isinstance(batch, EgoBatch) else stays
 
-    def on_egos(self, here: Egos, players: Players) -> tuple[Tensor, Tensor]:
+    def match_units(self, here: EgoBatch, players: Players) -> tuple[Tensor, Tensor]:
         row = torch.arange(here.num_targets, device=self.group.device).unsqueeze(1)
-        place, there = find((row * self.count + self.group).flatten(), players.key)
+        place, there = lookup_sorted((row * self.count + self.group).flatten(), players.key)
         return place, there & (self.group >= 0).repeat(here.num_targets)
 
-    def remove(self, here: Batch | Egos, features: Tensor, keep: Tensor) -> Remainder:
+    def remove(self, here: SharedSubgraph | EgoBatch, features: Tensor, keep: Tensor) -> MaskedGraphs:
         """With separate graphs a mask speaks of (graph, column), otherwise of columns."""
         masks, nodes = len(keep), here.graph.num_nodes()
-        if isinstance(here, Egos):
+        if isinstance(here, EgoBatch):
             stays = keep.view(masks, here.num_targets, self.width)[:, here.row]  # (masks, nodes, width)
         else:
             stays = keep.unsqueeze(1).expand(masks, nodes, self.width)
@@ -151,7 +156,7 @@ class FeaturePlayers(PlayerKind):
             stays = stays.repeat_interleave(self.repeats, dim=0)
         changed = torch.where(stays, features, baseline).view(-1, self.width)
         kept = keep.new_ones(masks * self.repeats, nodes)
-        return Remainder(copies(here.graph, len(kept)), changed, kept)
+        return MaskedGraphs(copies(here.graph, len(kept)), changed, kept)
 
     def looks(self, nodes: Tensor) -> Tensor:
         """How large the columns are and how much they vary; of a group, on average."""

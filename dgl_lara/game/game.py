@@ -20,31 +20,31 @@ import dgl
 import torch
 from torch import Tensor
 
+from dgl_lara._util.memory_budget import Budget, slices_within_budget
+from dgl_lara._util.progress import Progress, working
+from dgl_lara.blackbox import call
+from dgl_lara.blackbox.call import Model
+from dgl_lara.blackbox.edge_data import WithEdgeData, detach_edge_data, without_edge_data
+from dgl_lara.blackbox.eval_mode import eval_mode
+from dgl_lara.blackbox.hetero import HeteroAdapter, HeteroIndex
+from dgl_lara.blackbox.input_blocks import columns_of, null_features, seen_of_edges, seen_of_nodes
 from dgl_lara.errors import InputError, ModelError
-from dgl_lara.game.batch import Batch, Egos
-from dgl_lara.game.budget import Budget, row_slices
-from dgl_lara.game.field import Field
-from dgl_lara.game.hops import MOST_HOPS, fewest_hops, spread_out
-from dgl_lara.game.kinds import Choice, as_players
-from dgl_lara.game.players import Players
-from dgl_lara.game.removal import bare, null_prediction
+from dgl_lara.game.context import GameContext
+from dgl_lara.game.player_index import Players
+from dgl_lara.game.player_specs import PlayerSpec, as_players
+from dgl_lara.game.receptive_field import MOST_HOPS, evenly_spaced, fewest_hops
+from dgl_lara.game.removal import null_prediction, strip_data
 from dgl_lara.game.task import Task
 from dgl_lara.game.tasks import NODE, as_task
-from dgl_lara.game.value import checked_value, of_classes, to_values
-from dgl_lara.model import blackbox
-from dgl_lara.model.blackbox import Model
-from dgl_lara.model.evaluating import evaluating
-from dgl_lara.model.looks import columns_of, nobodies, seen_of_edges, seen_of_nodes
-from dgl_lara.model.typed import Typed, Types
-from dgl_lara.model.whole import WithEdgeData, numbered, without_edge_data
-from dgl_lara.utils.progress import Progress, working
+from dgl_lara.game.values import checked_value, of_classes, to_values
+from dgl_lara.graphs.subgraph import EgoBatch, SharedSubgraph
 
 ROUNDING = 1e-6  # of the largest answer: float32 says no more of differences
 CHECKED = 16  # nodes on whose ego graphs f must give its own predictions
 
 
 @dataclass(frozen=True, eq=False)
-class CutFrom:
+class ParentGraph:
     """What a part of a graph must be told of the whole (`parts/`), for its inner nodes to be as they are there."""
 
     numbers: Tensor  # (num_nodes,) which nodes of the whole graph its nodes are, rising
@@ -70,13 +70,13 @@ class Game:
         answer: Tensor | None = None,
         known: Tensor | None = None,
         memory: int | None = None,
-        players: str | Choice = "nodes",
+        players: str | PlayerSpec = "nodes",
         edge_data: bool | None = None,
         context: int | None = None,
-        cut_from: CutFrom | None = None,
+        cut_from: ParentGraph | None = None,
     ) -> None:
         """`answer`: f on the untouched graph, where that was asked before; `known`: the targets whose rows of it are
-        right, if not all (see `inference/nearby.py`). `memory`: bytes that calls of f and chunks of targets keep to.
+        right, if not all (see `inference/local.py`). `memory`: bytes that calls of f and chunks of targets keep to.
         `players`: who plays, by name or with more to say (`kinds.py`). `edge_data`: whether f makes anything of what
         edges carry; None: it is asked. `context`: hops, where that was found before. `cut_from`: where the graph is a
         part of one that is never whole."""
@@ -85,8 +85,8 @@ class Game:
             raise InputError(f"hops must be a whole number from 0 to {MOST_HOPS} (got {hops!r}).")
         self.task = as_task(task)
         self.features, self.hops = features, hops
-        self.f, self.graph = without_edge_data(f, graph) if edge_data is False else numbered(f, graph)
-        self.graph = bare(self.graph)
+        self.f, self.graph = without_edge_data(f, graph) if edge_data is False else detach_edge_data(f, graph)
+        self.graph = strip_data(self.graph)
         self.choice, self.known, self.cut_from = as_players(players), known, cut_from
         self.budget = Budget.of(memory, features.device)
         self.calls, self.evaluations = 0 if answer is not None else 2, 0
@@ -98,7 +98,7 @@ class Game:
         if edge_data is None and isinstance(self.f, WithEdgeData) and self._does_without_edge_data():
             self.f, self.graph = without_edge_data(self.f, self.graph)
             vars(self).pop("everything", None)
-        self.kind = self.choice.on(Field(self.task, self.graph, features, hops))
+        self.kind = self.choice.on(GameContext(self.task, self.graph, features, hops))
         self.single = self.answer.shape[1] == 1 and value != "output"  # one number for two classes
         self.value = "log-odds" if self.single and value == "logit" else value
         self.logits = self._spread(self.answer)  # (num_targets, num_classes)
@@ -113,8 +113,8 @@ class Game:
         self.context = context
 
     def _null_logits(self) -> Tensor:
-        with evaluating(self.f):
-            nobody = nobodies(self.f, self.features, self.task.sides)
+        with eval_mode(self.f):
+            nobody = null_features(self.f, self.features, self.task.sides)
             device = self.features.device
             alone = torch.arange(len(nobody), device=device).unsqueeze(1).unbind() if len(nobody) > 1 else ()
             return null_prediction(self.call, self.graph, nobody, *alone)
@@ -129,17 +129,17 @@ class Game:
         return self.task.num_targets(self.graph)
 
     @property
-    def types(self) -> Types | None:
+    def types(self) -> HeteroIndex | None:
         """Who is who, on a graph of several types."""
-        return self.f.types if isinstance(self.f, Typed) else None
+        return self.f.types if isinstance(self.f, HeteroAdapter) else None
 
     @property
     def num_classes(self) -> int:
         return self.logits.shape[1]
 
     @property
-    def nodes_a_call(self) -> int:
-        return self.budget.nodes_a_call(columns_of(self.f, self.features))
+    def nodes_per_call(self) -> int:
+        return self.budget.nodes_per_call(columns_of(self.f, self.features))
 
     @cached_property
     def looks(self) -> list[Tensor]:
@@ -181,7 +181,7 @@ class Game:
         """Logits of f. `ends`: of the pairs that are asked about, where targets are pairs."""
         self.count(graph)
         rows = len(ends[0]) if ends else self.task.rows(graph)
-        answer = blackbox.call(self.f, graph, features, rows, self.task.name, *ends)
+        answer = call.call(self.f, graph, features, rows, self.task.name, *ends)
         whole = vars(self).get("answer", answer)
         if answer.shape[1] != whole.shape[1]:
             raise ModelError(
@@ -197,7 +197,7 @@ class Game:
 
     def _untouched(self) -> Tensor:
         ends, rows = self.task.ends(self.everything), self.task.rows(self.graph)
-        return blackbox.untouched(self.f, self.graph, self.features, rows, self.task.name, *ends)
+        return call.predict_and_validate(self.f, self.graph, self.features, rows, self.task.name, *ends)
 
     def _does_without_edge_data(self) -> bool:
         """f says the same where edges carry nothing, so that nothing need be carried along."""
@@ -205,7 +205,7 @@ class Game:
         ends = self.task.ends(self.everything)
         self.calls += 1
         with working("asking the model whether it reads what edges carry"):
-            return blackbox.says_the_same(f, graph, self.features, self.answer, self.task.name, *ends)
+            return call.same_predictions(f, graph, self.features, self.answer, self.task.name, *ends)
 
     def _spread(self, answer: Tensor) -> Tensor:
         """Logits: f's own, or two for the one z of two classes (see the top of the file)."""
@@ -214,12 +214,12 @@ class Game:
     def _context_hops(self) -> int:
         """The fewest hops, from K on, whose ego graphs give f's predictions: K + 1 where boundary degrees count."""
         known = torch.arange(self.num_targets, device=self.features.device) if self.known is None else self.known
-        nodes = known[spread_out(len(known), CHECKED, known.device)]
+        nodes = known[evenly_spaced(len(known), CHECKED, known.device)]
         full, allowed = self.logits[nodes], 1e-4 * self.logits[known].abs().max()
-        with working("finding out how much around a node the model must be shown"), evaluating(self.f):
+        with working("finding out how much around a node the model must be shown"), eval_mode(self.f):
             found = fewest_hops(
                 self.call, self.task, self.graph, self.features, nodes, full, range(self.hops, self.hops + 4), allowed,
-                self.nodes_a_call,
+                self.nodes_per_call,
             )  # fmt: skip
         if found is None:
             warnings.warn(
@@ -235,7 +235,7 @@ class Game:
 
     def features_of(self, node: int) -> Tensor:
         """(columns,) of one node; on a graph of several types those of its type."""
-        if not isinstance(self.f, Typed):
+        if not isinstance(self.f, HeteroAdapter):
             return self.features[node]
         here = torch.tensor([node], device=self.features.device)
         kinds, own = self.f.types.split(here)
@@ -258,22 +258,24 @@ class Game:
             return self
         side = copy.copy(self)
         side.task = NODE
-        side.kind = self.choice.on(Field(NODE, self.graph, self.features, self.hops))
+        side.kind = self.choice.on(GameContext(NODE, self.graph, self.features, self.hops))
         return side
 
     def chunks(self, targets: Tensor) -> list[slice]:
         """Slices of the targets that stay within the memory, whatever the hubs (one that does not fit stands alone)."""
         if len(targets) == 1:
             return [slice(0, 1)]
-        return row_slices(self.work[targets], self.budget.walks_a_chunk)
+        return slices_within_budget(self.work[targets], self.budget.walks_per_chunk)
 
     # --- coalitions
 
     @cached_property
-    def everything(self) -> Batch:
+    def everything(self) -> SharedSubgraph:
         """All targets on the whole graph."""
         everyone = torch.arange(self.num_targets, device=self.features.device)
-        return Batch(self.graph, torch.arange(self.graph.num_nodes(), device=everyone.device), everyone, everyone)
+        return SharedSubgraph(
+            self.graph, torch.arange(self.graph.num_nodes(), device=everyone.device), everyone, everyone
+        )
 
     def shared(self, keep: Tensor) -> Tensor:
         """(num_masks, num_targets, num_classes): one mask over all players is a coalition for every target.
@@ -283,29 +285,29 @@ class Game:
         """
         return to_values(self.logits_of(self.everything, keep), self.value)
 
-    def logits_of(self, batch: Batch | Egos, keep: Tensor) -> Tensor:
+    def logits_of(self, batch: SharedSubgraph | EgoBatch, keep: Tensor) -> Tensor:
         """(num_masks, num_targets, num_classes): what f says of a batch's targets under each mask over its players."""
         features = self.features if batch.graph is self.graph else self.features[batch.nodes]
-        logits = self.logits_under(batch, features, self.kind.on_batch(batch, keep))
+        logits = self.logits_under(batch, features, self.kind.expand_mask(batch, keep))
         whole = batch is vars(self).get("everything") and logits.shape[1] == len(batch.places)
         return logits if whole else logits[:, batch.places]
 
-    def logits_under(self, here: Batch | Egos, features: Tensor, keep: Tensor) -> Tensor:
+    def logits_under(self, here: SharedSubgraph | EgoBatch, features: Tensor, keep: Tensor) -> Tensor:
         """(num_masks, rows, num_classes): f on a (sub)graph under each mask over its units (see `player_kind.py`);
         null where the row itself is removed."""
-        with evaluating(self.f):
+        with eval_mode(self.f):
             parts = [self._answer(here, features, part) for part in self._affordable(keep, here.graph.num_nodes())]
         self.evaluations += sum(part.shape[0] * part.shape[1] for part in parts)
         return torch.cat(parts)
 
-    def _answer(self, here: Batch | Egos, features: Tensor, keep: Tensor) -> Tensor:
+    def _answer(self, here: SharedSubgraph | EgoBatch, features: Tensor, keep: Tensor) -> Tensor:
         left, repeats = self.kind.remove(here, features, keep), self.kind.repeats
         logits = self.task.predict(self.call, here, left, self.null_logits)
         return logits if repeats == 1 else logits.view(len(keep), repeats, *logits.shape[1:]).mean(1)
 
     def _affordable(self, keep: Tensor, num_nodes: int) -> Iterator[Tensor]:
         """As many masks at a time as one call of f can take copies of the graph for."""
-        yield from keep.split(max(1, self.nodes_a_call // max(num_nodes * self.kind.repeats, 1)))
+        yield from keep.split(max(1, self.nodes_per_call // max(num_nodes * self.kind.repeats, 1)))
 
     def coalitions(self, players: Players, keep: Tensor, classes: Tensor | None = None) -> Tensor:
         """(num_masks, num_targets): the value of each target when only the kept players remain.
@@ -332,7 +334,7 @@ class Game:
             label="asking the model about coalitions (random subsets)", total=total, unit="evaluation"
         )
         with bar:
-            for rows in row_slices(self._sizes(players), self.nodes_a_call):
+            for rows in slices_within_budget(self._sizes(players), self.nodes_per_call):
                 pairs = slice(int(indptr[rows.start]), int(indptr[rows.stop]))
                 into[:, rows] = self._some_coalitions(players.part(rows), keep[:, pairs], partial(take, rows), bar)
         return into
@@ -345,9 +347,9 @@ class Game:
         self, players: Players, keep: Tensor, take: Callable[[Tensor], Tensor], bar: Progress
     ) -> Tensor:
         here = self.task.egos(self.graph, players.targets, self.context)
-        features, (pair, plays) = self.features[here.nodes], self.kind.on_egos(here, players)
+        features, (pair, plays) = self.features[here.nodes], self.kind.match_units(here, players)
         values = []
-        with evaluating(self.f):
+        with eval_mode(self.f):
             for part in self._affordable(keep, len(here.nodes)):
                 stays = plays.new_ones(len(part), len(plays))
                 stays[:, plays] = part[:, pair[plays]]

@@ -9,11 +9,11 @@ import torch
 from dgl import ops
 from torch import Tensor
 
-from dgl_lara.game.batch import Batch, Egos
-from dgl_lara.game.players import Players, nodes_of_graphs
-from dgl_lara.game.removal import Remainder, take_graphs
+from dgl_lara.blackbox.call import Model
+from dgl_lara.game.player_index import Players, nodes_of_graphs
+from dgl_lara.game.removal import MaskedGraphs, take_graphs
 from dgl_lara.game.task import Task, rows_of_graphs
-from dgl_lara.model.blackbox import Model
+from dgl_lara.graphs.subgraph import EgoBatch, SharedSubgraph
 
 
 class GraphTask(Task):
@@ -43,13 +43,13 @@ class GraphTask(Task):
     def per_node(self, graph: dgl.DGLGraph, rows: Tensor) -> Tensor:
         return torch.repeat_interleave(rows, graph.batch_num_nodes(), dim=0)
 
-    def batch(self, graph: dgl.DGLGraph, targets: Tensor, hops: int, context: int) -> Batch:
+    def batch(self, graph: dgl.DGLGraph, targets: Tensor, hops: int, context: int) -> SharedSubgraph:
         return self.full_batch(graph, targets)
 
-    def full_batch(self, graph: dgl.DGLGraph, targets: Tensor) -> Batch:
+    def full_batch(self, graph: dgl.DGLGraph, targets: Tensor) -> SharedSubgraph:
         targets = targets.sort().values
         batch, nodes = take_graphs(graph, targets)
-        return Batch(batch, nodes, targets, places=torch.arange(len(targets), device=targets.device))
+        return SharedSubgraph(batch, nodes, targets, places=torch.arange(len(targets), device=targets.device))
 
     def encoder_nodes(self, graph: dgl.DGLGraph, targets: Tensor, hops: int) -> Tensor:
         return self.nodes_of(graph, targets)
@@ -57,13 +57,13 @@ class GraphTask(Task):
     def encoder_sizes(self, sizes: Tensor, targets: Tensor) -> Tensor:
         return sizes[targets]
 
-    def egos(self, graph: dgl.DGLGraph, targets: Tensor, hops: int, inner: int | None = None) -> Egos:
+    def egos(self, graph: dgl.DGLGraph, targets: Tensor, hops: int, inner: int | None = None) -> EgoBatch:
         batch, nodes = take_graphs(graph, targets)
         row = rows_of_graphs(batch.batch_num_nodes())
         places = torch.arange(len(targets), device=targets.device)
-        return Egos(batch, nodes, row, torch.zeros_like(row), places, graph.num_nodes(), targets)
+        return EgoBatch(batch, nodes, row, torch.zeros_like(row), places, graph.num_nodes(), targets)
 
-    def predict(self, f: Model, here: Batch | Egos, left: Remainder, null: Tensor) -> Tensor:
+    def predict(self, f: Model, here: SharedSubgraph | EgoBatch, left: MaskedGraphs, null: Tensor) -> Tensor:
         """Graphs that lost every node drop out of the batch, so that no readout meets an empty segment."""
         sizes = here.graph.batch_num_nodes()
         rest = left.kept.new_zeros(len(left.kept), len(sizes), dtype=torch.long)

@@ -15,14 +15,15 @@ import torch
 from dgl.dataloading import MultiLayerFullNeighborSampler
 from torch import Tensor
 
+from dgl_lara.blackbox.call import Model
 from dgl_lara.errors import InputError
-from dgl_lara.game.batch import Batch, Egos
 from dgl_lara.game.node_task import khop_batch
-from dgl_lara.game.players import Players, find, in_neighborhood
-from dgl_lara.game.removal import Remainder, ego_graphs
+from dgl_lara.game.player_index import Players, in_neighborhood
+from dgl_lara.game.removal import MaskedGraphs, ego_graphs
 from dgl_lara.game.task import Task
 from dgl_lara.game.walks import walk_counts
-from dgl_lara.model.blackbox import Model
+from dgl_lara.graphs.indexing import lookup_sorted
+from dgl_lara.graphs.subgraph import EgoBatch, SharedSubgraph
 
 
 class LinkTask(Task):
@@ -66,16 +67,16 @@ class LinkTask(Task):
         """Nothing is said of single nodes."""
         return torch.empty(graph.num_nodes(), 0, device=rows.device)
 
-    def batch(self, graph: dgl.DGLGraph, targets: Tensor, hops: int, context: int) -> Batch:
+    def batch(self, graph: dgl.DGLGraph, targets: Tensor, hops: int, context: int) -> SharedSubgraph:
         ends = self.nodes_of(graph, targets)
         part = khop_batch(graph, ends, context)
         bystander = None
         if context != hops:
             bystander = ~torch.isin(part.nodes, khop_batch(graph, ends, hops).nodes)
-        return Batch(part.graph, part.nodes, targets, _rows(targets), bystander)
+        return SharedSubgraph(part.graph, part.nodes, targets, _rows(targets), bystander)
 
-    def full_batch(self, graph: dgl.DGLGraph, targets: Tensor) -> Batch:
-        return Batch(graph, torch.arange(graph.num_nodes(), device=targets.device), targets, _rows(targets))
+    def full_batch(self, graph: dgl.DGLGraph, targets: Tensor) -> SharedSubgraph:
+        return SharedSubgraph(graph, torch.arange(graph.num_nodes(), device=targets.device), targets, _rows(targets))
 
     def encoder_nodes(self, graph: dgl.DGLGraph, targets: Tensor, hops: int) -> Tensor:
         input_nodes, _, _ = MultiLayerFullNeighborSampler(hops).sample_blocks(graph, self.nodes_of(graph, targets))
@@ -84,17 +85,17 @@ class LinkTask(Task):
     def encoder_sizes(self, sizes: Tensor, targets: Tensor) -> Tensor:
         return sizes
 
-    def egos(self, graph: dgl.DGLGraph, targets: Tensor, hops: int, inner: int | None = None) -> Egos:
+    def egos(self, graph: dgl.DGLGraph, targets: Tensor, hops: int, inner: int | None = None) -> EgoBatch:
         near, whole = self.reach(graph, targets, hops), graph.num_nodes()
-        return Egos(ego_graphs(graph, near, inner), near.player, near.row, near.hop, _rows(targets), whole, targets)
+        return EgoBatch(ego_graphs(graph, near, inner), near.player, near.row, near.hop, _rows(targets), whole, targets)
 
-    def ends(self, here: Batch | Egos) -> tuple[Tensor, ...]:
+    def ends(self, here: SharedSubgraph | EgoBatch) -> tuple[Tensor, ...]:
         sides = self.side_nodes(here.targets)
-        if isinstance(here, Egos):
-            return tuple(find(_rows(nodes) * here.num_nodes + nodes, here.key)[0] for nodes in sides)
-        return tuple(find(nodes, here.nodes)[0] for nodes in sides)
+        if isinstance(here, EgoBatch):
+            return tuple(lookup_sorted(_rows(nodes) * here.num_nodes + nodes, here.key)[0] for nodes in sides)
+        return tuple(lookup_sorted(nodes, here.nodes)[0] for nodes in sides)
 
-    def predict(self, f: Model, here: Batch | Egos, left: Remainder, null: Tensor) -> Tensor:
+    def predict(self, f: Model, here: SharedSubgraph | EgoBatch, left: MaskedGraphs, null: Tensor) -> Tensor:
         u, v = self.ends(here)
         there = left.kept[:, u] & left.kept[:, v]  # (num_masks, num_targets)
         place = left.kept.flatten().cumsum(0).view_as(left.kept) - 1
@@ -111,7 +112,7 @@ class LinkTask(Task):
 
     def t_of(self, pooled: Tensor, targets: Tensor, nodes: Tensor | None) -> Tensor:
         """Each end's t, turned by what g says of the other end."""
-        u, v = (side if nodes is None else find(side, nodes)[0] for side in self.side_nodes(targets))
+        u, v = (side if nodes is None else lookup_sorted(side, nodes)[0] for side in self.side_nodes(targets))
         t, other = pooled.chunk(2, dim=1)
         return torch.cat([t[u] * other[v], t[v] * other[u]], dim=1)
 
@@ -121,7 +122,7 @@ class LinkTask(Task):
         counts = torch.bincount(near.row[stays], minlength=len(near.targets))
         return replace(near, counts=counts, player=near.player[stays], hop=near.hop[stays])
 
-    def plays_as(self, targets: Tensor, nodes: Tensor) -> Tensor:
+    def player_id(self, targets: Tensor, nodes: Tensor) -> Tensor:
         first, second = self.pairs[targets].unbind(1)
         return torch.where(nodes == second, first, nodes)
 

@@ -9,12 +9,13 @@ import torch
 from dgl.dataloading import MultiLayerFullNeighborSampler
 from torch import Tensor
 
-from dgl_lara.game.batch import Batch, Egos
-from dgl_lara.game.players import Players, find, in_neighborhood
-from dgl_lara.game.removal import Remainder, ego_graphs
+from dgl_lara.blackbox.call import Model
+from dgl_lara.game.player_index import Players, in_neighborhood
+from dgl_lara.game.removal import MaskedGraphs, ego_graphs
 from dgl_lara.game.task import Task
 from dgl_lara.game.walks import walk_counts
-from dgl_lara.model.blackbox import Model
+from dgl_lara.graphs.indexing import lookup_sorted
+from dgl_lara.graphs.subgraph import EgoBatch, SharedSubgraph
 
 
 class NodeTask(Task):
@@ -45,11 +46,11 @@ class NodeTask(Task):
     def per_node(self, graph: dgl.DGLGraph, rows: Tensor) -> Tensor:
         return rows
 
-    def batch(self, graph: dgl.DGLGraph, targets: Tensor, hops: int, context: int) -> Batch:
+    def batch(self, graph: dgl.DGLGraph, targets: Tensor, hops: int, context: int) -> SharedSubgraph:
         batch = khop_batch(graph, targets, context)
         if context == hops:
             return batch
-        return Batch(
+        return SharedSubgraph(
             batch.graph,
             batch.nodes,
             targets,
@@ -57,8 +58,8 @@ class NodeTask(Task):
             bystander=~torch.isin(batch.nodes, khop_batch(graph, targets, hops).nodes),
         )
 
-    def full_batch(self, graph: dgl.DGLGraph, targets: Tensor) -> Batch:
-        return Batch(graph, torch.arange(graph.num_nodes(), device=targets.device), targets, places=targets)
+    def full_batch(self, graph: dgl.DGLGraph, targets: Tensor) -> SharedSubgraph:
+        return SharedSubgraph(graph, torch.arange(graph.num_nodes(), device=targets.device), targets, places=targets)
 
     def encoder_nodes(self, graph: dgl.DGLGraph, targets: Tensor, hops: int) -> Tensor:
         input_nodes, _, _ = MultiLayerFullNeighborSampler(hops).sample_blocks(graph, targets)
@@ -67,13 +68,15 @@ class NodeTask(Task):
     def encoder_sizes(self, sizes: Tensor, targets: Tensor) -> Tensor:
         return sizes
 
-    def egos(self, graph: dgl.DGLGraph, targets: Tensor, hops: int, inner: int | None = None) -> Egos:
+    def egos(self, graph: dgl.DGLGraph, targets: Tensor, hops: int, inner: int | None = None) -> EgoBatch:
         context = in_neighborhood(graph, targets, hops)
         own = (context.hop == 0).nonzero().flatten()  # one target a row, in order
         whole = graph.num_nodes()
-        return Egos(ego_graphs(graph, context, inner), context.player, context.row, context.hop, own, whole, targets)
+        return EgoBatch(
+            ego_graphs(graph, context, inner), context.player, context.row, context.hop, own, whole, targets
+        )
 
-    def predict(self, f: Model, here: Batch | Egos, left: Remainder, null: Tensor) -> Tensor:
+    def predict(self, f: Model, here: SharedSubgraph | EgoBatch, left: MaskedGraphs, null: Tensor) -> Tensor:
         num_masks, num_nodes = left.kept.shape
         flat = left.kept.flatten()
         predictions = null.expand(num_masks * num_nodes, -1).clone()
@@ -88,7 +91,7 @@ class NodeTask(Task):
         return t
 
     def t_of(self, pooled: Tensor, targets: Tensor, nodes: Tensor | None) -> Tensor:
-        return pooled[targets if nodes is None else find(targets, nodes)[0]]
+        return pooled[targets if nodes is None else lookup_sorted(targets, nodes)[0]]
 
     def is_target(self, players: Players) -> Tensor:
         if players.kind != "nodes":
@@ -116,9 +119,9 @@ class TypedNodeTask(NodeTask):
     settings = NodeTask.settings | {"gate": "random-walk", "lr": 1e-2, "steps": 1000}
 
 
-def khop_batch(graph: dgl.DGLGraph, targets: Tensor, hops: int) -> Batch:
+def khop_batch(graph: dgl.DGLGraph, targets: Tensor, hops: int) -> SharedSubgraph:
     """One union of the K-hop in-neighbourhoods, as an induced subgraph."""
     subgraph, places = dgl.khop_in_subgraph(graph, targets, k=hops, store_ids=True)
     nodes = subgraph.ndata.pop(dgl.NID)
     subgraph.edata.pop(dgl.EID)
-    return Batch(subgraph, nodes, targets, places)
+    return SharedSubgraph(subgraph, nodes, targets, places)

@@ -4,7 +4,7 @@
 - Removing edges leaves all nodes. (Columns of features: `feature_players.py`; they leave the graph as it is.)
 - A removed target, or a graph without nodes, has the *null prediction*: f on one isolated node with zero features.
 - Many coalitions are evaluated in one call of f, on a graph that holds one copy for each of them.
-- Edges keep the number that they have in the whole graph, where it is wanted (`model/whole.py`).
+- Edges keep the number that they have in the whole graph, where it is wanted (`blackbox/edge_data.py`).
 """
 
 from __future__ import annotations
@@ -15,14 +15,15 @@ import dgl
 import torch
 from torch import Tensor
 
+from dgl_lara.blackbox.call import Model
+from dgl_lara.blackbox.edge_data import EDGE, without_data
 from dgl_lara.errors import InputError
-from dgl_lara.game.players import Players, find, in_edges, nodes_of_graphs, numbers_of_in_edges
-from dgl_lara.model.blackbox import Model
-from dgl_lara.model.whole import EDGE, without_data
+from dgl_lara.game.player_index import Players, nodes_of_graphs
+from dgl_lara.graphs.indexing import in_edge_ids, in_edges, lookup_sorted
 
 
 @dataclass(frozen=True, eq=False)
-class Remainder:
+class MaskedGraphs:
     """What masks have left of a graph: one copy a mask, side by side, ready for one call of f."""
 
     graph: dgl.DGLGraph  # without batch information
@@ -30,7 +31,7 @@ class Remainder:
     kept: Tensor  # (num_masks, num_nodes) bool: which nodes of the graph are still there, in its order
 
 
-def bare(graph: dgl.DGLGraph) -> dgl.DGLGraph:
+def strip_data(graph: dgl.DGLGraph) -> dgl.DGLGraph:
     """The edges and the batch, without node or edge data: f is given features, and copies of the graph stay cheap."""
     if not graph.is_homogeneous:
         raise InputError("the graph must have one kind of node and one of edge (dgl.to_homogeneous makes it so).")
@@ -107,22 +108,22 @@ def copies(graph: dgl.DGLGraph, count: int) -> dgl.DGLGraph:
     return many
 
 
-def remove_nodes(graph: dgl.DGLGraph, features: Tensor, keep: Tensor) -> Remainder:
+def remove_nodes(graph: dgl.DGLGraph, features: Tensor, keep: Tensor) -> MaskedGraphs:
     """The kept nodes (num_masks, num_nodes), with their features and the edges among them.
 
     Features are gathered mask after mask, never for all nodes under all masks, which wide features forbid.
     """
-    return Remainder(induced(copies(graph, len(keep)), keep.flatten()), features[keep.nonzero()[:, 1]], keep)
+    return MaskedGraphs(induced(copies(graph, len(keep)), keep.flatten()), features[keep.nonzero()[:, 1]], keep)
 
 
-def remove_edges(graph: dgl.DGLGraph, features: Tensor, keep: Tensor) -> Remainder:
+def remove_edges(graph: dgl.DGLGraph, features: Tensor, keep: Tensor) -> MaskedGraphs:
     """All nodes, and the kept edges (num_masks, num_edges)."""
     many = copies(graph, len(keep))
     src, dst = many.edges()
     alive = keep.flatten()
     left = _some_edges(many, src[alive], dst[alive], many.num_nodes(), alive)
     everyone = torch.ones(len(keep), graph.num_nodes(), dtype=torch.bool, device=keep.device)
-    return Remainder(left, features.repeat(len(keep), 1), everyone)
+    return MaskedGraphs(left, features.repeat(len(keep), 1), everyone)
 
 
 def without_pairs(graph: dgl.DGLGraph, pairs: Tensor) -> dgl.DGLGraph:
@@ -153,8 +154,8 @@ def ego_graphs(graph: dgl.DGLGraph, context: Players, inner: int | None = None) 
     if inner is not None:
         entered = entered[context.hop < inner]
     pair, sources = in_edges(graph, context.player[entered])
-    numbers = numbers_of_in_edges(graph, context.player[entered]) if EDGE in graph.edata else None
+    numbers = in_edge_ids(graph, context.player[entered]) if EDGE in graph.edata else None
     pair = entered[pair]
-    place, inside = find(context.row[pair] * context.num_ids + sources, keys)
+    place, inside = lookup_sorted(context.row[pair] * context.num_ids + sources, keys)
     edges = None if numbers is None else numbers[inside]
     return _some_edges(graph, place[inside], pair[inside], len(keys), edges)

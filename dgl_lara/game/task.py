@@ -15,10 +15,10 @@ import dgl
 import torch
 from torch import Tensor
 
-from dgl_lara.game.batch import Batch, Egos
-from dgl_lara.game.players import Players
-from dgl_lara.game.removal import Remainder
-from dgl_lara.model.blackbox import Model
+from dgl_lara.blackbox.call import Model
+from dgl_lara.game.player_index import Players
+from dgl_lara.game.removal import MaskedGraphs
+from dgl_lara.graphs.subgraph import EgoBatch, SharedSubgraph
 
 
 class Task(ABC):
@@ -61,12 +61,12 @@ class Task(ABC):
     # --- cutting out
 
     @abstractmethod
-    def batch(self, graph: dgl.DGLGraph, targets: Tensor, hops: int, context: int) -> Batch:
+    def batch(self, graph: dgl.DGLGraph, targets: Tensor, hops: int, context: int) -> SharedSubgraph:
         """Eq. 11: the part of the graph that f needs for these targets. `context` is K, or K + 1 where f normalises
         by the degrees of the boundary nodes, which are then bystanders."""
 
     @abstractmethod
-    def full_batch(self, graph: dgl.DGLGraph, targets: Tensor) -> Batch:
+    def full_batch(self, graph: dgl.DGLGraph, targets: Tensor) -> SharedSubgraph:
         """The same where everything fits: one mask over the whole graph serves all targets."""
 
     @abstractmethod
@@ -78,21 +78,21 @@ class Task(ABC):
         """Nodes of each graph of the batch that g then sees, from those of the whole batch."""
 
     @abstractmethod
-    def egos(self, graph: dgl.DGLGraph, targets: Tensor, hops: int, inner: int | None = None) -> Egos:
+    def egos(self, graph: dgl.DGLGraph, targets: Tensor, hops: int, inner: int | None = None) -> EgoBatch:
         """A separate graph for each target; with `inner`, without the edges into nodes that far away or further."""
 
     # --- asking f
 
-    def ends(self, here: Batch | Egos) -> tuple[Tensor, ...]:
+    def ends(self, here: SharedSubgraph | EgoBatch) -> tuple[Tensor, ...]:
         """What f is given beside a graph and its features: of pairs, the places of both ends; of others nothing."""
         return ()
 
-    def places_of_nodes(self, here: Batch | Egos) -> tuple[Tensor, ...]:
+    def places_of_nodes(self, here: SharedSubgraph | EgoBatch) -> tuple[Tensor, ...]:
         """Where the nodes that the targets are stand in a part: the node itself, or both ends."""
         return self.ends(here) or (here.places,)
 
     @abstractmethod
-    def predict(self, f: Model, here: Batch | Egos, left: Remainder, null: Tensor) -> Tensor:
+    def predict(self, f: Model, here: SharedSubgraph | EgoBatch, left: MaskedGraphs, null: Tensor) -> Tensor:
         """(num_masks, rows, num_classes): f on what is left of a part under each mask; null where a row is gone."""
 
     @abstractmethod
@@ -125,7 +125,7 @@ class Task(ABC):
         """Who plays of those who can reach the targets: all of them, unless several nodes are one player."""
         return near
 
-    def plays_as(self, targets: Tensor, nodes: Tensor) -> Tensor:
+    def player_id(self, targets: Tensor, nodes: Tensor) -> Tensor:
         """(len(nodes),) the number under which each node plays for its target, of which there is one a node."""
         return nodes
 

@@ -6,7 +6,8 @@ import dgl
 import torch
 from torch import Tensor
 
-from dgl_lara.game.players import Players, find, in_edges
+from dgl_lara.game.player_index import Players
+from dgl_lara.graphs.indexing import in_edges, lookup_sorted
 
 
 def walk_counts(graph: dgl.DGLGraph, steps: int) -> Tensor:
@@ -43,7 +44,7 @@ def walk_weights(graph: dgl.DGLGraph, players: Players, steps: int) -> Tensor:
             grown_weight = torch.cat([passed[pair] * scale[sources], passed * scale[node]])
             keys, place = torch.unique(grown, return_inverse=True)
             weight = torch.zeros(len(keys), device=all_keys.device).index_add_(0, place, grown_weight)
-        place, there = find(keys, all_keys)
+        place, there = lookup_sorted(keys, all_keys)
         column = torch.zeros(len(all_keys), device=all_keys.device)
         columns.append(column.index_add_(0, place[there], weight[there]))
     return torch.stack(columns, dim=1)

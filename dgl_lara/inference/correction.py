@@ -10,10 +10,10 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from dgl_lara.attribution.posterior import correct
+from dgl_lara.attribution.posterior import posterior_update
 from dgl_lara.attribution.shared_samples import SharedSamples
 from dgl_lara.explanation import Explanations
-from dgl_lara.inference.error_bars import ErrorModel
+from dgl_lara.inference.error_model import ErrorModel
 
 
 def corrected(explanations: Explanations, samples: SharedSamples, errors: ErrorModel) -> Explanations:
@@ -41,7 +41,7 @@ def _one_by_one(
     each = samples.of(explanations.players, own).each()
     for (pairs, sigma, d), wanted in zip(each, known.tolist(), strict=True):
         if wanted:
-            better = correct(sigma, d, scores[pairs], prior[pairs], own[pairs])
+            better = posterior_update(sigma, d, scores[pairs], prior[pairs], own[pairs])
             scores[pairs], variance[pairs] = better.scores, better.variance
     return scores, variance
 
@@ -49,6 +49,6 @@ def _one_by_one(
 def _compiled(
     explanations: Explanations, samples: SharedSamples, prior: Tensor, known: Tensor
 ) -> tuple[Tensor, Tensor]:
-    from dgl_lara.inference.compiled_correction import correct_all  # not at the top: it waits for the compiler
+    from dgl_lara.inference.kernels.posterior import correct_all  # not at the top: it waits for the compiler
 
     return correct_all(explanations.players, explanations.is_target, explanations.scores, samples, prior, known)

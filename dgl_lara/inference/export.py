@@ -21,15 +21,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from torch import Tensor
 
+from dgl_lara._util.atomic import atomic_write, checksum, locked, short_hash
+from dgl_lara._util.memory_budget import BYTES_A_WALK, slices_within_budget
+from dgl_lara._util.progress import Progress, log_info
 from dgl_lara.attribution.monte_carlo import BYTES_A_DRAW
-from dgl_lara.choices import EXPORTS
+from dgl_lara.constants import EXPORTS
 from dgl_lara.errors import InputError
 from dgl_lara.explanation import COLUMNS, in_own_numbers, pairs_frame
-from dgl_lara.game.budget import BYTES_A_WALK, row_slices
 from dgl_lara.game.game import Game
 from dgl_lara.inference.top_players import BulkExplainer, TopPlayers, most_players
-from dgl_lara.utils.files import checksum, locked, short_hash, written_whole
-from dgl_lara.utils.progress import Progress, say
 
 TARGETS_A_PART = 8192
 BOUGHT_A_PART = 256  # where each is asked f about, so that not much is lost when it is interrupted
@@ -66,7 +66,7 @@ def explain_to_file(
             count = _in_parts(bulk, parts, top, out, about, make or rows, mine)
         except KeyboardInterrupt:
             if kept := len(list(mine.glob("*.parquet"))):
-                say(f"{kept:,} of {len(parts):,} parts are kept in {folder}; the same command goes on from there.")
+                log_info(f"{kept:,} of {len(parts):,} parts are kept in {folder}; the same command goes on from there.")
             raise
         _clear(folder)
     return count
@@ -86,7 +86,7 @@ def _in_parts(
             frame = make(bulk, piece, top)
             more = pa.Schema.from_pandas(frame.drop(columns=SCHEMA.names), preserve_index=False)
             table = pa.Table.from_pandas(frame, schema=pa.schema([*SCHEMA, *more]), preserve_index=False)
-            with written_whole(path) as temporary:
+            with atomic_write(path) as temporary:
                 # without pandas' notes in the file, which no checksum covers
                 pq.write_table(table.replace_schema_metadata(None), temporary, write_page_checksum=True)
             # whose own checksums leave out what stands at the end of the file, how many rows there are among it
@@ -95,7 +95,7 @@ def _in_parts(
             pace = done / (time.monotonic() - started)
             bar.note(f"{pace:,.0f} a second" if pace >= 10 else f"{pace:.1f} a second")
         paths.append(found)
-    with written_whole(out) as temporary:
+    with atomic_write(out) as temporary:
         return WRITERS[out.suffix](paths, temporary, about)
 
 
@@ -120,7 +120,7 @@ def _is_whole(path: Path, targets: Tensor) -> bool:
     except (OSError, KeyError, ValueError, pa.ArrowException) as error:
         damage = str(error).splitlines()[0]
     if damage:
-        say(f"{path} is damaged ({damage}); it is made anew.")
+        log_info(f"{path} is damaged ({damage}); it is made anew.")
     return not damage
 
 
@@ -157,7 +157,7 @@ def pieces(game: Game, targets: Tensor, top: int | None, pairs: int = 0) -> Iter
     for part in targets.tensor_split(bought) if bought else targets.split(TARGETS_A_PART):
         if top is None:
             a_walk = 1 + pairs * BYTES_A_DRAW / BYTES_A_WALK
-            for rows in row_slices(game.work[part] * a_walk, game.budget.walks_a_chunk):
+            for rows in slices_within_budget(game.work[part] * a_walk, game.budget.walks_per_chunk):
                 yield part[rows]
         else:
             width = min(top, most_players(game, part))

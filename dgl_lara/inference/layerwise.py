@@ -15,17 +15,17 @@ import torch.nn.functional as F
 from dgl.dataloading import DataLoader, MultiLayerFullNeighborSampler
 from torch import Tensor, nn
 
+from dgl_lara._util.progress import Progress
+from dgl_lara.blackbox import call
+from dgl_lara.blackbox.call import Model
+from dgl_lara.blackbox.eval_mode import eval_mode
 from dgl_lara.errors import InputError
 from dgl_lara.explainer.inputs import explainer_inputs
 from dgl_lara.explainer.network import Explainer
 from dgl_lara.game.game import Game
 from dgl_lara.game.node_task import khop_batch
 from dgl_lara.game.walks import walk_scale
-from dgl_lara.inference.scores import Embeddings
-from dgl_lara.model import blackbox
-from dgl_lara.model.blackbox import Model
-from dgl_lara.model.evaluating import evaluating
-from dgl_lara.utils.progress import Progress
+from dgl_lara.inference.scorer import Embeddings
 
 NODES_A_BATCH = 16_384
 warnings.filterwarnings("ignore", message="Dataloader CPU affinity")  # DGL's advice for servers with many cores
@@ -42,10 +42,10 @@ def full_pass_bytes(explainer: Explainer, num_nodes: int) -> int:
 def predict_in_batches(f: Model, graph: dgl.DGLGraph, features: Tensor, hops: int, size: int = NODES_A_BATCH) -> Tensor:
     """(num_nodes, num_classes): f on all nodes of a node task, on the (K + 1)-hop subgraph of a batch at a time."""
     parts = []
-    with evaluating(f):
+    with eval_mode(f):
         for targets in Progress(torch.arange(graph.num_nodes()).split(size), "predicting", unit="batch"):
             part = khop_batch(graph, targets.to(graph.device), hops + 1)
-            parts.append(blackbox.call(f, part.graph, features[part.nodes], len(part.nodes), "node")[part.places])
+            parts.append(call.call(f, part.graph, features[part.nodes], len(part.nodes), "node")[part.places])
     return torch.cat(parts)
 
 
@@ -59,9 +59,9 @@ def embed_layerwise(
     # cut into batches in main memory: DGL's loader wants graph and numbers in one place
     looped = dgl.add_self_loop(graph).to("cpu")
     scale = walk_scale(graph).unsqueeze(1).cpu()
-    heads = HeadSums(explainer, graph.num_nodes())
+    heads = StreamedHeads(explainer, graph.num_nodes())
     config, encoder = explainer.config, explainer.encoder
-    with evaluating(explainer):
+    with eval_mode(explainer):
         state = torch.empty(graph.num_nodes(), config.hidden)  # in main memory
         for nodes in torch.arange(graph.num_nodes()).split(size):
             x = explainer.normalised(explainer_inputs(game, kind, nodes.to(graph.device)).to(where))
@@ -101,7 +101,7 @@ def layer_batches(
         yield blocks[0], sources, own
 
 
-class HeadSums:
+class StreamedHeads:
     """Linear heads on all layers' states, summed state by state, so that the states need not be kept."""
 
     def __init__(self, explainer: Explainer, num_nodes: int) -> None:

@@ -13,42 +13,42 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from dgl_lara._util.numba_threads import kernel, run_in_threads
+from dgl_lara._util.progress import Progress
+from dgl_lara.blackbox.eval_mode import eval_mode
+from dgl_lara.blackbox.identity import weights_hash
 from dgl_lara.explainer.inputs import explainer_inputs
 from dgl_lara.explainer.network import Explainer
 from dgl_lara.explanation import Explanations
-from dgl_lara.game.players import MANY
+from dgl_lara.game.partitioned_game import PartitionedGame
+from dgl_lara.game.player_index import MANY
 from dgl_lara.game.walks import scale_of
-from dgl_lara.inference.compiled_scores import Walks
-from dgl_lara.inference.scores import Embeddings, explain
+from dgl_lara.graphs.mmap import GraphView, MmapGraphView
+from dgl_lara.graphs.row_store import Make, RowStore
+from dgl_lara.inference.kernels.walk import WalkScorer
+from dgl_lara.inference.scorer import Embeddings, explain_embedded
 from dgl_lara.inference.top_players import BulkExplainer, TopPlayers, best_players
-from dgl_lara.model.evaluating import evaluating
-from dgl_lara.model.weights import weights_hash
-from dgl_lara.parts.game_in_parts import GameInParts
-from dgl_lara.parts.mapped import Mapped, View
-from dgl_lara.parts.row_store import Make, RowStore
-from dgl_lara.utils.kernels import kernel, spread
-from dgl_lara.utils.progress import Progress
 
 ROWS = 1_000_000
 
 
-def embed_out_of_core(explainer: Explainer, game: GameInParts, kind: str) -> Embeddings:
+def embed_out_of_core(explainer: Explainer, game: PartitionedGame, kind: str) -> Embeddings:
     """p and t of all nodes, mapped. While they are made, the state after each layer lies on disk too."""
     assert game.store is not None
-    maker = Layers(explainer, game, kind, game.store)
-    with evaluating(explainer):
+    maker = OutOfCoreEncoder(explainer, game, kind, game.store)
+    with eval_mode(explainer):
         return maker.embeddings()
 
 
-def key_of(explainer: Explainer, game: GameInParts) -> str:
+def key_of(explainer: Explainer, game: PartitionedGame) -> str:
     """What p and t depend on, beside the graph."""
     return f"{weights_hash(explainer)} {game.model_key}"
 
 
-class Layers:
+class OutOfCoreEncoder:
     """The encoder of g, a layer of all nodes after the other: states h, and what each node sends along its edges."""
 
-    def __init__(self, explainer: Explainer, game: GameInParts, kind: str, store: RowStore) -> None:
+    def __init__(self, explainer: Explainer, game: PartitionedGame, kind: str, store: RowStore) -> None:
         self.explainer, self.game, self.kind, self.store = explainer, game, kind, store
         self.of = key_of(explainer, game)
         self.states: list[Tensor] = []
@@ -84,7 +84,7 @@ class Layers:
         def state(nodes: Tensor) -> Tensor:
             total = rows[nodes]  # the node itself, as with a self-loop
             indptr, sources = view.in_edges(nodes)
-            spread(_add_rows, len(nodes), indptr.numpy(), sources.numpy(), rows.numpy(), total.numpy())
+            run_in_threads(_add_rows, len(nodes), indptr.numpy(), sources.numpy(), rows.numpy(), total.numpy())
             message = F.relu(torch.addmm(parameters["bias"], total, parameters["weight"]) * self._scale(nodes))
             return before[nodes] + message if encoder.residual else message
 
@@ -114,10 +114,10 @@ def _add_rows(worker, workers, indptr, sources, rows, total):  # type: ignore[no
                 total[row, column] += rows[sources[edge], column]
 
 
-class MappedWalks(Walks):
+class MmapWalkScorer(WalkScorer):
     """The compiled walk along edges and to embeddings that lie on disk."""
 
-    def __init__(self, explainer: Explainer, game: GameInParts, source: Tensor) -> None:
+    def __init__(self, explainer: Explainer, game: PartitionedGame, source: Tensor) -> None:
         assert game.store is not None
         self.config, self.hops, self.num_nodes = explainer.config, game.hops, game.num_targets
         self.gate = explainer.gate.kernel
@@ -133,7 +133,7 @@ class MappedWalks(Walks):
         return TopPlayers(targets.numpy(), classes.numpy(), *found)
 
 
-def mapped_edges(view: View, path: Path) -> tuple[np.ndarray, np.ndarray]:
+def mapped_edges(view: GraphView, path: Path) -> tuple[np.ndarray, np.ndarray]:
     """The in-edges of all nodes, in the order of their numbers: where each node's begin, and the sources, mapped."""
     path.parent.mkdir(parents=True, exist_ok=True)
     sources = np.lib.format.open_memmap(path, mode="w+", dtype=np.int32, shape=(view.num_edges,))
@@ -146,17 +146,17 @@ def mapped_edges(view: View, path: Path) -> tuple[np.ndarray, np.ndarray]:
     return indptr, sources
 
 
-class BulkOutOfCore:
+class OutOfCoreBulkExplainer:
     """What `BulkExplainer` does, for targets of a graph in parts."""
 
-    def __init__(self, explainer: Explainer, game: GameInParts, embeddings: Embeddings) -> None:
+    def __init__(self, explainer: Explainer, game: PartitionedGame, embeddings: Embeddings) -> None:
         self.explainer, self.game, self.embeddings = explainer, game, embeddings
 
     @cached_property
-    def walks(self) -> MappedWalks | None:
+    def walks(self) -> MmapWalkScorer | None:
         """Where all rows are on this machine, and the gate is one that compiled code knows."""
-        here = isinstance(self.game.view, Mapped) and self.explainer.gate.kernel is not None
-        return MappedWalks(self.explainer, self.game, self.embeddings.source) if here else None
+        here = isinstance(self.game.view, MmapGraphView) and self.explainer.gate.kernel is not None
+        return MmapWalkScorer(self.explainer, self.game, self.embeddings.source) if here else None
 
     def near(self, targets: Tensor) -> tuple[BulkExplainer, Tensor]:
         """An explainer of these targets, and their numbers there."""
@@ -185,4 +185,4 @@ class BulkOutOfCore:
     def explain(self, targets: Tensor, classes: Tensor | None = None) -> Explanations:
         self.game.check_targets(targets)
         bulk, here = self.near(targets)
-        return explain(bulk.explainer, bulk.game, bulk.embeddings, here, classes)
+        return explain_embedded(bulk.explainer, bulk.game, bulk.embeddings, here, classes)

@@ -13,18 +13,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from dgl_lara._util.numba_threads import inner, kernel, run_in_threads
 from dgl_lara.errors import InputError
-from dgl_lara.explainer.forms.features import FeatureForm
+from dgl_lara.explainer.decoders.features import FeatureDecoder
 from dgl_lara.explainer.gate import BY_WALK, ONE_TERM
 from dgl_lara.explainer.network import Explainer
 from dgl_lara.explanation import Explanations
 from dgl_lara.game.edge_players import EdgePlayers
 from dgl_lara.game.feature_players import FeaturePlayers
 from dgl_lara.game.game import Game
-from dgl_lara.inference.compiled_scores import Walks, dot, insert, scratch, walk
-from dgl_lara.inference.scores import Embeddings, can_compile, explain
-from dgl_lara.parts.game_in_parts import GameInParts
-from dgl_lara.utils.kernels import inner, kernel, spread
+from dgl_lara.game.partitioned_game import PartitionedGame
+from dgl_lara.inference.kernels.walk import WalkScorer, dot, insert, scratch, walk
+from dgl_lara.inference.scorer import Embeddings, can_compile, explain_embedded
 
 TABLE_ROWS = 50_000  # targets whose scores of all columns are held at a time
 BYTES_A_KEPT = 13  # of one player: its number, score and distance
@@ -43,9 +43,9 @@ class TopPlayers:
     about: dict[str, np.ndarray] = field(default_factory=dict)  # (num_targets, top) each: the ends of an edge
 
 
-def most_players(game: Game | GameInParts, targets: Tensor) -> int:
+def most_players(game: Game | PartitionedGame, targets: Tensor) -> int:
     """A bound on the players of any of these targets; of a graph in parts none is known without looking."""
-    if isinstance(game, GameInParts):
+    if isinstance(game, PartitionedGame):
         return game.num_players
     return max(1, int(game.work[targets].max().clamp(max=game.num_players)))
 
@@ -57,11 +57,11 @@ class BulkExplainer:
         self.explainer, self.game, self.embeddings = explainer, game, embeddings
         self.compiled = can_compile(explainer, game) and game.task.sides == 1
         if self.compiled and game.kind.name == "edges":
-            from dgl_lara.inference.compiled_edges import EdgeWalks
+            from dgl_lara.inference.kernels.edge_walk import EdgeWalkScorer
 
-            self.edges = EdgeWalks(explainer, game, embeddings.source)
+            self.edges = EdgeWalkScorer(explainer, game, embeddings.source)
         elif self.compiled:
-            self.walks = Walks(explainer, game, embeddings.source)
+            self.walks = WalkScorer(explainer, game, embeddings.source)
             self.length = np.linalg.norm(self.walks.source[-1], axis=1)  # of p in the last term
 
     def top(self, targets: Tensor, top: int) -> TopPlayers:
@@ -76,7 +76,7 @@ class BulkExplainer:
 
     def explain(self, targets: Tensor) -> Explanations:
         """All players of each."""
-        return explain(self.explainer, self.game, self.embeddings, targets)
+        return explain_embedded(self.explainer, self.game, self.embeddings, targets)
 
     def _described(self, best: TopPlayers) -> TopPlayers:
         """With the kind of the players; edges are known by their two nodes."""
@@ -102,7 +102,7 @@ class BulkExplainer:
     def _top_columns(self, targets: Tensor, classes: Tensor, top: int) -> TopPlayers:
         """Every column plays for every target: a table in the place of a list."""
         form = self.explainer.form
-        assert isinstance(form, FeatureForm)
+        assert isinstance(form, FeatureDecoder)
         found = []
         with torch.no_grad():
             for rows in torch.arange(len(targets)).split(TABLE_ROWS):
@@ -118,7 +118,7 @@ class BulkExplainer:
         shape = (len(targets), top)
         player, score, hop = np.full(shape, -1, np.int64), np.zeros(shape, np.float32), np.zeros(shape, np.int8)
         for rows in self.game.chunks(targets):
-            result = explain(self.explainer, self.game, self.embeddings, targets[rows])
+            result = explain_embedded(self.explainer, self.game, self.embeddings, targets[rows])
             rank, players = result.rank(), result.players
             best = rank < top
             place = ((players.row[best] + rows.start).cpu().numpy(), rank[best].cpu().numpy())
@@ -129,12 +129,12 @@ class BulkExplainer:
 
 
 def best_players(
-    walks: Walks, length: np.ndarray, targets: Tensor, t: Tensor, top: int
+    walks: WalkScorer, length: np.ndarray, targets: Tensor, t: Tensor, top: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(players, scores, distances) by the compiled walk; `length`: of p in the last term."""
     shape = (len(targets), top)
     player, score, hop = np.full(shape, -1, np.int64), np.zeros(shape, np.float32), np.zeros(shape, np.int8)
-    spread(
+    run_in_threads(
         _walk_all, len(targets), walks.indptr, walks.sources, walks.scale, walks.source, length, walks.by_term(t),
         targets.numpy(), walks.gate, walks.hops, player, score, hop,
     )  # fmt: skip

@@ -8,16 +8,16 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from dgl_lara.explanation.scored import Scored
+from dgl_lara._util.validation import whole_number
+from dgl_lara.explanation.score_table import ScoreTable
 from dgl_lara.game.game import Game
-from dgl_lara.inference.own_draws import own_draws
+from dgl_lara.inference.draws import per_target_uniform
 from dgl_lara.metrics.fidelity import SPARSITIES, fidelity_per_target
-from dgl_lara.utils.arguments import whole_number
 
 DRAWS = 3  # random explanations that each one is compared with
 
 
-def verify(game: Game, explanations: Scored, draws: int = DRAWS, seed: int = 0) -> pd.DataFrame:
+def verify(game: Game, explanations: ScoreTable, draws: int = DRAWS, seed: int = 0) -> pd.DataFrame:
     """A row a target: Fidelity+ and Fidelity- (Eq. 1, 2; mean over sparsity .3 to .7; a node itself is kept), those of
     as many random players, and whether F+ - F- is no better than theirs (`worse_than_random`).
 
@@ -26,7 +26,7 @@ def verify(game: Game, explanations: Scored, draws: int = DRAWS, seed: int = 0) 
     draws = whole_number("draws, of random players for each target,", draws)
     plus, minus = _fidelity(game, explanations)
     chance = torch.zeros(2, len(explanations), device=plus.device)
-    for scores in own_draws(game, explanations.players, draws, seed, 1):
+    for scores in per_target_uniform(game, explanations.players, draws, seed, 1):
         chance += torch.stack(_fidelity(game, replace(explanations, scores=scores))) / draws
     return pd.DataFrame(
         {
@@ -40,6 +40,6 @@ def verify(game: Game, explanations: Scored, draws: int = DRAWS, seed: int = 0) 
     )
 
 
-def _fidelity(game: Game, explanations: Scored) -> tuple[Tensor, Tensor]:
+def _fidelity(game: Game, explanations: ScoreTable) -> tuple[Tensor, Tensor]:
     plus, minus = fidelity_per_target(game, explanations, SPARSITIES, keep_target=explanations.includes_target)
     return plus.mean(0), minus.mean(0)

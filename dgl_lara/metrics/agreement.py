@@ -9,8 +9,8 @@ from torch import Tensor
 
 from dgl_lara.attribution.r_squared import r_squared
 from dgl_lara.explanation import Explanations
-from dgl_lara.game.players import Players
-from dgl_lara.metrics.common.metric import Case, Metric, Rows
+from dgl_lara.game.player_index import Players
+from dgl_lara.metrics.common.metric import EvalCase, Metric, Rows
 from dgl_lara.metrics.common.reference import Reference
 
 ROUGH = 1.05  # noise is taken out, so that an R2 may come out somewhat above 1; further above there was only noise
@@ -35,7 +35,7 @@ class Agreement(Metric):
         "R2": 1,
     }
 
-    def table(self, case: Case, explanations: Explanations) -> pd.DataFrame:
+    def table(self, case: EvalCase, explanations: Explanations) -> pd.DataFrame:
         return pd.DataFrame([{**agreement(explanations, case.phi), "reference": case.phi.how}])
 
     def shown(self, table: pd.DataFrame) -> Rows:

@@ -17,13 +17,13 @@ from dgl_lara.datasets.dataset import Dataset
 from dgl_lara.errors import InputError
 from dgl_lara.explanation import Explanations
 from dgl_lara.game.tasks import as_task
-from dgl_lara.metrics.common.metric import Case, Metric
+from dgl_lara.metrics.common.metric import EvalCase, Metric
 
 
 class GroundTruthAUC(Metric):
     columns = {"AUC": 1, "AUC |score|": 1}
 
-    def missing(self, case: Case) -> str | None:
+    def missing(self, case: EvalCase) -> str | None:
         if case.game.kind.name == "features":
             return "no ground truth says which features matter."
         if case.motif is None:
@@ -32,7 +32,7 @@ class GroundTruthAUC(Metric):
             return "none of these targets has a ground truth; ask about more of them (--targets)."
         return None
 
-    def table(self, case: Case, explanations: Explanations) -> pd.DataFrame:
+    def table(self, case: EvalCase, explanations: Explanations) -> pd.DataFrame:
         assert case.motif is not None
         return pd.DataFrame([auc(explanations, case.motif)])
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 from torch import Tensor
 
-from dgl_lara.metrics.common.by_labels import Heard, LabelMetric
+from dgl_lara.metrics.common.label_flips import LabelMetric, MaskedPredictions
 from dgl_lara.metrics.common.metric import Rows
 from dgl_lara.metrics.fidelity import SPARSITIES
 
@@ -16,7 +16,7 @@ class CharacterizationScore(LabelMetric):
     def note(self, table: pd.DataFrame) -> str:
         return "average over sparsity 0.3 ... 0.7; fid+: labels that change without the important, fid-: by them alone"
 
-    def rows(self, said: Heard) -> list[dict[str, object]]:
+    def rows(self, said: MaskedPredictions) -> list[dict[str, object]]:
         plus, minus = said.fidelity
         score = characterization_score(plus, minus)
         rows: list[dict[str, object]] = [

@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from dgl_lara.explanation import Explanations
-from dgl_lara.explanation.scored import Scored
+from dgl_lara.explanation.score_table import ScoreTable
 from dgl_lara.game.game import Game
-from dgl_lara.metrics.common.metric import Case, Metric, Rows
+from dgl_lara.metrics.common.metric import EvalCase, Metric, Rows
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -44,7 +44,7 @@ class Fidelity(Metric):
         kept = "; 'kept': the target itself stays" * bool((table["definition"] == "kept").any())
         return f"average over sparsity 0.3 ... 0.7, ± standard error over targets{kept}"
 
-    def table(self, case: Case, explanations: Explanations) -> pd.DataFrame:
+    def table(self, case: EvalCase, explanations: Explanations) -> pd.DataFrame:
         return fidelity(case.game, explanations)
 
     def figures(self, table: pd.DataFrame) -> dict[str, float]:
@@ -57,24 +57,28 @@ class Fidelity(Metric):
 
     def shown(self, table: pd.DataFrame) -> Rows:
         rows = [
-            [row["definition"], row["method"], *(with_error(row, long, "7.3f", ".3f") for long, _ in MEASURES.values())]
+            [
+                row["definition"],
+                row["method"],
+                *(format_with_error(row, long, "7.3f", ".3f") for long, _ in MEASURES.values()),
+            ]
             for _, row in table[table["sparsity"] == "average"].iterrows()
         ]
         header = ["definition", "method", "fidelity+ (high)", "fidelity- (low)", "delta (high)"]
         return header, sorted(rows, key=lambda row: row[0] != "paper")
 
     def figure(self, table: pd.DataFrame, title: str) -> Figure:
-        from dgl_lara.drawing.plots import fidelity_figure
+        from dgl_lara.explanation.plot.training_curves import fidelity_figure
 
         return fidelity_figure(table, title)
 
 
-def with_error(row: pd.Series, measure: str, form: str = ".2f", error_form: str = ".2f") -> str:
+def format_with_error(row: pd.Series, measure: str, form: str = ".2f", error_form: str = ".2f") -> str:
     return f"{row[measure]:{form}} ± {row[f'{measure} error']:{error_form}}"
 
 
 def fidelity_per_target(
-    game: Game, explanations: Scored, sparsities: tuple[float, ...] = SPARSITIES, keep_target: bool = False
+    game: Game, explanations: ScoreTable, sparsities: tuple[float, ...] = SPARSITIES, keep_target: bool = False
 ) -> tuple[Tensor, Tensor]:
     """Eq. 1, 2: Fidelity+ and Fidelity-, (num_sparsities, num_targets) each; NaN where a kept target is alone."""
     players = explanations.players

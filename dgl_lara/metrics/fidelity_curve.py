@@ -6,7 +6,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from dgl_lara.metrics.common.by_labels import Heard, LabelMetric
+from dgl_lara.metrics.common.label_flips import LabelMetric, MaskedPredictions
 from dgl_lara.metrics.fidelity import SPARSITIES
 
 
@@ -14,7 +14,7 @@ class FidelityCurve(LabelMetric):
     def note(self, table: pd.DataFrame) -> str:
         return "of fid+ / (1 - fid-) over sparsity 0.3 ... 0.7; high is good, 0.4 where only the important matter"
 
-    def rows(self, said: Heard) -> list[dict[str, object]]:
+    def rows(self, said: MaskedPredictions) -> list[dict[str, object]]:
         x = torch.tensor(SPARSITIES, dtype=torch.float64, device=said.full.device)
         return [{"area (high)": round(float(fidelity_curve_area(*said.fidelity, x)), 4)}]
 

@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pandas as pd
 from torch import Tensor
 
+from dgl_lara._util.timing import seconds
 from dgl_lara.explanation import Explanations
 from dgl_lara.metrics.common.metric import Metric
-from dgl_lara.utils.clock import seconds
 
 COUNTS = (1, 10, 100, 1_000, 10_000, 100_000)
 

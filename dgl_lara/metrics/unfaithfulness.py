@@ -6,16 +6,16 @@ from __future__ import annotations
 import pandas as pd
 from torch import Tensor
 
-from dgl_lara.metrics.common.by_labels import Heard, LabelMetric
+from dgl_lara.metrics.common.label_flips import LabelMetric, MaskedPredictions
 from dgl_lara.metrics.common.metric import Rows
-from dgl_lara.metrics.fidelity import SPARSITIES, standard_error, with_error
+from dgl_lara.metrics.fidelity import SPARSITIES, format_with_error, standard_error
 
 
 class Unfaithfulness(LabelMetric):
     def note(self, table: pd.DataFrame) -> str:
         return "average over sparsity 0.3 ... 0.7, ± standard error over targets; from 0 (the model says the same) to 1"
 
-    def rows(self, said: Heard) -> list[dict[str, object]]:
+    def rows(self, said: MaskedPredictions) -> list[dict[str, object]]:
         values = unfaithfulness(said.full, said.only)
         each = [(f"{sparsity:.1f}", values[place]) for place, sparsity in enumerate(SPARSITIES)]
         return [
@@ -25,7 +25,7 @@ class Unfaithfulness(LabelMetric):
 
     def shown(self, table: pd.DataFrame) -> Rows:
         rows = [
-            [row["definition"], row["method"], with_error(row, "unfaithfulness", ".3f", ".3f")]
+            [row["definition"], row["method"], format_with_error(row, "unfaithfulness", ".3f", ".3f")]
             for _, row in table[table["sparsity"] == "average"].iterrows()
         ]
         return ["definition", "method", "unfaithfulness (low)"], sorted(rows, key=lambda row: row[0] != "paper")

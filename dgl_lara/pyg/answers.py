@@ -14,14 +14,14 @@ import torch
 from torch import Tensor
 from torch_geometric.explain.config import ModelConfig, ModelMode, ModelReturnType
 
+from dgl_lara.blackbox.adapter import ModelAdapter
+from dgl_lara.blackbox.call import Model
 from dgl_lara.errors import ModelError
-from dgl_lara.model.adapted import Adapted
-from dgl_lara.model.blackbox import Model
 
 SMALLEST = 1e-7  # probability; the logarithm of 0 could not be explained
 
 
-class AsLogits(Adapted):
+class AsLogits(ModelAdapter):
     """f that answers with logits (of a regression: with its one output), whatever the model returns."""
 
     mode: ModelMode

@@ -13,12 +13,12 @@ from torch_geometric.data import Data, HeteroData
 from torch_geometric.explain import Explainer, ExplainerAlgorithm, Explanation, HeteroExplanation
 from torch_geometric.explain.config import ExplanationType, MaskType, ModelMode, ModelTaskLevel
 
+from dgl_lara.blackbox.adapter import unwrapped
+from dgl_lara.blackbox.pyg import from_pyg
 from dgl_lara.errors import InputError, LaraError
 from dgl_lara.explanation import Explanations
-from dgl_lara.game.kinds import Choice, Edges, Features, Nodes
+from dgl_lara.game.player_specs import Edges, Features, Nodes, PlayerSpec
 from dgl_lara.lara import LARA
-from dgl_lara.model.adapted import unwrapped
-from dgl_lara.model.pyg_models import from_pyg
 from dgl_lara.pyg.answers import as_logits
 from dgl_lara.pyg.masks import column_mask, edge_mask, entry_mask, node_mask, of_types
 from dgl_lara.training.config import TrainingConfig
@@ -73,7 +73,7 @@ class LARAExplainer(ExplainerAlgorithm):
         super().__init__()
         self.target_type = target_type
         self.hops, self.value, self.config, self.memory = hops, value, config, memory
-        self.players: dict[str, Choice] = {
+        self.players: dict[str, PlayerSpec] = {
             "nodes": Nodes(), "edges": Edges(directed), "features": Features(baseline=baseline)
         }  # fmt: skip
         self.laras: dict[str, LARA] = {}

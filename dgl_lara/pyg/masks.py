@@ -10,15 +10,15 @@ import torch
 from torch import Tensor
 from torch_geometric.explain import HeteroExplanation
 
-from dgl_lara.explainer.forms.features import FeatureForm
+from dgl_lara.blackbox.hetero import HeteroIndex
+from dgl_lara.explainer.decoders.features import FeatureDecoder
 from dgl_lara.explanation import Explanations
-from dgl_lara.explanation.scored import Scored
+from dgl_lara.explanation.score_table import ScoreTable
 from dgl_lara.game.edge_players import EdgePlayers
 from dgl_lara.lara import LARA
-from dgl_lara.model.typed import Types
 
 
-def of_players(explanations: Scored) -> Tensor:
+def of_players(explanations: ScoreTable) -> Tensor:
     """(count,) the score of each player there is, on average over the targets."""
     players, scores = explanations.players, explanations.scores
     return scores.new_zeros(players.num_ids).index_add(0, players.player, scores) / len(explanations)
@@ -50,7 +50,7 @@ def entry_mask(lara: LARA, explanations: Explanations) -> Tensor:
     parted in proportion, so that the sum over all nodes is the score of the column.
     """
     g, form = lara.explainer_, lara.explainer_.form
-    assert isinstance(form, FeatureForm)
+    assert isinstance(form, FeatureDecoder)
     embedded, mask = lara.embed(), torch.zeros(lara.features.shape, device=lara.features.device)
     for one in explanations:
         t = g.for_class(embedded.target[one.batch.players.targets], one.batch.asked)
@@ -62,7 +62,7 @@ def entry_mask(lara: LARA, explanations: Explanations) -> Tensor:
     return mask / len(explanations)
 
 
-def of_types(types: Types, masks: dict[str, Tensor]) -> HeteroExplanation:
+def of_types(types: HeteroIndex, masks: dict[str, Tensor]) -> HeteroExplanation:
     """Masks over all nodes and all edges, parted by type and by relation."""
     found = HeteroExplanation()
     for name, parts, starts in (

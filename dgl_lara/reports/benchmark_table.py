@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pandas as pd
 
-from dgl_lara.evaluation.comparison import COST
+from dgl_lara._util.atomic import atomic_write
+from dgl_lara._util.tables import markdown_table, text_blocks
+from dgl_lara.evaluation.benchmark import COST
 from dgl_lara.metrics import METRICS
 from dgl_lara.metrics.agreement import NEXT_TO_NOTHING, far_apart
-from dgl_lara.reports.results import place_for
-from dgl_lara.utils.files import written_whole
-from dgl_lara.utils.tables import markdown_table, text_blocks
+from dgl_lara.reports.eval_tables import place_for
 
 # figure -> +1 where high is good, -1 where low is good, 0 where neither
 COLUMNS: dict[str, int] = {
@@ -150,7 +150,7 @@ def write_comparison(
         ".md": comparison_markdown(table, title, note),
     }
     for ending, text in texts.items():
-        with written_whole(first.with_suffix(ending)) as temporary:
+        with atomic_write(first.with_suffix(ending)) as temporary:
             temporary.write_text(text)
     return [first.with_suffix(ending) for ending in texts]
 

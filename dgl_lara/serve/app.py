@@ -18,11 +18,13 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route, Router
 
 from dgl_lara.errors import InputError
-from dgl_lara.serve import counters
-from dgl_lara.serve.explorer import explorer_page, view, worth_a_look
-from dgl_lara.serve.guard import Guard, Limits
-from dgl_lara.serve.jobs import Job, Stored
-from dgl_lara.serve.messages import (
+from dgl_lara.serve import metrics
+from dgl_lara.serve.explorer import explorer_page, list_targets, view
+from dgl_lara.serve.handlers import CachedQuery, RequestHandler
+from dgl_lara.serve.middleware import Limits, RequestMiddleware
+from dgl_lara.serve.model import ServedModel
+from dgl_lara.serve.openapi import description, description_page
+from dgl_lara.serve.schemas import (
     GraphUpdate,
     PredictRequest,
     TargetsQuery,
@@ -30,8 +32,6 @@ from dgl_lara.serve.messages import (
     read,
     read_query,
 )
-from dgl_lara.serve.openapi import description, description_page
-from dgl_lara.serve.served import ServedModel
 
 USUAL = Limits()
 LOOK_AGAIN = 0.005  # seconds between two looks whether an update counts already
@@ -56,8 +56,8 @@ class Service:
             raise HTTPException(404, f"there is no model '{name[:60]}'; there is {', '.join(self.models)}.")
         return self.models[name]
 
-    def job(self, request: Request) -> Job:
-        return Job(self.model(request), time.monotonic() + self.limits.seconds)
+    def job(self, request: Request) -> RequestHandler:
+        return RequestHandler(self.model(request), time.monotonic() + self.limits.seconds)
 
     async def computed(self, lane: ThreadPoolExecutor, work: Callable, *given: Any) -> Any:
         if self.waiting >= self.limits.waiting:
@@ -82,7 +82,7 @@ class Service:
     async def explain(self, request: Request) -> Response:
         job = self.job(request)
         asked = job.understood(await request.body())
-        if not isinstance(asked, Stored):
+        if not isinstance(asked, CachedQuery):
             return counted(job, await self.computed(self.long, job.explain, asked))
         if asked.is_known:
             return counted(job, job.explain(asked))
@@ -99,12 +99,12 @@ class Service:
     async def update_graph(self, request: Request) -> Response:
         model, update = self.model(request), read(GraphUpdate, await request.body())
         entry = await asyncio.to_thread(model.accept, update)
-        counters.updates.labels(model.name).inc()
+        metrics.updates.labels(model.name).inc()
         until = time.monotonic() + self.limits.seconds
         while (applied := model.published() >= entry["sequence"]) is False and time.monotonic() < until:
             await asyncio.sleep(LOOK_AGAIN)
-        counters.sequence.labels(model.name).set(model.published())
-        if applied and (why := model.why_taken_back(entry["sequence"])):
+        metrics.sequence.labels(model.name).set(model.published())
+        if applied and (why := model.rejection_reason(entry["sequence"])):
             raise InputError(f"update {entry['sequence']} was taken back: {why}")
         told = {"sequence": entry["sequence"], "nodes": entry["nodes"], "applied": applied}
         return as_json(told, 200 if applied else 202)
@@ -120,7 +120,7 @@ class Service:
 
     async def show_targets(self, request: Request) -> Response:
         job, query = self.job(request), read_query(TargetsQuery, request.query_params)
-        return as_json(await self.computed(self.long, worth_a_look, job, query))
+        return as_json(await self.computed(self.long, list_targets, job, query))
 
     async def show_view(self, request: Request) -> Response:
         job, query = self.job(request), read_query(ViewQuery, request.query_params)
@@ -138,7 +138,7 @@ class Service:
         return as_json({"status": "ok"})
 
     async def metrics(self, request: Request) -> Response:
-        return Response(counters.text(), media_type="text/plain; version=0.0.4")
+        return Response(metrics.text(), media_type="text/plain; version=0.0.4")
 
     async def show_description(self, request: Request) -> Response:
         return as_json(description(tuple(self.models)))
@@ -174,19 +174,21 @@ def as_json(content: Any, status: int = 200) -> Response:
     return Response(orjson.dumps(content), status, media_type="application/json")
 
 
-def counted(job: Job, content: Any) -> Response:
+def counted(job: RequestHandler, content: Any) -> Response:
     if job.from_table:
-        counters.explanations.labels("table").inc(job.from_table)
+        metrics.explanations.labels("table").inc(job.from_table)
     if job.computed:
-        counters.explanations.labels("computed").inc(job.computed)
+        metrics.explanations.labels("computed").inc(job.computed)
     if job.model_calls:
-        counters.model_calls.inc(job.model_calls)
+        metrics.model_calls.inc(job.model_calls)
     return as_json(content)
 
 
-def guarded(service: Service, token: str | None = None, only_here: bool = False) -> Guard:
-    return Guard(Router(service.routes, redirect_slashes=False, default=not_found), service.limits, token, only_here)
+def guarded(service: Service, token: str | None = None, only_here: bool = False) -> RequestMiddleware:
+    return RequestMiddleware(
+        Router(service.routes, redirect_slashes=False, default=not_found), service.limits, token, only_here
+    )
 
 
-def make_app(models: Sequence[ServedModel], limits: Limits = USUAL, token: str | None = None) -> Guard:
+def make_app(models: Sequence[ServedModel], limits: Limits = USUAL, token: str | None = None) -> RequestMiddleware:
     return guarded(Service(models, limits), token)

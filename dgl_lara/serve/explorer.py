@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from dgl_lara.drawing.interactive import view_data
+from dgl_lara._util.templates import rendered
 from dgl_lara.errors import InputError
 from dgl_lara.explanation import Explanation
-from dgl_lara.serve.called import ELSEWHERE, Json
-from dgl_lara.serve.jobs import Job
-from dgl_lara.serve.messages import Instance, TargetsQuery, ViewQuery
-from dgl_lara.serve.table import UNKNOWN, short
-from dgl_lara.utils.templates import rendered
+from dgl_lara.explanation.plot.html import view_data
+from dgl_lara.serve.cache import UNKNOWN, short
+from dgl_lara.serve.handlers import RequestHandler
+from dgl_lara.serve.ids import ELSEWHERE, Json
+from dgl_lara.serve.schemas import Instance, TargetsQuery, ViewQuery
 
 LIKELIEST = 5  # classes that are shown of f's answer
 THUMBNAIL = 60  # nodes of a graph in the gallery
@@ -32,7 +32,7 @@ def explorer_page() -> str:
 # --- lists
 
 
-def worth_a_look(job: Job, query: TargetsQuery) -> Json:
+def list_targets(job: RequestHandler, query: TargetsQuery) -> Json:
     """Targets by number, name, class, wrong prediction or confidence; of graphs also small pictures."""
     part, model = job.snapshot.first, job.model
     wanted = ~job.snapshot.gone_targets
@@ -56,7 +56,7 @@ def worth_a_look(job: Job, query: TargetsQuery) -> Json:
     return {"total": len(found), "rows": rows, "about": about(job)}
 
 
-def about(job: Job) -> Json:
+def about(job: RequestHandler) -> Json:
     """Of the model: what the page needs before anything is chosen."""
     model, snapshot, told = job.model, job.snapshot, job.called.class_name
     types, config, part = model.lara.types, model.lara.explainer_.config, snapshot.first
@@ -80,7 +80,7 @@ def about(job: Job) -> Json:
     }
 
 
-def _labels(job: Job) -> np.ndarray:
+def _labels(job: RequestHandler) -> np.ndarray:
     """(num_targets,) the true class, -1 where nobody knows, or outputs are no classes."""
     if job.snapshot.first.game.value == "output":
         return np.full(len(job.snapshot.first.predicted), -1)
@@ -89,17 +89,17 @@ def _labels(job: Job) -> np.ndarray:
     return np.concatenate([known, np.full(missing, -1)]) if missing else known
 
 
-def key_of(job: Job, target: int) -> int | str:
+def key_of(job: RequestHandler, target: int) -> int | str:
     """By which the page names it: its number; of a link both ends, "3,14"."""
     told = job.called.target(target)
     return told if isinstance(told, int) else ",".join(map(str, told))
 
 
-def _matches(job: Job, target: int, text: str) -> bool:
+def _matches(job: RequestHandler, target: int, text: str) -> bool:
     return str(key_of(job, target)).startswith(text) or text in job.called.target_name(target).lower()
 
 
-def _row(job: Job, target: int, label: int) -> Json:
+def _row(job: RequestHandler, target: int, label: int) -> Json:
     part, told = job.snapshot.first, job.called.class_name
     known, confidence = bool(part.table.known(np.array([target]))[0]), float(part.table.confidence[target])
     predicted = int(part.predicted[target])
@@ -115,7 +115,7 @@ def _row(job: Job, target: int, label: int) -> Json:
     }
 
 
-def _thumbnail(job: Job, target: int) -> Json:
+def _thumbnail(job: RequestHandler, target: int) -> Json:
     part = job.snapshot.first
     if part.game.kind.name != "nodes":
         return {}
@@ -134,7 +134,7 @@ def _thumbnail(job: Job, target: int) -> Json:
 # --- one explanation
 
 
-def view(job: Job, query: ViewQuery) -> Json:
+def view(job: RequestHandler, query: ViewQuery) -> Json:
     """In words, as a picture, a table and curves of the model's own outputs."""
     asked = _asked(job, query.target)
     given: dict[str, Any] = {**asked, "class": query.asked_class, "rather_than": query.rather_than}
@@ -168,7 +168,7 @@ def view(job: Job, query: ViewQuery) -> Json:
     }
 
 
-def _asked(job: Job, key: str) -> Json:
+def _asked(job: RequestHandler, key: str) -> Json:
     """What an instance says of the target that the page calls so."""
     task = job.model.task
     numbers = [int(part) for part in key.split(",")]
@@ -178,7 +178,7 @@ def _asked(job: Job, key: str) -> Json:
     return {"pair": tuple(numbers)} if task.sides > 1 else {task.name: numbers[0]}
 
 
-def _walk(job: Job, explanation: Explanation, picture: Any) -> list[str | None]:
+def _walk(job: RequestHandler, explanation: Explanation, picture: Any) -> list[str | None]:
     """Where a click on each drawn disc leads: to that node; of a link, to the pair that it makes with the other end;
     None where that cannot be asked about, and nothing at all where features play, or graphs are explained."""
     task, types = explanation.task, explanation.game.types
@@ -190,7 +190,7 @@ def _walk(job: Job, explanation: Explanation, picture: Any) -> list[str | None]:
         asked = types.nodes[0] if types is not None else ""
         return [str(node) if kind == asked else None for kind, node in zip(kinds, own.tolist(), strict=True)]
     ends = task.nodes_of_one(explanation.target)
-    (start, end), (u, v) = (types.split(ends)[0], types.own_number(ends)) if types is not None else (["", ""], ends)
+    (start, end), (u, v) = (types.split(ends)[0], types.local_id(ends)) if types is not None else (["", ""], ends)
     leads = {start: lambda node: f"{node},{v}", end: lambda node: f"{u},{node}"}  # of one type: to another second end
     there = set(ends.tolist())
     return [
@@ -199,7 +199,7 @@ def _walk(job: Job, explanation: Explanation, picture: Any) -> list[str | None]:
     ]
 
 
-def _likeliest(job: Job, explanation: Explanation) -> list[Json]:
+def _likeliest(job: RequestHandler, explanation: Explanation) -> list[Json]:
     """The classes that f finds likeliest; empty where its outputs are no classes."""
     game, told = explanation.game, job.called.class_name
     if game.value == "output":

@@ -9,8 +9,8 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from dgl_lara import __version__
-from dgl_lara.serve.messages import ExplainRequest, GraphUpdate, PredictRequest, TargetsQuery, ViewQuery
-from dgl_lara.utils.templates import rendered
+from dgl_lara._util.templates import rendered
+from dgl_lara.serve.schemas import ExplainRequest, GraphUpdate, PredictRequest, TargetsQuery, ViewQuery
 
 NUMBER, TEXT, FLAG = {"type": "number"}, {"type": "string"}, {"type": "boolean"}
 WHOLE = {"type": "integer"}

@@ -19,17 +19,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from dgl_lara._util.atomic import checksum
+from dgl_lara.blackbox import call
+from dgl_lara.blackbox.eval_mode import eval_mode
 from dgl_lara.explainer.encoder import EncoderGraph
 from dgl_lara.explainer.inputs import explainer_inputs
 from dgl_lara.game.node_task import khop_batch
 from dgl_lara.lara import LARA
-from dgl_lara.model import blackbox
-from dgl_lara.model.evaluating import evaluating
-from dgl_lara.serve.called import Called
-from dgl_lara.serve.graph_changes import Changed, downstream, upstream
-from dgl_lara.serve.part import Part, StillTrue, base_part, on_graph, prepare
-from dgl_lara.serve.table import Table
-from dgl_lara.utils.files import checksum
+from dgl_lara.serve.cache import ExplanationCache
+from dgl_lara.serve.explainer import ServedExplainer, UnchangedSamples, base_part, on_graph, prepare
+from dgl_lara.serve.ids import IdCodec
+from dgl_lara.serve.updates import UpdatedGraph, downstream, upstream
 
 A_BATCH = 50_000  # nodes whose p and t, or f's answers, are made at a time
 
@@ -43,10 +43,10 @@ class Snapshot:
     features: Tensor
     gone: np.ndarray  # (num_nodes,) bool
     unchanged: Tensor  # (num_targets,) bool
-    parts: Mapping[str, Part]
+    parts: Mapping[str, ServedExplainer]
 
     @property
-    def first(self) -> Part:
+    def first(self) -> ServedExplainer:
         return next(iter(self.parts.values()))
 
     @cached_property
@@ -57,13 +57,15 @@ class Snapshot:
         return self.gone[: game.num_targets] if are_nodes else np.zeros(game.num_targets, dtype=bool)
 
 
-def base_snapshot(laras: Mapping[str, LARA], folder: Path, called: Called | None = None) -> Snapshot:
+def base_snapshot(laras: Mapping[str, LARA], folder: Path, called: IdCodec | None = None) -> Snapshot:
     """Of the run as it was trained."""
     folder.mkdir(parents=True, exist_ok=True)
     first = next(iter(laras.values()))
     count = first.game.num_targets
-    called = called or Called(first, {})
-    parts = {kind: base_part(lara, Table(folder / f"{kind}-table", count), called) for kind, lara in laras.items()}
+    called = called or IdCodec(first, {})
+    parts = {
+        kind: base_part(lara, ExplanationCache(folder / f"{kind}-table", count), called) for kind, lara in laras.items()
+    }
     for part in parts.values():
         prepare(part)
     nobody = np.zeros(first.graph.num_nodes(), dtype=bool)
@@ -71,7 +73,7 @@ def base_snapshot(laras: Mapping[str, LARA], folder: Path, called: Called | None
     return Snapshot(0, first.game.graph, first.features, nobody, everyone, parts)
 
 
-def open_snapshot(laras: Mapping[str, LARA], folder: Path, sequence: int, called: Called | None = None) -> Snapshot:
+def open_snapshot(laras: Mapping[str, LARA], folder: Path, sequence: int, called: IdCodec | None = None) -> Snapshot:
     """One that `write_snapshot` wrote."""
 
     def read(name: str) -> Tensor:
@@ -80,14 +82,14 @@ def open_snapshot(laras: Mapping[str, LARA], folder: Path, sequence: int, called
     indptr, sources, features, answer = map(read, ("indptr", "sources", "features", "answer"))
     graph = dgl.graph(("csc", (indptr, sources, torch.empty(0, dtype=torch.long))), num_nodes=len(features))
     unchanged, parts = read("unchanged"), {}
-    called = called or Called(next(iter(laras.values())), {})
+    called = called or IdCodec(next(iter(laras.values())), {})
     for kind, base in laras.items():
         lara = on_graph(base, graph, features, answer)
         if base.samples_ is not None and kind != "edges":  # whose numbers are others now
-            lara.samples_ = StillTrue(**vars(base.samples_))
+            lara.samples_ = UnchangedSamples(**vars(base.samples_))
         source = _mapped(folder, f"{kind}-source")
-        table = Table(folder / f"{kind}-table", len(features))
-        part = Part(lara, torch.from_numpy(source), read(f"{kind}-target"), table, called, unchanged)
+        table = ExplanationCache(folder / f"{kind}-table", len(features))
+        part = ServedExplainer(lara, torch.from_numpy(source), read(f"{kind}-target"), table, called, unchanged)
         parts[kind] = replace(part, source=source) if part.walked else part
     return Snapshot(sequence, graph, features, _mapped(folder, "gone"), unchanged, parts)
 
@@ -102,7 +104,7 @@ def checksums(folder: Path) -> dict[str, str]:
     return {path.stem: checksum(path) for path in sorted(folder.glob("*.npy"))}
 
 
-def write_snapshot(before: Snapshot, after: Changed, folder: Path) -> int:
+def write_snapshot(before: Snapshot, after: UpdatedGraph, folder: Path) -> int:
     """What changed of p and t is made anew, the rest is taken over. Returns for how many nodes."""
     folder.mkdir(parents=True, exist_ok=True)
     graph, first = after.graph, before.first.lara
@@ -131,17 +133,17 @@ def _grown(rows: Tensor, count: int) -> Tensor:
     return torch.cat([rows, rows.new_zeros(count - len(rows), *rows.shape[1:])])
 
 
-def _ask_again(lara: LARA, after: Changed, nodes: Tensor, answer: Tensor) -> None:
+def _ask_again(lara: LARA, after: UpdatedGraph, nodes: Tensor, answer: Tensor) -> None:
     """f's answer on these nodes, into their rows."""
     f, task = lara.game.f, lara.task
-    with evaluating(f):
+    with eval_mode(f):
         for some in nodes.split(A_BATCH):
             near = khop_batch(after.graph, some, lara.game.hops + 1)
-            said = blackbox.call(f, near.graph, after.features[near.nodes], len(near.nodes), task.name)
+            said = call.call(f, near.graph, after.features[near.nodes], len(near.nodes), task.name)
             answer[some] = said[near.places]
 
 
-def _embedded_again(part: Part, lara: LARA, nodes: Tensor) -> tuple[np.ndarray, Tensor]:
+def _embedded_again(part: ServedExplainer, lara: LARA, nodes: Tensor) -> tuple[np.ndarray, Tensor]:
     """p, in the layout of the part, and t of all nodes; made anew for these."""
     explainer, game, count = lara.explainer_, lara.game, lara.graph.num_nodes()
     config, by_term = explainer.config, isinstance(part.source, np.ndarray)
@@ -152,7 +154,7 @@ def _embedded_again(part: Part, lara: LARA, nodes: Tensor) -> tuple[np.ndarray, 
     else:
         source = old.clone() if of_columns else _grown(old, count)
     target = _grown(part.target, count)
-    with evaluating(explainer):
+    with eval_mode(explainer):
         for some in nodes.split(A_BATCH):
             mask = torch.zeros(count, dtype=torch.bool)
             mask[some] = True

@@ -21,10 +21,10 @@ from multiprocessing.process import BaseProcess
 
 import uvicorn
 
+from dgl_lara._util.progress import QUIET, log_info, resting, set_loudness
 from dgl_lara.errors import InputError, LaraError
-from dgl_lara.serve.guard import Limits
-from dgl_lara.serve.served import ServedModel
-from dgl_lara.utils.progress import QUIET, resting, say, set_loudness
+from dgl_lara.serve.middleware import Limits
+from dgl_lara.serve.model import ServedModel
 
 BACKLOG = 2048
 IDLE = 1.0  # seconds that a stopping worker gives its idle connections to ask once more
@@ -57,14 +57,14 @@ class Server(uvicorn.Server):
 def work(models: Sequence[ServedModel], port: socket.socket, limits: Limits, token: str | None, ready: Connection,
          generation: int) -> None:  # fmt: skip
     """One worker, until it is told to stop."""
-    from dgl_lara.serve import counters
+    from dgl_lara.serve import metrics
     from dgl_lara.serve.app import Service, guarded
 
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     set_loudness(QUIET)  # whoever waits for an answer does not sit here
     for model in models:
         model.follow()
-    counters.reloads.set(generation)
+    metrics.reloads.set(generation)
     service = Service(models, limits, os.getppid())
     app = guarded(service, token, only_here=is_only_here(port))
     config = uvicorn.Config(
@@ -92,7 +92,7 @@ def how_it_ended(process: BaseProcess) -> str:
     return signal.strsignal(-code) or f"signal {-code}" if code < 0 else f"exit code {code}"
 
 
-class Generation:
+class WorkerGroup:
     """Workers and keeper of one loading of the runs."""
 
     def __init__(self, number: int, models: list[ServedModel], supervisor: Supervisor) -> None:
@@ -127,7 +127,7 @@ class Generation:
 
     def new_keeper(self, rest: float = 0.0) -> BaseProcess:
         """`rest`: seconds before it begins, so that one that dies at once is not started again and again."""
-        from dgl_lara.serve.keeper import keep
+        from dgl_lara.serve.updater import keep
 
         self.rest, self.keeper_begins = rest, time.monotonic() + rest
         return self._forked(keep, self.models, self.supervisor.fill, rest)
@@ -157,11 +157,11 @@ class Generation:
         if self.keeper.exitcode is not None:
             at_once = time.monotonic() - self.keeper_begins < LONGEST_REST
             rest = min(2 * self.rest + 1, LONGEST_REST) if at_once else 0.0
-            say(f"the keeper has died ({how_it_ended(self.keeper)}); another takes over in {rest:.0f} s.")
+            log_info(f"the keeper has died ({how_it_ended(self.keeper)}); another takes over in {rest:.0f} s.")
             self.keeper = self.new_keeper(rest)
         for place, (process, _) in enumerate(self.workers):
             if process.exitcode is not None:
-                say(f"worker {process.pid} has died ({how_it_ended(process)}); another takes over.")
+                log_info(f"worker {process.pid} has died ({how_it_ended(process)}); another takes over.")
                 self.workers[place] = self.new_worker()
 
     @property
@@ -208,7 +208,7 @@ class Supervisor:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, lambda number, frame: self.asked.add(number))
         try:
-            now = Generation(1, models, self)
+            now = WorkerGroup(1, models, self)
         except LaraError:
             if self.is_to_stop:
                 return
@@ -228,18 +228,18 @@ class Supervisor:
                     now.mend()
         now.stop()
 
-    def _reloaded(self, before: Generation) -> Generation:
+    def _reloaded(self, before: WorkerGroup) -> WorkerGroup:
         """The runs as they are now; what cannot be loaded leaves everything as it was."""
         try:
             self.token = self.read_token()
             models = self.load()
             before.forget()
-            after = Generation(before.number + 1, models, self)
+            after = WorkerGroup(before.number + 1, models, self)
         except (LaraError, OSError) as error:
-            say(f"not reloaded, the old runs are still served: {error}")
+            log_info(f"not reloaded, the old runs are still served: {error}")
             return before
         before.stop()
-        say(f"reloaded ({after.number}).")
+        log_info(f"reloaded ({after.number}).")
         return after
 
 

@@ -17,11 +17,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from dgl_lara._util.memory import free_memory
+from dgl_lara._util.progress import Progress, is_quiet, working
 from dgl_lara.errors import InputError, LaraError
-from dgl_lara.shards.question import OpenQuestion, Question
+from dgl_lara.shards.request import ExplainJob, ExplainRequest
 from dgl_lara.shards.shard_folder import Shard, ShardFolder
-from dgl_lara.utils.memory import free_memory
-from dgl_lara.utils.progress import Progress, is_quiet, working
 
 SHARDS_A_CORE = 4  # a killed worker costs a quarter of its share, and slow machines get fewer
 RETRIES = 3  # of a shard whose worker died
@@ -30,7 +30,9 @@ KNOCK = 10.0  # seconds in which a cluster must open its door; Ray itself would 
 HANDED_ON = ("DGL_LARA_DATA", "DGL_LARA_CACHE", "PYTHONPATH")  # where workers find what the command finds
 
 
-def explain_by_ray(question: Question, folder: ShardFolder, shards: int | None, address: str | None) -> dict[str, Any]:
+def explain_by_ray(
+    question: ExplainRequest, folder: ShardFolder, shards: int | None, address: str | None
+) -> dict[str, Any]:
     """Explain all shards that are not done yet; returns the manifest. `shards`: how many there are; without it as many
     as the folder was begun with, else some for each core."""
     paths: dict[str, Any] = {name: value.resolve() for name, value in vars(question).items() if isinstance(value, Path)}
@@ -51,7 +53,7 @@ def explain_by_ray(question: Question, folder: ShardFolder, shards: int | None, 
     return folder.whole()
 
 
-def _explain(question: Question, shard: Shard, home: Path, folder: Path, beside: int) -> None:
+def _explain(question: ExplainRequest, shard: Shard, home: Path, folder: Path, beside: int) -> None:
     """What a worker does; the only thing of ours that Ray calls."""
     with suppress(OSError):  # another machine need not have it
         os.chdir(home)
@@ -59,7 +61,7 @@ def _explain(question: Question, shard: Shard, home: Path, folder: Path, beside:
 
 
 @lru_cache(maxsize=1)
-def _opened(question: Question, beside: int) -> OpenQuestion:
+def _opened(question: ExplainRequest, beside: int) -> ExplainJob:
     """Kept by the worker from shard to shard. What is free on its machine is for all workers there."""
     return replace(question, memory=question.memory or free_memory() // beside).open()
 

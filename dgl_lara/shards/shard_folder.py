@@ -21,12 +21,12 @@ from typing import Any
 
 from torch import Tensor
 
-from dgl_lara.choices import EXPORTS
+from dgl_lara._util.atomic import atomic_write, short_hash
+from dgl_lara._util.progress import Progress, log_info
+from dgl_lara._util.schema import rows_of, text, validate, whole
+from dgl_lara.constants import EXPORTS
 from dgl_lara.errors import InputError, LaraError
 from dgl_lara.inference.export import WRITERS
-from dgl_lara.utils.files import short_hash, written_whole
-from dgl_lara.utils.progress import Progress, say
-from dgl_lara.utils.schema import fitting, rows_of, text, whole
 
 QUESTION, MANIFEST = "_question.json", "_manifest.json"
 RECORD = {"file": text, "targets": whole(1), "rows": whole(), "sha256": text}
@@ -97,9 +97,9 @@ class ShardFolder:
             found = self._record(shard)
             if checksum(file) == found["sha256"]:
                 return found
-            say(f"{file} was changed since it was written; it is made anew.")
+            log_info(f"{file} was changed since it was written; it is made anew.")
         except (LaraError, OSError) as damage:
-            say(f"{damage} Shard {shard} is made anew.")
+            log_info(f"{damage} Shard {shard} is made anew.")
         return None
 
     def _record(self, shard: Shard) -> dict[str, Any]:
@@ -170,7 +170,7 @@ class ShardFolder:
         for path, record in zip(Progress(paths, "checking", unit="shard"), manifest["shards"], strict=True):
             if not path.exists() or checksum(path) != record["sha256"]:
                 raise LaraError(f"{path} was changed since it was written; run its shard again.")
-        with written_whole(out) as temporary:
+        with atomic_write(out) as temporary:
             if self.ending == ".parquet":
                 return WRITERS[out.suffix](paths, temporary, manifest["question"])
             _concatenate(paths, temporary, header=self.ending == ".csv")
@@ -196,7 +196,7 @@ def checksum(path: Path) -> str:
 
 def _read(path: Path, fields: Mapping[str, Any], optional: tuple[str, ...] = ()) -> dict[str, Any]:
     try:
-        content = fitting(json.loads(path.read_text()), {**fields, "seal": text}, path, optional)
+        content = validate(json.loads(path.read_text()), {**fields, "seal": text}, path, optional)
     except (ValueError, RecursionError) as error:
         raise LaraError(f"{path} cannot be understood ({error}).") from error
     if content.pop("seal") != short_hash(content):
@@ -205,5 +205,5 @@ def _read(path: Path, fields: Mapping[str, Any], optional: tuple[str, ...] = ())
 
 
 def _write(path: Path, content: Mapping[str, Any]) -> None:
-    with written_whole(path) as temporary:
+    with atomic_write(path) as temporary:
         temporary.write_text(json.dumps({**content, "seal": short_hash(dict(content))}, indent=1) + "\n")

@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from dgl_lara._util.distributed import ALONE, ProcessGroup
 from dgl_lara.attribution.monte_carlo import BYTES_A_DRAW, random_coalitions, signed
-from dgl_lara.game.batch import Batch, Egos
 from dgl_lara.game.game import Game
-from dgl_lara.game.players import find
-from dgl_lara.game.value import to_values
-from dgl_lara.utils.ranks import ALONE, Ranks
+from dgl_lara.game.values import to_values
+from dgl_lara.graphs.indexing import lookup_sorted
+from dgl_lara.graphs.subgraph import EgoBatch, SharedSubgraph
 
 BYTES_AN_ANSWER = 16  # a class, of one target under one pair: f's two answers, and while they are put together
 
@@ -29,7 +29,7 @@ class CoalitionBatch:
 
     def sigma(self, players: Tensor) -> Tensor:
         """(num_masks, len(players)): +1 where the player is in S, -1 where not."""
-        place, _ = find(players, self.ids)
+        place, _ = lookup_sorted(players, self.ids)
         return signed(self.keep[:, place])
 
     def of(self, targets: Tensor, rows: Tensor | slice) -> CoalitionBatch:
@@ -46,16 +46,18 @@ class CoalitionBatch:
 
 
 def evaluate_coalitions(
-    game: Game, batch: Batch | Egos, masks: int, drawn: torch.Generator, ranks: Ranks = ALONE
+    game: Game, batch: SharedSubgraph | EgoBatch, masks: int, drawn: torch.Generator, ranks: ProcessGroup = ALONE
 ) -> CoalitionBatch:
     """Draw coalitions and ask f about them. Two passes of f teach every target of the batch."""
     columns = len(game.kind.ids(batch))
     answers = BYTES_AN_ANSWER * len(batch.targets) * game.num_classes
     game.budget.check(masks * (BYTES_A_DRAW * columns + answers), f"{masks:,} pairs of coalitions a step (--masks)")
-    return hear(game, batch, random_coalitions(masks, columns, drawn, batch.targets.device), ranks)
+    return evaluate_masks(game, batch, random_coalitions(masks, columns, drawn, batch.targets.device), ranks)
 
 
-def hear(game: Game, batch: Batch | Egos, keep: Tensor, ranks: Ranks = ALONE) -> CoalitionBatch:
+def evaluate_masks(
+    game: Game, batch: SharedSubgraph | EgoBatch, keep: Tensor, ranks: ProcessGroup = ALONE
+) -> CoalitionBatch:
     """What f says of these coalitions. Several processes have drawn the same, and each asks about its share of all S
     and all rests."""
     ids, masks = game.kind.ids(batch), len(keep)

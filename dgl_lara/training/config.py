@@ -8,14 +8,14 @@ from dataclasses import dataclass, replace
 from numbers import Integral
 from typing import Any
 
-from dgl_lara.choices import EMBEDDINGS, ENCODERS, INPUTS, SCHEDULES, TRAIN_ON
+from dgl_lara._util.registry import one_of
+from dgl_lara.constants import EMBEDDINGS, ENCODERS, INPUTS, SCHEDULES, TRAIN_ON
 from dgl_lara.errors import InputError
 from dgl_lara.explainer.gates import GATES
 from dgl_lara.game.game import Game
 from dgl_lara.game.task import Task
 from dgl_lara.game.tasks import as_task
 from dgl_lara.training.objectives import OBJECTIVES
-from dgl_lara.utils.registry import one_of
 
 ALL = 0  # batch size: every target at once
 SOME_TARGETS, MANY_TARGETS = 1_500, 20_000

@@ -24,26 +24,26 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from dgl_lara._util.distributed import ALONE, ProcessGroup, ProcessLost
+from dgl_lara._util.interrupts import held_back_interrupts
+from dgl_lara._util.progress import Progress, log_info, phase, working
+from dgl_lara._util.randomness import sample_targets, seeded
 from dgl_lara.attribution.monte_carlo import Samples
-from dgl_lara.attribution.shared_samples import SampleKeeper
+from dgl_lara.attribution.shared_samples import SampleReservoir
 from dgl_lara.errors import LaraError, ModelError
+from dgl_lara.explainer.decoders import DECODERS
 from dgl_lara.explainer.encoder import EncoderGraph
-from dgl_lara.explainer.forms import FORMS
 from dgl_lara.explainer.inputs import encoder_graph, fit_normalisation
 from dgl_lara.explainer.network import Explainer, ExplainerConfig
 from dgl_lara.game.game import Game
+from dgl_lara.training.backend import InMemory, TrainingBackend
+from dgl_lara.training.coalition_pool import ask_pool, pool_size
 from dgl_lara.training.config import ALL, TrainingConfig
-from dgl_lara.training.ground import Ground, InMemory
 from dgl_lara.training.objective import Objective, Step
 from dgl_lara.training.objectives import OBJECTIVES
-from dgl_lara.training.pool import ask_pool, pool_size
 from dgl_lara.training.state import TrainingState
 from dgl_lara.training.subgraphs import FullGraph, NeighborSubgraphs, target_batches
-from dgl_lara.training.validation import ByPhi
-from dgl_lara.utils.interrupts import held_back_interrupts
-from dgl_lara.utils.progress import Progress, phase, say, working
-from dgl_lara.utils.randomness import seeded, some_targets
-from dgl_lara.utils.ranks import ALONE, Lost, Ranks
+from dgl_lara.training.validation import AttributionValidator
 
 TOO_LITTLE_MOVES = (
     "note: of the validation targets the true attribution can hardly be told from noise: agreement says little."
@@ -66,7 +66,7 @@ def new_explainer(game: Game, config: TrainingConfig, inputs: Tensor, train_node
         embedding=config.embedding,
         encoder=config.encoder,
         all_classes=config.all_classes and OBJECTIVES[config.objective].every_class,
-        **FORMS[game.kind.name].shape(game),
+        **DECODERS[game.kind.name].shape(game),
     )
     # weights, gradients, Adam's two moments, the average and the best so far, twice
     game.budget.check(28 * shape.num_weights, f"an explainer with {shape.num_weights:,} weights")
@@ -80,7 +80,7 @@ def new_explainer(game: Game, config: TrainingConfig, inputs: Tensor, train_node
 
 
 @dataclass(frozen=True)
-class Plan:
+class Schedule:
     """How long training takes: epochs of batches, and when g is judged."""
 
     size: int  # targets a batch
@@ -88,10 +88,10 @@ class Plan:
     total: int
 
     @staticmethod
-    def of(config: TrainingConfig, num_targets: int) -> Plan:
+    def of(config: TrainingConfig, num_targets: int) -> Schedule:
         size = num_targets if config.batch_size == ALL else config.batch_size
         an_epoch = -(-num_targets // size)
-        return Plan(size, an_epoch, (config.epochs or -(-config.steps // an_epoch)) * an_epoch)
+        return Schedule(size, an_epoch, (config.epochs or -(-config.steps // an_epoch)) * an_epoch)
 
     def is_check(self, step: int) -> bool:
         return step % max(1, self.total // CHECKS) == 0 or step == self.total
@@ -108,8 +108,8 @@ def train(
     resume: dict | None = None,
     checkpoint: Callable[[TrainingState], None] = lambda state: None,
     seen: EncoderGraph | None = None,
-    ranks: Ranks = ALONE,
-    ground: Ground | None = None,
+    ranks: ProcessGroup = ALONE,
+    ground: TrainingBackend | None = None,
 ) -> TrainingState:
     """Train g on `targets`; the best weights by agreement on `validation` are kept in the state.
 
@@ -127,7 +127,7 @@ def train(
     Returns:
         The state after the last step; `state.best_explainer()` is the trained g.
     """
-    targets = some_targets(targets, config.targets or len(targets), config.seed)
+    targets = sample_targets(targets, config.targets or len(targets), config.seed)
     whole = config.batch_size == ALL and game.task.local and game.kind.shares
     if ground is None:
         seen = encoder_graph(game, config.inputs) if seen is None else seen
@@ -139,14 +139,14 @@ def train(
     objective = OBJECTIVES[config.objective]
     state.table = objective.table(game, targets)
     most = MOST_KEPT if config.shared_pairs is None else config.shared_pairs
-    state.keeper = SampleKeeper(game, most if ranks.is_first else 0, config.seed) if whole and most else None
+    state.keeper = SampleReservoir(game, most if ranks.is_first else 0, config.seed) if whole and most else None
     if resume:
         state.load_dict(resume if ranks.is_first else {**resume, "shared": None})
     asked_before, asked_elsewhere = state.nodes_asked, game.nodes_asked
-    plan = Plan.of(config, len(targets))
+    plan = Schedule.of(config, len(targets))
     if resume and ranks.is_first and state.step <= plan.total:
         state.went_on_from = state.step
-        say(went_on(state.step, plan.total))
+        log_info(went_on(state.step, plan.total))
     if whole and not resume:  # of several processes the first one decides: they need not have as much memory
         pairs = pool_size(game, config, targets, validation, plan.total) if ranks.is_first else 0
         (state.pool,) = ranks.total(pairs)
@@ -160,8 +160,8 @@ def train(
             judge = ground.judge(validation)
         state.judged_by, state.judging = judge.name, judge.samples
         check_it_moves(game, judge.samples)
-        if isinstance(judge, ByPhi) and not judge.is_clear and ranks.is_first:
-            say(TOO_LITTLE_MOVES)
+        if isinstance(judge, AttributionValidator) and not judge.is_clear and ranks.is_first:
+            log_info(TOO_LITTLE_MOVES)
 
     if state.step > plan.total:
         raise LaraError(f"the checkpoint is at step {state.step}, beyond the {plan.total} that the settings ask for.")
@@ -194,7 +194,7 @@ def train(
                 if ranks.is_first:
                     checkpoint(state)
                 raise KeyboardInterrupt
-    if isinstance(judge, ByPhi):
+    if isinstance(judge, AttributionValidator):
         state.best_of_neighbours = judge.score_of_neighbours(state.best_explainer())
     if ranks.count > 1 and not ground.judges_together:
         shape = state.average.state_dict()  # whose numbers do not matter: only the first one's are taken
@@ -228,20 +228,25 @@ def went_on(step: int, total: int) -> str:
 
 @contextmanager
 def kept_if_others_are_lost(
-    state: TrainingState, checkpoint: Callable[[TrainingState], None], ranks: Ranks
+    state: TrainingState, checkpoint: Callable[[TrainingState], None], ranks: ProcessGroup
 ) -> Iterator[None]:
     """Where another process dies within a step, the state is that after the step before; but for a running mean, which
     moves earlier than the weights and goes on from the last checkpoint."""
     try:
         yield
-    except Lost:
+    except ProcessLost:
         if ranks.is_first and state.table is None:
             checkpoint(state)
         raise
 
 
 def update(
-    state: TrainingState, objective: Objective, step: Step, config: TrainingConfig, lr: float, ranks: Ranks = ALONE
+    state: TrainingState,
+    objective: Objective,
+    step: Step,
+    config: TrainingConfig,
+    lr: float,
+    ranks: ProcessGroup = ALONE,
 ) -> float:
     """Line 11: one step of Adam, and of the running average of g's weights. Returns the loss."""
     loss = objective.loss(step, state.table)

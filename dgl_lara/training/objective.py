@@ -8,13 +8,14 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from dgl_lara.explainer.form import Pairs, on_all_sides
+from dgl_lara.explainer.decoder import PairBatch, on_all_sides
 from dgl_lara.explainer.network import Explainer
 from dgl_lara.game.game import Game
-from dgl_lara.game.players import Players, find
-from dgl_lara.training.attribution_table import AttributionTable
+from dgl_lara.game.player_index import Players
+from dgl_lara.graphs.indexing import lookup_sorted
 from dgl_lara.training.coalitions import CoalitionBatch
-from dgl_lara.training.subgraphs import Embedded
+from dgl_lara.training.running_mean_table import AttributionTable
+from dgl_lara.training.subgraphs import SubgraphEmbeddings
 
 
 class Objective:
@@ -35,7 +36,7 @@ class Step:
     game: Game
     explainer: Explainer
     coalitions: CoalitionBatch
-    embedded: Embedded
+    embedded: SubgraphEmbeddings
 
     @property
     def targets(self) -> Tensor:
@@ -65,7 +66,7 @@ class Step:
     @property
     def _can_walk(self) -> bool:
         """Nodes of a mini-batch are listed as the paper does it; everybody else walks wherever the gate can."""
-        if not self.explainer.gate.carries:
+        if not self.explainer.gate.supports_propagation:
             return False
         if self.explainer.config.players != "nodes":
             return True
@@ -75,7 +76,7 @@ class Step:
         """Without pairs: <sum over nodes v, players j of w_d sigma_j m_jv^(d), t^(d)>."""
         g, here, sides = self.explainer, self.embedded, self.game.task.side_nodes(self.targets)
         held = g.form.held(g, self.game, here.graph, here.nodes, here.p, self.coalitions.sigma)
-        arrived = g.gate.arrivals(here.graph, held, g.config.terms, find(torch.cat(sides), here.nodes)[0])
+        arrived = g.gate.aggregate(here.graph, held, g.config.terms, lookup_sorted(torch.cat(sides), here.nodes)[0])
         met = [
             (sums * t.unsqueeze(1)) @ g.all_class_weights().T
             for sums, t in zip(arrived.chunk(len(sides)), here.t.chunk(len(sides), dim=1), strict=True)
@@ -85,7 +86,7 @@ class Step:
     def _by_pairs(self) -> Tensor:
         """From explicit (target, player) pairs."""
         players, g, here = self.players(), self.explainer, self.embedded
-        products = on_all_sides(g.form.products, g, Pairs(self.game, players, here.p, here.t, here.nodes))
+        products = on_all_sides(g.form.products, g, PairBatch(self.game, players, here.p, here.t, here.nodes))
         scores = products @ g.all_class_weights().T  # (num_pairs, num_classes)
         sigma = self.coalitions.sigma(players.player)  # (num_masks, num_pairs)
         total = torch.zeros(len(sigma), len(players.targets), scores.shape[1], device=scores.device)
@@ -100,8 +101,8 @@ class Step:
 
 
 def local_scores(
-    explainer: Explainer, game: Game, embedded: Embedded, players: Players, classes: Tensor | None = None
+    explainer: Explainer, game: Game, embedded: SubgraphEmbeddings, players: Players, classes: Tensor | None = None
 ) -> Tensor:
     """Eq. 6, 7 for players among what is embedded; of their targets' explained class, unless others are given."""
     t = explainer.for_class(embedded.t, game.explained_class[players.targets] if classes is None else classes)
-    return on_all_sides(explainer.form.scores, explainer, Pairs(game, players, embedded.p, t, embedded.nodes))
+    return on_all_sides(explainer.form.scores, explainer, PairBatch(game, players, embedded.p, t, embedded.nodes))

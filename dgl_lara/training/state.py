@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 
 from dgl_lara.attribution.monte_carlo import Samples
-from dgl_lara.attribution.shared_samples import SampleKeeper
+from dgl_lara.attribution.shared_samples import SampleReservoir
+from dgl_lara.blackbox.identity import load_exactly
 from dgl_lara.errors import LaraError
 from dgl_lara.explainer.network import Explainer
-from dgl_lara.model.weights import load_exactly
-from dgl_lara.training.attribution_table import AttributionTable
+from dgl_lara.training.running_mean_table import AttributionTable
 
 
 @dataclass(eq=False)
@@ -29,7 +29,7 @@ class TrainingState:
     history: list[dict] = field(default_factory=list)
     judged_by: str = ""
     table: AttributionTable | None = None
-    keeper: SampleKeeper | None = None  # what f said of everybody, where the whole graph is asked at once
+    keeper: SampleReservoir | None = None  # what f said of everybody, where the whole graph is asked at once
     pool: int = 0  # pairs that all steps share; 0: each has its own
     nodes_asked: int = 0  # that f was given, see `Game.nodes_asked`
     went_on_from: int | None = None  # the step of the checkpoint, where training was resumed

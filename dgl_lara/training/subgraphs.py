@@ -13,15 +13,15 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from dgl_lara._util.randomness import generator
 from dgl_lara.explainer.encoder import EncoderGraph
 from dgl_lara.explainer.network import Explainer
-from dgl_lara.game.batch import Batch, Egos
 from dgl_lara.game.game import Game
-from dgl_lara.utils.randomness import generator
+from dgl_lara.graphs.subgraph import EgoBatch, SharedSubgraph
 
 
 @dataclass(frozen=True, eq=False)
-class Embedded:
+class SubgraphEmbeddings:
     """What g says of a batch of targets and of everyone who may be their player."""
 
     graph: EncoderGraph  # what g saw
@@ -37,17 +37,17 @@ class NeighborSubgraphs:
     game: Game
     encoder_graph: EncoderGraph  # the whole graph, as g sees it
 
-    def batch(self, targets: Tensor) -> Batch | Egos:
+    def batch(self, targets: Tensor) -> SharedSubgraph | EgoBatch:
         """Eq. 11."""
         return self.game.kind.batch(targets, self.game.context)
 
-    def embed(self, explainer: Explainer, targets: Tensor) -> Embedded:
+    def embed(self, explainer: Explainer, targets: Tensor) -> SubgraphEmbeddings:
         """Eq. 12."""
         task = self.game.task
         nodes = task.encoder_nodes(self.game.graph, targets, explainer.form.sight(explainer.config))
         part = self.encoder_graph.part(nodes, task.encoder_sizes(self.encoder_graph.sizes, targets))
         p, t = explainer(part)
-        return Embedded(part, nodes, p, task.t_of(t, targets, nodes))
+        return SubgraphEmbeddings(part, nodes, p, task.t_of(t, targets, nodes))
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,13 +57,13 @@ class FullGraph:
     game: Game
     encoder_graph: EncoderGraph
 
-    def batch(self, targets: Tensor) -> Batch:
+    def batch(self, targets: Tensor) -> SharedSubgraph:
         return self.game.task.full_batch(self.game.graph, targets)
 
-    def embed(self, explainer: Explainer, targets: Tensor) -> Embedded:
+    def embed(self, explainer: Explainer, targets: Tensor) -> SubgraphEmbeddings:
         p, t = explainer(self.encoder_graph)
         everyone = torch.arange(self.game.graph.num_nodes(), device=p.device)
-        return Embedded(self.encoder_graph, everyone, p, self.game.task.t_of(t, targets, None))
+        return SubgraphEmbeddings(self.encoder_graph, everyone, p, self.game.task.t_of(t, targets, None))
 
 
 Subgraphs = NeighborSubgraphs | FullGraph

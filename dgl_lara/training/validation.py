@@ -15,16 +15,23 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from dgl_lara.attribution.monte_carlo import Estimate, Samples, in_halves, sample, sample_shared, unbiased_each
+from dgl_lara._util.randomness import generator
+from dgl_lara.attribution.monte_carlo import (
+    Estimate,
+    Samples,
+    sample,
+    sample_shared,
+    split_half_estimate,
+    unbiased_each,
+)
 from dgl_lara.attribution.r_squared import corrected_r_squared, is_clear
 from dgl_lara.explainer.encoder import EncoderGraph
 from dgl_lara.explainer.network import Explainer
 from dgl_lara.game.game import Game
+from dgl_lara.training.coalition_pool import CoalitionPool
 from dgl_lara.training.coalitions import CoalitionBatch, evaluate_coalitions
 from dgl_lara.training.objective import Step, local_scores
-from dgl_lara.training.pool import Pool
 from dgl_lara.training.subgraphs import FullGraph, NeighborSubgraphs
-from dgl_lara.utils.randomness import generator
 
 TARGETS, PAIRS, COALITIONS = 128, 512, 4
 FEWEST_PAIRS, WORK = 128, 200_000_000  # edges and nodes that the pairs of passes over the whole graph may meet
@@ -33,7 +40,7 @@ AFFORDABLE = 100_000  # walks that end at the validation targets, each to be eva
 
 
 @dataclass(frozen=True, eq=False)
-class ByPhi:
+class AttributionValidator:
     """R squared with phi, the noise of the samples taken out."""
 
     name: ClassVar[str] = "R2 with the true attribution phi over all players, 1 is perfect"
@@ -45,7 +52,7 @@ class ByPhi:
         half = len(self.samples.d) // 2
         if self.samples.enough:
             return unbiased_each(self.samples)
-        return in_halves(self.samples.part(slice(half)), self.samples.part(slice(half, None)))
+        return split_half_estimate(self.samples.part(slice(half)), self.samples.part(slice(half, None)))
 
     @cached_property
     def is_clear(self) -> bool:
@@ -79,7 +86,7 @@ class ByPhi:
 
 
 @dataclass(frozen=True, eq=False)
-class ByCoalitions:
+class CoalitionValidator:
     """The share of d(S)'s variation that the scores explain, for the explained class."""
 
     name: ClassVar[str] = "share of the model's variation under unseen coalitions that the scores explain, 1 is perfect"
@@ -101,8 +108,8 @@ class ByCoalitions:
 
 
 def make_judge(
-    game: Game, seen: EncoderGraph, targets: Tensor, seed: int, pool: Pool | None = None
-) -> ByPhi | ByCoalitions:
+    game: Game, seen: EncoderGraph, targets: Tensor, seed: int, pool: CoalitionPool | None = None
+) -> AttributionValidator | CoalitionValidator:
     """On small graphs the masks of phi's estimate are shared by all validation targets. A pool of as many masks serves,
     unless it teaches g about one of them."""
     drawn = generator(seed + 77)
@@ -111,16 +118,16 @@ def make_judge(
     share = game.task.local and game.kind.shares
     if share and not small and float(game.work[chosen].sum()) > AFFORDABLE:
         whole = FullGraph(game, seen)
-        return ByCoalitions(whole, evaluate_coalitions(game, whole.batch(chosen), COALITIONS, drawn))
+        return CoalitionValidator(whole, evaluate_coalitions(game, whole.batch(chosen), COALITIONS, drawn))
     # a judge may not cost more than the training: on a dense graph fewer coalitions must do
     pairs = min(PAIRS, max(FEWEST_PAIRS, WORK // (game.graph.num_nodes() + game.graph.num_edges())))
     draw, pairs = (sample_shared, pairs) if share and small else (sample, PAIRS)
     if pool and pool.pairs >= pairs and not pool.teaches(chosen):
-        return ByPhi(NeighborSubgraphs(game, seen), pool.samples(game.players(chosen)))
-    return ByPhi(NeighborSubgraphs(game, seen), draw(game, game.players(chosen), pairs, drawn))
+        return AttributionValidator(NeighborSubgraphs(game, seen), pool.samples(game.players(chosen)))
+    return AttributionValidator(NeighborSubgraphs(game, seen), draw(game, game.players(chosen), pairs, drawn))
 
 
-def judged_targets(targets: Tensor, seed: int) -> Tensor:
+def validation_subset(targets: Tensor, seed: int) -> Tensor:
     """Those that `make_judge` would choose."""
     return _some(targets, generator(seed + 77))
 

@@ -14,12 +14,13 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from dgl_lara._util.memory_budget import slices_within_budget
 from dgl_lara.baselines.common.method import Method
 from dgl_lara.explanation import Explanations
-from dgl_lara.game.batch import Egos
-from dgl_lara.game.budget import row_slices
 from dgl_lara.game.game import Game
-from dgl_lara.game.players import Players, find, joined
+from dgl_lara.game.player_index import Players, joined
+from dgl_lara.graphs.indexing import lookup_sorted
+from dgl_lara.graphs.subgraph import EgoBatch
 
 EDGES_AT_ONCE = 500_000  # of ego graphs side by side; a larger one stands alone
 
@@ -36,11 +37,11 @@ class EdgeScores:
 
 
 @dataclass(frozen=True, eq=False)
-class Instances:
+class MaskBatch:
     """Some targets, ready for a model that takes edge weights."""
 
     targets: Tensor  # (num_targets,)
-    egos: Egos  # their graphs, side by side
+    egos: EgoBatch  # their graphs, side by side
     num_players: Tensor  # (num_targets,)
     edge: Tensor  # (num_scored,) ids of the scored edges in the graph of `egos`
     row: Tensor  # (num_scored,) whose ego graph they are in
@@ -67,13 +68,13 @@ class Instances:
         return self.egos.nodes[src], self.egos.nodes[dst]
 
 
-def instances(game: Game, targets: Tensor) -> Iterator[Instances]:
+def instances(game: Game, targets: Tensor) -> Iterator[MaskBatch]:
     """The targets in order, as many at once as memory allows."""
     # what enters the outermost context nodes reaches no target; they are there for the degrees of those before
     inner = game.context if game.context > game.hops else None
     for rows in game.chunks(targets):
         some = targets[rows]
-        for part in row_slices(_edges_entering(game, some, inner), EDGES_AT_ONCE):
+        for part in slices_within_budget(_edges_entering(game, some, inner), EDGES_AT_ONCE):
             yield _assemble(some[part], game.task.egos(game.graph, some[part], game.context, inner), game.hops)
 
 
@@ -84,16 +85,16 @@ def _edges_entering(game: Game, targets: Tensor, inner: int | None) -> Tensor:
     return torch.zeros_like(context.counts).index_add(0, context.row, entering)
 
 
-def _assemble(targets: Tensor, egos: Egos, hops: int) -> Instances:
+def _assemble(targets: Tensor, egos: EgoBatch, hops: int) -> MaskBatch:
     graph, is_player = egos.graph, egos.hop <= hops
     src, dst = graph.edges()
     edge = (is_player[src] & is_player[dst] & (src != dst)).nonzero().flatten()
     # ordered by target, source, destination, so that a target's edges never depend on its company
     edge = edge[torch.argsort(src[edge] * graph.num_nodes() + dst[edge])]
     src, dst = src[edge], dst[edge]
-    place, there = find(dst * graph.num_nodes() + src, src * graph.num_nodes() + dst)
+    place, there = lookup_sorted(dst * graph.num_nodes() + src, src * graph.num_nodes() + dst)
     twin = torch.where(there, place, torch.arange(len(edge), device=edge.device))
-    return Instances(targets, egos, egos.counts(is_player), edge, egos.row[src], twin)
+    return MaskBatch(targets, egos, egos.counts(is_player), edge, egos.row[src], twin)
 
 
 def entropy(mask: Tensor) -> Tensor:
@@ -110,7 +111,7 @@ def node_scores(edges: EdgeScores, players: Players) -> Tensor:
     total = edges.scores.new_zeros(len(players.player))
     count = torch.zeros_like(total)
     for end in (edges.source, edges.destination):
-        place, _ = find(edges.row * players.num_ids + end, players.key)
+        place, _ = lookup_sorted(edges.row * players.num_ids + end, players.key)
         total.index_add_(0, place, edges.scores)
         count.index_add_(0, place, torch.ones_like(edges.scores))
     return total / count.clamp(min=1)
@@ -121,11 +122,11 @@ class EdgeMethod(Method):
 
     needs: ClassVar[tuple[str, ...]] = ("edge weights", "gradients")
 
-    def score(self, some: Instances) -> Tensor:
+    def score(self, some: MaskBatch) -> Tensor:
         """(num_scored,) the final mask."""
         raise NotImplementedError
 
-    def predict(self, some: Instances, mask: Tensor, features: Tensor) -> Tensor:
+    def predict(self, some: MaskBatch, mask: Tensor, features: Tensor) -> Tensor:
         """(num_targets, num_classes): logits of the targets under a mask of the scored edges."""
         return self.call_with_weights(some.egos.graph, features, some.weights(mask))[some.egos.places]
 

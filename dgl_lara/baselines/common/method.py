@@ -1,7 +1,7 @@
 """The one protocol of all methods in a comparison: `fit` where the method learns, `explain(targets)`.
 
 LARA asks nothing of f but its outputs. A method that needs more says so in `needs`, and gets it from models that
-offer it (ours do: see `targets/models.py`); with any other model it raises one clear sentence.
+offer it (ours do: see `gnns/models.py`); with any other model it raises one clear sentence.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from torch import Tensor, nn
 from dgl_lara.errors import InputError
 from dgl_lara.explanation import Explanations
 from dgl_lara.game.game import Game
-from dgl_lara.game.players import Players
+from dgl_lara.game.player_index import Players
 
 EDGE_WEIGHTS = ("edge_weight", "eweight", "edge_weights")  # what models call the argument
 
 
 @dataclass(frozen=True)
-class Circumstances:
+class BenchmarkSetting:
     """What a method may choose its settings by, in a comparison."""
 
     dataset: str  # its name: some authors publish settings for it
@@ -55,11 +55,11 @@ class Method:
             raise InputError(f"{self.name} needs a model that shows its embeddings, f.embed(graph, features).")
 
     @classmethod
-    def for_comparison(cls, game: Game, seed: int, where: Circumstances) -> Method:
+    def for_comparison(cls, game: Game, seed: int, where: BenchmarkSetting) -> Method:
         """With the settings that its authors would choose there, or shorter ones where it is to be quick."""
         return cls(game, seed)
 
-    def hurried(self) -> Method:
+    def with_fewer_steps(self) -> Method:
         """Itself, set to learn as little as possible: how long it learned makes no difference to its speed."""
         return self
 

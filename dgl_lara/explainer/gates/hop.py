@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from dgl_lara.explainer.gate import BY_HOP, Gate
-from dgl_lara.game.players import Players
+from dgl_lara.game.player_index import Players
 
 
 class HopGate(Gate):

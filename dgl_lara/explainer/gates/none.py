@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from dgl_lara.explainer.gate import ONE_TERM, Gate
-from dgl_lara.game.players import Players
+from dgl_lara.game.player_index import Players
 
 
 class NoGate(Gate):

@@ -9,18 +9,18 @@ from torch import Tensor
 
 from dgl_lara.explainer.encoder import EncoderGraph
 from dgl_lara.explainer.gate import BY_WALK, Gate
-from dgl_lara.game.players import Players
+from dgl_lara.game.player_index import Players
 from dgl_lara.game.walks import walk_weights
 
 
 class WalkGate(Gate):
     kernel = BY_WALK
-    carries = True
+    supports_propagation = True
 
     def weights(self, graph: dgl.DGLGraph, players: Players, hops: int) -> Tensor:
         return walk_weights(graph, players, hops)
 
-    def arrivals(self, graph: EncoderGraph, held: Tensor, terms: int, places: Tensor) -> Tensor:
+    def aggregate(self, graph: EncoderGraph, held: Tensor, terms: int, places: Tensor) -> Tensor:
         """What is held for distance d is sent d steps along the edges: memory grows with nodes, not with pairs."""
         count, masks, width = held.shape
         moving = held.view(count, masks, terms, width // terms)

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, ClassVar
 import pandas as pd
 from torch import Tensor
 
+from dgl_lara._util.progress import phase
 from dgl_lara.explanation import Explanations
 from dgl_lara.game.game import Game
 from dgl_lara.metrics.common.reference import Reference, reference
-from dgl_lara.utils.progress import phase
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -22,7 +22,7 @@ Rows = tuple[Sequence[str], Sequence[Sequence[object]]]  # header and cells
 
 
 @dataclass(frozen=True, eq=False)
-class Case:
+class EvalCase:
     """What explanations are judged on; phi is estimated once, for whoever asks first."""
 
     game: Game
@@ -41,11 +41,11 @@ class Metric:
     columns: ClassVar[dict[str, int]] = {}  # a comparison's: figure -> +1 where high is good, -1 low, 0 neither
     of_speed: ClassVar[bool] = False  # it times the explaining; the explanations themselves do not matter
 
-    def missing(self, case: Case) -> str | None:
+    def missing(self, case: EvalCase) -> str | None:
         """Why it cannot be had of this case, in a sentence; None where it can."""
         return None
 
-    def table(self, case: Case, explanations: Explanations) -> pd.DataFrame:
+    def table(self, case: EvalCase, explanations: Explanations) -> pd.DataFrame:
         """Every figure, of one method's explanations."""
         raise NotImplementedError
 

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from dgl_lara._util.progress import repeat
+from dgl_lara._util.randomness import generator
 from dgl_lara.attribution.exact import exact
-from dgl_lara.attribution.monte_carlo import Estimate, in_halves, sample, sample_shared
+from dgl_lara.attribution.monte_carlo import Estimate, sample, sample_shared, split_half_estimate
 from dgl_lara.attribution.r_squared import corrected_r_squared, is_clear
 from dgl_lara.game.game import Game
-from dgl_lara.game.players import Players
-from dgl_lara.utils.progress import goes
-from dgl_lara.utils.randomness import generator
+from dgl_lara.game.player_index import Players
 
 EXACT_UP_TO = 12  # players: 4,096 coalitions
 AFFORDABLE = 60_000_000  # evaluated nodes a reference may cost target by target
@@ -46,9 +46,9 @@ def reference(game: Game, targets: Tensor, pairs: int, seed: int) -> Reference:
         return Reference(players, Estimate(phi, torch.zeros_like(phi)), 1.0, "exact, from every coalition", game.least)
     share = game.task.local and game.kind.shares and 2 * pairs * int(players.counts.sum()) > AFFORDABLE
     draw = sample_shared if share else sample
-    with goes(2):
+    with repeat(2):
         first, second = (draw(game, players, pairs // 2, generator(1000 + seed * 2 + half)) for half in (0, 1))
-    estimate = in_halves(first, second)
+    estimate = split_half_estimate(first, second)
     spread = (estimate.phi - estimate.phi.mean()).square().mean()
     how = f"estimated from {pairs:,} pairs of coalitions (random subsets) for each target"
     how += ", the same for all" * share

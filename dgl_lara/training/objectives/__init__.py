@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dgl_lara.utils.registry import Registry
+from dgl_lara._util.registry import Registry
 
 if TYPE_CHECKING:
     from dgl_lara.training.objective import Objective

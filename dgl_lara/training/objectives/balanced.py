@@ -15,9 +15,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from dgl_lara.training.attribution_table import AttributionTable
 from dgl_lara.training.objective import Objective, Step
 from dgl_lara.training.objectives.least_squares import squared_loss
+from dgl_lara.training.running_mean_table import AttributionTable
 
 
 class Balanced(Objective):

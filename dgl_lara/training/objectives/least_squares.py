@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from dgl_lara.training.attribution_table import AttributionTable
 from dgl_lara.training.objective import Objective, Step
+from dgl_lara.training.running_mean_table import AttributionTable
 
 
 class LeastSquares(Objective):

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from dgl_lara.attribution.mi_value import mi_value
-from dgl_lara.game.players import Players
+from dgl_lara.game.player_index import Players
 from dgl_lara.training.objective import Step
 from dgl_lara.training.objectives.running_mean import RunningMean
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from torch import Tensor
 
 from dgl_lara.game.game import Game
-from dgl_lara.game.players import Players
-from dgl_lara.training.attribution_table import AttributionTable
+from dgl_lara.game.player_index import Players
 from dgl_lara.training.objective import Objective, Step
+from dgl_lara.training.running_mean_table import AttributionTable
 
 
 class RunningMean(Objective):

@@ -1,0 +1,113 @@
+"""Edges: the node that an edge enters holds its q, made from what g says of both ends.
+
+    phi_hat(u -> v, to i) = sum_d w_d(i, v) <q_uv^(d), t_i^(d)>,    d = 0 ... K - 1
+    q_uv = a_u + b_v + W relu(c_u + e_v + D x_uv)
+
+a, b, c, e are linear in the encoder's states, one row a node, so that p is stored and passed on as for nodes; x is what
+an edge carries, where f reads that, and its relation. An undirected pair has the sum of its two directions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from dgl import ops
+from torch import Tensor, nn
+
+from dgl_lara.blackbox.edge_data import EDGE
+from dgl_lara.explainer.decoder import Decoder, ExplainerProtocol, ExplainerShape, PairBatch, Signs
+from dgl_lara.explainer.encoder import EncoderGraph
+from dgl_lara.game.edge_players import EdgePlayers
+from dgl_lara.game.game import Game
+from dgl_lara.game.walks import walk_scale
+from dgl_lara.graphs.indexing import lookup_sorted
+
+AT_ONCE = 400_000  # edges of targets whose q are held at a time
+
+
+class EdgeDataLayers(nn.Module):
+    """W and D."""
+
+    def __init__(self, out: nn.Linear, data: nn.Linear) -> None:
+        super().__init__()
+        self.out, self.data = out, data
+
+
+def edge_inputs(game: Game, numbers: Tensor) -> Tensor:
+    """(edges, edge_columns): x of edges, by their numbers in the whole graph; large numbers compressed."""
+    assert game.edge_looks is not None
+    x = game.edge_looks[numbers]
+    return x.sign() * x.abs().log1p()
+
+
+class EdgeDecoder(Decoder):
+    def reach(self, config: ExplainerShape) -> int:
+        return max(config.hops - 1, 0)
+
+    def source_width(self, config: ExplainerShape) -> int:
+        return 2 * config.width + 2 * config.hidden
+
+    def weights(self, config: ExplainerShape) -> nn.Module:
+        out = nn.Linear(config.hidden, config.width, bias=False)
+        return EdgeDataLayers(out, nn.Linear(config.edge_columns, config.hidden)) if config.edge_columns else out
+
+    def edge_vectors(
+        self, g: ExplainerProtocol, p: Tensor, u: Tensor, v: Tensor, scale: Tensor, x: Tensor | None = None
+    ) -> Tensor:
+        """(edges, width): q. u, v: rows of p; scale: of the nodes that are entered, (edges, 1); x: what edges carry."""
+        width, hidden = g.config.width, g.config.hidden
+        from_a, to_b, from_c, to_e = p.split([width, width, hidden, hidden], dim=1)
+        inner, out = from_c[u] + to_e[v], g.form_weights
+        assert out is not None
+        if isinstance(out, EdgeDataLayers):
+            assert x is not None
+            inner, out = inner + out.data(x), out.out
+        q = from_a[u] + to_b[v] + out(torch.relu(inner))
+        return g.gate.scaled(q, q, scale)[0]
+
+    def held(
+        self, g: ExplainerProtocol, game: Game, seen: EncoderGraph, nodes: Tensor, p: Tensor, sigma: Signs
+    ) -> Tensor:
+        assert isinstance(game.kind, EdgePlayers)
+        src, dst = seen.looped.edges()
+        real = src != dst
+        player = game.kind.of_edges(nodes[src[real]], nodes[dst[real]])
+        x = edge_inputs(game, seen.looped.edata[EDGE][real]) if g.config.edge_columns else None
+        q = self.edge_vectors(g, p, src[real], dst[real], seen.scale[dst[real]], x)
+        signed = sigma(player).T.unsqueeze(2) * q.unsqueeze(1)  # (edges, masks, width)
+        every = signed.new_zeros(len(src), signed[0].numel() if len(signed) else g.config.width)
+        every = every.index_put((real.nonzero().flatten(),), signed.flatten(1)) if len(signed) else every
+        return ops.copy_e_sum(seen.looped, every).view(len(nodes), -1, g.config.width)
+
+    def products(self, g: ExplainerProtocol, pairs: PairBatch) -> Tensor:
+        result = pairs.t.new_zeros(len(pairs.players.player), g.config.width)
+        for place, each in self._each(g, pairs):
+            result = result.index_add(0, place, each)
+        return result
+
+    def scores(self, g: ExplainerProtocol, pairs: PairBatch) -> Tensor:
+        result = pairs.t.new_zeros(len(pairs.players.player))
+        for place, each in self._each(g, pairs):
+            result.index_add_(0, place, each.sum(1))
+        return result
+
+    def _each(self, g: ExplainerProtocol, pairs: PairBatch) -> Iterator[tuple[Tensor, Tensor]]:
+        """(which pair, w q t) of every edge that enters somebody near a target, some edges at a time."""
+        game, players, nodes = pairs.game, pairs.players, pairs.nodes
+        assert isinstance(game.kind, EdgePlayers)
+        heads = game.task.reach(game.graph, players.targets, g.config.reach)
+        gate = g.gate.weights(game.graph, heads, g.config.reach)
+        which, sources, player = game.kind.entering(heads.player)
+        row, head = heads.row[which], heads.player[which]
+        place, _ = lookup_sorted(row * max(players.num_ids, 1) + player, players.key)
+        u, v = (sources, head) if nodes is None else (lookup_sorted(end, nodes)[0] for end in (sources, head))
+        scale = walk_scale(game.graph).unsqueeze(1)
+        numbers = game.kind.entering_numbers(heads.player) if g.config.edge_columns else which
+        for some in torch.arange(len(which), device=which.device).split(AT_ONCE):
+            x = edge_inputs(game, game.graph.edata[EDGE][numbers[some]]) if g.config.edge_columns else None
+            q = self.edge_vectors(g, pairs.p, u[some], v[some], scale[head[some]], x)
+            yield place[some], q * pairs.t[row[some]] * gate[which[some]].repeat_interleave(g.config.dim, dim=1)
+
+
+FORM = EdgeDecoder()

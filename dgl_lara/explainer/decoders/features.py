@@ -1,0 +1,208 @@
+"""Columns of the features: a node v holds x_vc r_c of every column c, x as its distance from the baseline.
+
+    phi_hat(c -> i) = sum_d (sum_v w_d(i, v) x_vc) <r_c^(d), t_i^(d)>
+
+r has one row a column, so that g speaks of any graph with these columns: made from what f says when the column is added
+to typical single nodes, and learned besides. A group has the sum of its columns.
+Exact for linear GNNs. Where a column is removed in the target alone, the target alone holds it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from dgl_lara.blackbox.eval_mode import eval_mode
+from dgl_lara.explainer.decoder import Decoder, ExplainerProtocol, ExplainerShape, PairBatch, Signs
+from dgl_lara.explainer.encoder import EncoderGraph
+from dgl_lara.game.feature_players import FeaturePlayers
+from dgl_lara.game.game import Game
+from dgl_lara.game.player_index import Players
+from dgl_lara.game.receptive_field import evenly_spaced
+from dgl_lara.game.removal import isolated
+from dgl_lara.game.walks import walk_scale
+from dgl_lara.graphs.indexing import lookup_sorted
+
+COLUMNS_AT_ONCE = 512
+SOME = 32  # targets whose players are counted
+CONTEXTS = 8  # typical nodes to which a column is added, to hear what f makes of it
+MANY = 16  # one target in so many nodes or more: the whole graph is walked over, and nobody listed
+
+
+class ColumnEmbedding(nn.Module):
+    """r: one row a column, made of what f says of the column by itself, and learned besides."""
+
+    spread: Tensor
+    responses: Tensor
+
+    def __init__(self, columns: int, classes: int, hidden: int, width: int) -> None:
+        super().__init__()
+        self.linear = nn.Linear((1 + CONTEXTS) * classes, width)
+        self.bent = nn.Sequential(nn.Linear((1 + CONTEXTS) * classes, hidden), nn.ReLU(), nn.Linear(hidden, width))
+        self.own = nn.Parameter(torch.zeros(columns, width))
+        self.register_buffer("spread", torch.ones(columns))  # how large each column is, so that r is on one scale
+        self.register_buffer("responses", torch.zeros(columns, (1 + CONTEXTS) * classes))
+
+    def forward(self) -> Tensor:
+        return (self.linear(self.responses) + self.bent(self.responses) + 0.1 * self.own) / self.spread.unsqueeze(1)
+
+
+class FeatureDecoder(Decoder):
+    def shape(self, game: Game) -> dict[str, Any]:
+        assert isinstance(game.kind, FeaturePlayers)
+        return super().shape(game) | {"columns": game.kind.width, "alone": game.kind.alone}
+
+    def prepare(self, g: ExplainerProtocol, game: Game) -> None:
+        assert isinstance(g.form_weights, ColumnEmbedding) and isinstance(game.kind, FeaturePlayers)
+        for columns in torch.arange(game.kind.width).split(COLUMNS_AT_ONCE):
+            part = slice(int(columns[0]), int(columns[-1]) + 1)
+            square = game.kind.excess(slice(None), part).square()
+            present = (square > 0).sum(0).clamp(min=1)  # a rare column is as large as it is where it is there
+            g.form_weights.spread[part] = (square.sum(0) / present).sqrt().clamp(min=1e-6)
+        found = responses(game, g.form_weights.spread)
+        g.form_weights.responses.copy_(found / found.square().mean(0).sqrt().clamp(min=1e-9))
+        some = evenly_spaced(game.num_targets, SOME, found.device)
+        # so many scores share what there is to explain; r begins small enough for all of them together
+        g.form_weights.spread *= game.players(some).counts.float().mean().clamp(min=1).sqrt()
+
+    def reach(self, config: ExplainerShape) -> int:
+        return 0 if config.alone else config.hops
+
+    def sight(self, config: ExplainerShape) -> int:
+        return max(self.reach(config), config.layers)  # r speaks of columns: nobody's p is needed
+
+    def source_width(self, config: ExplainerShape) -> int:
+        return 0
+
+    def weights(self, config: ExplainerShape) -> nn.Module:
+        return ColumnEmbedding(config.columns, config.num_classes, config.hidden, config.width)
+
+    def sources(self, g: ExplainerProtocol, said: Tensor, scale: Tensor) -> Tensor:
+        assert isinstance(g.form_weights, ColumnEmbedding)
+        return g.form_weights()
+
+    def held(
+        self, g: ExplainerProtocol, game: Game, seen: EncoderGraph, nodes: Tensor, p: Tensor, sigma: Signs
+    ) -> Tensor:
+        kind = game.kind
+        assert isinstance(kind, FeaturePlayers)
+        plays = kind.group >= 0
+        signs = sigma(kind.group.clamp(min=0)) * plays  # (masks, columns)
+        x = kind.excess(nodes if len(nodes) < len(kind.features) else slice(None))
+        held = torch.stack([x @ (p * mask.unsqueeze(1)) for mask in signs], dim=1)
+        return g.gate.scaled(held, held, seen.scale.unsqueeze(1))[0]
+
+    def products(self, g: ExplainerProtocol, pairs: PairBatch) -> Tensor:
+        players, t, kind = pairs.players, pairs.t, pairs.game.kind
+        assert isinstance(kind, FeaturePlayers)
+        which, column = kind.columns_of(players.player)
+        row = players.row[which]
+        arrived = PropagatedFeatures(g, pairs.game, players.targets).of(slice(None))[row, :, column]
+        each = arrived.repeat_interleave(g.config.dim, dim=1) * pairs.p[column] * t[row]
+        return t.new_zeros(len(players.player), g.config.width).index_add(0, which, each)
+
+    def scores(self, g: ExplainerProtocol, pairs: PairBatch) -> Tensor:
+        players = pairs.players
+        return self.table(g, pairs.game, pairs.p, pairs.t, players.targets)[players.row, players.player]
+
+    def table(self, g: ExplainerProtocol, game: Game, p: Tensor, t: Tensor, targets: Tensor) -> Tensor:
+        """(num_targets, count): the score of every player, also of those that are not present."""
+        kind, dim = game.kind, g.config.dim
+        assert isinstance(kind, FeaturePlayers)
+        table, aggregate = t.new_zeros(len(targets), kind.count), PropagatedFeatures(g, game, targets)
+        for start in range(0, kind.width, COLUMNS_AT_ONCE):
+            columns = slice(start, start + COLUMNS_AT_ONCE)
+            group, arrived = kind.group[columns], aggregate.of(columns)
+            score = t.new_zeros(len(targets), len(group))
+            for term in range(g.config.terms):
+                part = slice(term * dim, (term + 1) * dim)
+                score += arrived[:, term] * (t[:, part] @ p[columns, part].T)
+            table.index_add_(1, group.clamp(min=0), score * (group >= 0))
+        return table
+
+    def parts(self, g: ExplainerProtocol, game: Game, p: Tensor, t: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+        """Of one target: the nodes that reach it, and (nodes, width) what each of them holds of the column's score."""
+        kind, dim = game.kind, g.config.dim
+        assert isinstance(kind, FeaturePlayers)
+        near = game.task.reach(game.graph, target, g.config.reach)
+        weights = g.gate.weights(game.graph, near, g.config.reach)  # (nodes, terms)
+        x = kind.excess(near.player)
+        x = g.gate.scaled(x, x, walk_scale(game.graph)[near.player].unsqueeze(1))[0]
+        met = (t * p).view(-1, g.config.terms, dim).sum(2)  # (width, terms)
+        return near.player, x * (weights @ met.T)
+
+
+def contexts(game: Game) -> Tensor:
+    """(1 + some, columns): nothing, and the average node of each of the most common classes."""
+    classes, counts = torch.unique(game.logits.argmax(1), return_counts=True)
+    common = classes[counts.argsort(descending=True)[:CONTEXTS]]
+    of_node = game.task.per_node(game.graph, game.logits.argmax(1))
+    rows = [game.features[of_node == one].float().mean(0) for one in common]
+    rows += [rows[0]] * (CONTEXTS - len(rows))
+    return torch.stack([torch.zeros_like(rows[0]), *rows])
+
+
+def responses(game: Game, size: Tensor) -> Tensor:
+    """(columns, contexts * classes): how f's logits of a single node move when a column is added to a typical one, as
+    large as the column is. One call of f for each context, where all columns fit into it."""
+    kind = game.kind
+    assert isinstance(kind, FeaturePlayers)
+    parts, around = [], contexts(game)
+    for columns in torch.arange(kind.width, device=size.device).split(max(1, game.nodes_per_call // 2)):
+        place = torch.arange(len(columns), device=size.device)
+        singles = game.task.mark_singles(isolated(game.graph, 2 * len(columns)))
+        found = []
+        for context in around:
+            x = context.repeat(2 * len(columns), 1)
+            x[place, columns] += size[columns]
+            with eval_mode(game.f):
+                said = game.call(singles, x.to(game.features)).float()
+            found.append(said[: len(columns)] - said[len(columns) :])
+        parts.append(torch.cat(found, dim=1))
+    return torch.cat(parts)
+
+
+class PropagatedFeatures:
+    """sum_v w_d(i, v) x_vc of some targets: carried along the edges around them where the gate can, else summed over
+    lists of pairs. Everything near the targets is found once, for all columns."""
+
+    def __init__(self, g: ExplainerProtocol, game: Game, targets: Tensor) -> None:
+        assert isinstance(game.kind, FeaturePlayers)
+        self.gate, self.kind, self.steps = g.gate, game.kind, g.config.reach
+        self.nodes: Tensor | None = None
+        self.near: Players | None = None
+        scale, everybody = walk_scale(game.graph).unsqueeze(1), game.graph.num_nodes()
+        if len(targets) * MANY < everybody or not self.gate.supports_propagation:
+            self.near = game.task.reach(game.graph, targets, self.steps)
+            self.nodes = torch.unique(self.near.player)
+            scale = scale[self.nodes]
+        self.scale, self.count = scale, len(targets)
+        if self.gate.supports_propagation:
+            nodes = self.nodes
+            self.places = targets if nodes is None else lookup_sorted(targets, nodes)[0]
+            self.seen = (
+                EncoderGraph.of(game.graph, scale) if nodes is None else EncoderGraph.around(game.graph, nodes, scale)
+            )
+        else:
+            assert self.near is not None
+            self.weights = self.gate.weights(game.graph, self.near, self.steps)
+
+    def of(self, columns: slice) -> Tensor:
+        """(num_targets, terms, columns)"""
+        x = self.kind.excess(slice(None) if self.nodes is None else self.nodes, columns)
+        x = self.gate.scaled(x, x, self.scale)[0]
+        if self.gate.supports_propagation:
+            return self.gate.carry(self.seen, x, self.steps, self.places)
+        assert self.near is not None and self.nodes is not None
+        where = torch.stack([self.near.row, lookup_sorted(self.near.player, self.nodes)[0]])
+        shape = (self.count, len(self.nodes))
+        parts = [
+            torch.sparse.mm(torch.sparse_coo_tensor(where, w, shape, check_invariants=False), x)
+            for w in self.weights.unbind(1)
+        ]
+        return torch.stack(parts, dim=1)
+
+
+FORM = FeatureDecoder()

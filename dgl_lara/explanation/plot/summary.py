@@ -1,0 +1,125 @@
+"""What matters in general, as a picture: bars of what speaks for and against, and a point a target for each feature."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import LinearSegmentedColormap, Normalize
+from matplotlib.figure import Figure, SubFigure
+
+from dgl_lara._util.tables import shortened
+from dgl_lara.explanation.plot.figure import AGAINST, FOR
+
+MOST = 12  # bars of a panel
+VALUES = LinearSegmentedColormap.from_list("low-high", ["#3b6fb6", "#8a63a8", "#d1495b"])
+SWING = 0.38  # how far points leave their row
+BINS = 60  # in which points that lie on each other are told apart
+
+
+class BarRows(Protocol):
+    """One row of points."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def score(self) -> np.ndarray: ...
+
+    @property
+    def value(self) -> np.ndarray | None: ...
+
+
+class SummaryLayout(Protocol):
+    """What is drawn: `explanation/summary.py` makes it."""
+
+    @property
+    def title(self) -> str: ...
+
+    def heading(self, table: pd.DataFrame) -> str: ...
+
+    @property
+    def groups(self) -> list[pd.DataFrame]: ...
+
+    @property
+    def swarm(self) -> Sequence[BarRows]: ...
+
+
+def draw_summaries(summaries: Sequence[SummaryLayout]) -> Figure:
+    """A strip a kind of players, a panel a way of sorting them."""
+    heights = [0.75 + 0.24 * max(2, *(min(len(table), MOST) for table in one.groups)) for one in summaries]
+    figure = Figure(figsize=(9, sum(heights) + 0.35), layout="constrained")
+    FigureCanvasAgg(figure)
+    figure.suptitle(summaries[0].title, fontsize=9.5, x=0.01, ha="left")
+    strips = figure.subfigures(len(summaries), 1, height_ratios=heights, squeeze=False).flat
+    for one, strip in zip(summaries, strips, strict=True):
+        panels = len(one.groups) + bool(one.swarm)
+        axes = np.atleast_1d(strip.subplots(1, panels))
+        rows = max(2, *(min(len(table), MOST) for table in one.groups))
+        for axis, table in zip(axes, one.groups, strict=False):
+            _bars(axis, table, one.heading(table))
+            axis.set(ylim=(rows - 0.4, -0.6))  # bars of one height throughout
+        if one.swarm:
+            _points(strip, axes[-1], one.swarm)
+    what = axes[0].get_legend_handles_labels()  # above all panels: within one it would lie on a bar
+    figure.legend(*what, fontsize=6.5, frameon=False, loc="outside upper right", ncols=2)
+    return figure
+
+
+def _bars(axis: Axes, table: pd.DataFrame, heading: str) -> None:
+    shown = table.head(MOST)
+    rows = np.arange(len(shown))
+    axis.barh(rows, shown["for"], color=FOR, height=0.7, label="for")
+    axis.barh(rows, shown["against"], left=shown["for"], color=AGAINST, height=0.7, label="against")
+    for row, (ends, share) in enumerate(zip(shown["for"] + shown["against"], shown["share"], strict=True)):
+        axis.annotate(f"{share:.0%}", (ends, row), (3, 0), textcoords="offset points", fontsize=6.5, va="center")
+    axis.set_yticks(rows, [shortened(str(item), 20) for item in shown["item"]], fontsize=7.5)
+    axis.margins(x=0.16)
+    _plain(axis, heading, "mean of Σ |score|, and its share")
+
+
+def _points(strip: SubFigure, axis: Axes, swarm: Sequence[BarRows]) -> None:
+    """A beeswarm: a point a target, coloured by its own value of that feature, low to high."""
+    axis.axvline(0, color="#b0b0b0", linewidth=0.8, zorder=0)
+    span = max((float(np.abs(row.score).max(initial=0)) for row in swarm), default=0) or 1.0
+    for place, row in enumerate(swarm):
+        colours = "#808080" if row.value is None or len(np.unique(row.value)) < 2 else VALUES(_within(row.value))
+        axis.scatter(row.score, place + swing(row.score / span), s=5, c=colours, linewidths=0, alpha=0.85)
+    axis.set_yticks(range(len(swarm)), [shortened(row.name, 20) for row in swarm], fontsize=7.5)
+    axis.set(ylim=(len(swarm) - 0.4, -0.6))
+    _plain(axis, "a point a target", "score")
+    bar = strip.colorbar(ScalarMappable(Normalize(0, 1), VALUES), ax=axis, fraction=0.03, pad=0.02, ticks=[0, 1])
+    bar.ax.set_yticklabels(["low", "high"], fontsize=6.5)
+    bar.set_label("its own value", fontsize=6.5, labelpad=-10)
+    bar.outline.set_visible(False)
+
+
+def swing(score: np.ndarray) -> np.ndarray:
+    """How far each point leaves its row so that those of nearly one score lie side by side, the crowd the widest."""
+    bins = np.floor((score + 1) / 2 * BINS).astype(int)
+    order, offset = np.argsort(bins, kind="stable"), np.zeros(len(score))
+    start = np.searchsorted(bins[order], bins[order])
+    within = np.arange(len(score)) - start
+    crowd = np.bincount(bins, minlength=1)[bins[order]]
+    offset[order] = (within - (crowd - 1) / 2) / max(int(crowd.max(initial=1)), 12)
+    return 2 * SWING * offset
+
+
+def _within(value: np.ndarray) -> np.ndarray:
+    low, high = np.percentile(value, [5, 95])
+    if high <= low:  # nearly all have the same
+        low, high = value.min(), value.max()
+    return np.clip((value - low) / (high - low), 0, 1)
+
+
+def _plain(axis: Axes, title: str, label: str) -> None:
+    axis.set_title(title, fontsize=8.5, loc="left")
+    axis.set_xlabel(label, fontsize=7.5)
+    axis.tick_params(axis="x", labelsize=7)
+    axis.tick_params(axis="y", length=0)
+    axis.spines[["top", "right", "left"]].set_visible(False)

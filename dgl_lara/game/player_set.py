@@ -1,0 +1,137 @@
+"""What can be a player: who plays for a target, what a mask speaks of, and what removal does.
+
+A kind is made for one graph, and `Game` draws, evaluates and shares coalitions through these methods alone. Removal
+works on *units* of a graph: its nodes, its edges, or the columns of its features. `kinds.py` lists the kinds.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import ClassVar
+
+from torch import Tensor
+
+from dgl_lara.game.context import GameContext
+from dgl_lara.game.player_index import Players
+from dgl_lara.game.removal import MaskedGraphs, remove_nodes
+from dgl_lara.graphs.indexing import lookup_sorted
+from dgl_lara.graphs.subgraph import EgoBatch, SharedSubgraph
+
+
+class PlayerSet(ABC):
+    """The players of one graph."""
+
+    name: ClassVar[str]
+    noun: ClassVar[str]  # one of them, in words
+    removal: ClassVar[str]  # what it means to remove one, in words
+    includes_target: bool = False  # a target is a player of its own
+    shares: bool = True  # one mask over all players is a coalition for every target at once
+    repeats: int = 1  # times that f is asked about one coalition
+
+    def __init__(self, field: GameContext) -> None:
+        self.task, self.graph, self.features, self.hops = field.task, field.graph, field.features, field.hops
+
+    @property
+    @abstractmethod
+    def count(self) -> int:
+        """How many there are in the whole graph: the columns of a mask that all targets share."""
+
+    @abstractmethod
+    def players(self, targets: Tensor) -> Players:
+        """Who plays for each target."""
+
+    @property
+    @abstractmethod
+    def in_words(self) -> str:
+        """Who plays, in words."""
+
+    def work(self) -> Tensor:
+        """(num_targets,) a bound on the players of a target and on what explaining it costs."""
+        return self.task.work(self.graph, self.hops)
+
+    def own(self, targets: Tensor) -> Tensor | None:
+        """(num_targets,) the player that a target itself is; None where no target is one."""
+        return None
+
+    def usable(self, inside: Callable[[Tensor], Tensor], targets: Tensor) -> Tensor | None:
+        """(num_masks, num_targets) bool: shared masks are coalitions for the target; None: all are. `inside`: which
+        players are in S, (num_masks, len(players))."""
+        return None
+
+    def batch(self, targets: Tensor, context: int) -> SharedSubgraph | EgoBatch:
+        """Eq. 11: the part of the graph on which one mask is a coalition for all these targets."""
+        return self.task.batch(self.graph, targets, self.hops, context)
+
+    @abstractmethod
+    def ids(self, batch: SharedSubgraph | EgoBatch) -> Tensor:
+        """The players, rising, that the columns of a mask over a batch stand for."""
+
+    @abstractmethod
+    def expand_mask(self, batch: SharedSubgraph | EgoBatch, keep: Tensor) -> Tensor:
+        """(num_masks, units): which units stay under masks over `ids`; what is nobody's player stays."""
+
+    @abstractmethod
+    def match_units(self, here: EgoBatch, players: Players) -> tuple[Tensor, Tensor]:
+        """For each unit of separate graphs: which (target, player) pair it is, and whether it is one at all."""
+
+    @abstractmethod
+    def remove(self, here: SharedSubgraph | EgoBatch, features: Tensor, keep: Tensor) -> MaskedGraphs:
+        """A copy of the graph for each mask over its units, less what the mask leaves out."""
+
+    @abstractmethod
+    def looks(self, nodes: Tensor) -> Tensor:
+        """(count, ...): what is known of each player, from what is known of each node."""
+
+
+class NodePlayers(PlayerSet):
+    """Nodes that can reach the target; a removed one is gone with its features and edges."""
+
+    name = "nodes"
+    noun = "node"
+    removal = (
+        "To remove a player is to take the node, its features and its edges out of the graph. A removed target, or an "
+        "empty graph, has the model's prediction for one isolated node without features."
+    )
+
+    def __init__(self, field: GameContext) -> None:
+        super().__init__(field)
+        self.includes_target = self.task.local
+
+    @property
+    def count(self) -> int:
+        return self.graph.num_nodes()
+
+    def players(self, targets: Tensor) -> Players:
+        return self.task.players_among(self.task.reach(self.graph, targets, self.hops))
+
+    @property
+    def in_words(self) -> str:
+        return self.task.players_in_words(self.hops)
+
+    def own(self, targets: Tensor) -> Tensor | None:
+        return self.task.side_nodes(targets)[0] if self.includes_target else None
+
+    def usable(self, inside: Callable[[Tensor], Tensor], targets: Tensor) -> Tensor | None:
+        """What is one player in several nodes must be in S, or out of it, with all of them."""
+        if self.task.sides == 1:
+            return None
+        first, second = map(inside, self.task.side_nodes(targets))
+        return first == second
+
+    def ids(self, batch: SharedSubgraph | EgoBatch) -> Tensor:
+        return batch.nodes
+
+    def expand_mask(self, batch: SharedSubgraph | EgoBatch, keep: Tensor) -> Tensor:
+        bystander = batch.bystander if isinstance(batch, SharedSubgraph) else None
+        return keep if bystander is None else keep | bystander
+
+    def match_units(self, here: EgoBatch, players: Players) -> tuple[Tensor, Tensor]:
+        node = self.task.player_id(here.targets[here.row], here.nodes)
+        return lookup_sorted(here.row * here.num_nodes + node, players.key)
+
+    def remove(self, here: SharedSubgraph | EgoBatch, features: Tensor, keep: Tensor) -> MaskedGraphs:
+        return remove_nodes(here.graph, features, keep)
+
+    def looks(self, nodes: Tensor) -> Tensor:
+        return nodes

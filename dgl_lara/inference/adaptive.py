@@ -1,0 +1,77 @@
+"""Model calls only where they are needed: explanations that are not trusted yet are corrected with samples of their
+own, more and more of them, until they are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from dgl_lara._util.progress import working
+from dgl_lara.attribution.monte_carlo import Samples, differences
+from dgl_lara.attribution.posterior import posterior_update
+from dgl_lara.errors import InputError
+from dgl_lara.explanation import Explanations
+from dgl_lara.game.game import Game
+from dgl_lara.inference.draws import per_target_uniform
+
+ROUNDS = (64, 128, 256)  # pairs of coalitions that are spent on a target, one after the other
+AT_LEAST = 0.9
+MOST_SPENT = sum(ROUNDS)
+
+
+@dataclass(frozen=True, eq=False)
+class AdaptiveResult:
+    """The explanations, and how many pairs of coalitions f was asked about for each; `still`: those yet in doubt."""
+
+    explanations: Explanations
+    pairs: Tensor  # (num_targets,)
+    still: Tensor  # (num_targets,) bool
+
+
+def refine_until_confident(
+    game: Game, explanations: Explanations, stretch: float, at_least: float = AT_LEAST, seed: int = 0
+) -> AdaptiveResult:
+    """Correct explanations whose confidence is below `at_least`. stretch: see `ErrorModel`."""
+    if not 0 < at_least < 1:
+        raise InputError(f"the confidence to reach must be above 0 and below 1 (got {at_least}).")
+    if explanations.variance is None:
+        raise InputError(
+            "nothing is known of how wrong these scores are, so the doubtful ones cannot be told; refine all of them "
+            "with a number of pairs, or train again, which learns it."
+        )
+    spent = torch.zeros(len(explanations), dtype=torch.long)
+    for number, pairs in enumerate(ROUNDS, 1):
+        doubtful = _doubtful(explanations, at_least)
+        if not bool(doubtful.any()):
+            break
+        with working(f"refining {int(doubtful.sum()):,} in doubt, round {number} of {len(ROUNDS)}"):
+            explanations = with_own_samples(game, explanations, doubtful, pairs, stretch, seed)
+        spent[doubtful.cpu()] += pairs
+    return AdaptiveResult(explanations, spent, _doubtful(explanations, at_least).cpu())
+
+
+def _doubtful(explanations: Explanations, at_least: float) -> Tensor:
+    """A target without neighbours has nothing to doubt (its confidence is NaN)."""
+    assert explanations.confidence is not None
+    return explanations.confidence < at_least
+
+
+def with_own_samples(
+    game: Game, explanations: Explanations, chosen: Tensor, pairs: int, stretch: float, seed: int
+) -> Explanations:
+    """The chosen ones, whose errors are known, corrected with samples of their own."""
+    players, known = explanations.players, explanations.variance
+    assert known is not None
+    scores, variance, own = explanations.scores.clone(), known.clone(), explanations.is_target
+    some, places = players.only(chosen), chosen[players.row].nonzero().flatten()
+    keep = per_target_uniform(game, some, pairs, seed, pairs) < 0.5  # a round has pairs of its own
+    heard = differences(game, some, keep, explanations.asked[chosen])
+    for each, sigma, d in Samples(some, keep, heard, own[places]).each():
+        place = places[each]
+        better = posterior_update(sigma, d, scores[place], variance[place], own[place], stretch)
+        scores[place], variance[place] = better.scores, better.variance
+    corrected = explanations.corrected
+    corrected = chosen.cpu() if corrected is None else corrected | chosen.cpu()
+    return replace(explanations, scores=scores, variance=variance, corrected=corrected)

@@ -1,0 +1,26 @@
+"""What is drawn for a target alone depends on the seed and on who it is, never on whom it is asked about together with:
+shards are what one process gives, and a group what its members give one by one."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dgl_lara.attribution.monte_carlo import BYTES_A_DRAW
+from dgl_lara.game.game import Game
+from dgl_lara.game.player_index import Players
+
+
+def per_target_uniform(game: Game, players: Players, count: int, seed: int, number: int = 0) -> Tensor:
+    """(count, num_pairs) uniform in [0, 1); `number` tells draws for several purposes apart. Drawn on the CPU, so that
+    a seed means the same on every device."""
+    game.budget.check(BYTES_A_DRAW * count * len(players.player), f"{count:,} draws for each of these targets")
+    who = torch.stack(game.task.side_nodes(players.targets), dim=1)  # a link is its ends, wherever it is listed
+    if game.cut_from is not None:
+        who = game.cut_from.numbers[who]
+    drawn = torch.empty(count, len(players.player))
+    for target, mine in zip(who.tolist(), players.slices, strict=True):
+        own = np.random.default_rng([seed % 2**64, number, *target])  # numpy takes no negative seed
+        drawn[:, mine] = torch.from_numpy(own.random((count, mine.stop - mine.start), np.float32))
+    return drawn.to(players.player.device)

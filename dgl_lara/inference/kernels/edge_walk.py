@@ -1,0 +1,155 @@
+"""The compiled walk for edges as players: on the CPU, scores of all edges near many targets, or the best of them.
+
+From one target at a time the gate's weights walk out to the nodes at most K - 1 hops away; every edge that enters one
+of them adds w_d <q, t> to its player. The same numbers come from `forms/edges.py` on any device; a test holds the two
+together.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dgl_lara._util.numba_threads import inner, kernel, run_in_threads
+from dgl_lara.blackbox.edge_data import EDGE
+from dgl_lara.explainer.decoders.edges import AT_ONCE, EdgeDecoder, edge_inputs
+from dgl_lara.explainer.gate import BY_HOP, BY_WALK
+from dgl_lara.explainer.network import Explainer
+from dgl_lara.game.edge_players import EdgePlayers
+from dgl_lara.game.game import Game
+from dgl_lara.game.player_index import Players
+from dgl_lara.game.walks import walk_scale
+from dgl_lara.graphs.indexing import in_edge_ids, in_edges
+from dgl_lara.inference.kernels.walk import dot, insert
+
+
+class EdgeWalkScorer:
+    """What all targets share, in the layout the kernels want; made once."""
+
+    def __init__(self, explainer: Explainer, game: Game, source: Tensor) -> None:
+        assert isinstance(game.kind, EdgePlayers) and isinstance(explainer.form, EdgeDecoder)
+        self.config, self.kind, self.gate = explainer.config, game.kind, explainer.gate.kernel
+        indptr, sources, _ = game.graph.adj_tensors("csc")
+        self.indptr, self.sources = indptr.numpy(), sources.numpy().astype(np.int32)
+        self.scale, self.slots = walk_scale(game.graph).numpy(), game.kind.slots.numpy().astype(np.int32)
+        self.vectors = self._vectors(explainer, game, source)
+
+    def _vectors(self, explainer: Explainer, game: Game, source: Tensor) -> np.ndarray:
+        """(terms, edges, dim): q of every incoming edge, node after node."""
+        assert isinstance(explainer.form, EdgeDecoder)
+        head, tail = in_edges(game.graph, torch.arange(game.graph.num_nodes()))
+        scale = walk_scale(game.graph).unsqueeze(1)
+        vectors = np.empty((self.config.terms, len(head), self.config.dim), np.float32)
+        numbers = None
+        if self.config.edge_columns:
+            numbers = game.graph.edata[EDGE][in_edge_ids(game.graph, torch.arange(game.graph.num_nodes()))]
+        with torch.no_grad():
+            for some in torch.arange(len(head)).split(AT_ONCE):
+                x = None if numbers is None else edge_inputs(game, numbers[some])
+                q = explainer.form.edge_vectors(explainer, source, tail[some], head[some], scale[head[some]], x)
+                vectors[:, some] = self._by_term(q)
+        return vectors
+
+    def _by_term(self, rows: Tensor) -> np.ndarray:
+        split = rows.detach().view(len(rows), self.config.terms, self.config.dim)
+        return split.transpose(0, 1).contiguous().numpy()
+
+    def _walk(self, targets: Tensor, t: Tensor, *result: np.ndarray) -> None:
+        run_in_threads(
+            _walk_all, len(targets), self.indptr, self.sources, self.slots, self.scale, self.vectors, self._by_term(t),
+            targets.numpy(), self.gate, self.config.reach, max(self.kind.count, 1), *result,
+        )  # fmt: skip
+
+    def scores(self, targets: Tensor, t: Tensor) -> tuple[Players, Tensor]:
+        """The players of the targets and their scores. t: one row a target, already turned to its class."""
+        nothing = np.empty((0, 0), np.int64), np.empty((0, 0), np.float32), np.empty((0, 0), np.int8)
+        counts, few = np.zeros(len(targets), np.int64), np.empty(0, np.int64)
+        empty = np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.float32)
+        self._walk(targets, t, *nothing, counts, few, *empty)
+        ends = np.concatenate([np.zeros(1, np.int64), counts.cumsum()])
+        player, hop = np.empty(ends[-1], np.int64), np.empty(ends[-1], np.int64)
+        score = np.empty(ends[-1], np.float32)
+        self._walk(targets, t, *nothing, counts, ends, player, hop, score)
+        lists = [torch.from_numpy(values) for values in (counts, player, hop)]
+        return Players(targets, lists[0], lists[1], lists[2], self.kind.count, self.kind.name), torch.from_numpy(score)
+
+    def top(self, targets: Tensor, t: Tensor, top: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The best players of each target, best first, their scores and distances; -1 where there are no more."""
+        shape = (len(targets), top)
+        player, score, hop = np.full(shape, -1, np.int64), np.zeros(shape, np.float32), np.zeros(shape, np.int8)
+        empty = np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.float32)
+        self._walk(targets, t, player, score, hop, np.zeros(len(targets), np.int64), *empty)
+        return player, score, hop
+
+
+@kernel()
+def _walk_all(  # type: ignore[no-untyped-def]
+    worker, workers, indptr, sources, slots, scale, q, t, targets, gate, reach, players,
+    best, best_score, best_hop, counts, ends, player, hop, score,
+):  # fmt: skip
+    """The best players of each target go to `best`, if it has room; all of them to `player`, from place ends[row] on,
+    if `ends` is given; how many there are to `counts`."""
+    nodes, terms = len(indptr) - 1, len(q)
+    weight = np.zeros((terms, nodes), np.float32)
+    distance, near = np.full(nodes, -1, np.int8), np.empty(nodes, np.int32)
+    total, far, seen = np.zeros(players, np.float32), np.zeros(players, np.int8), np.empty(players, np.int32)
+    for row in range(worker, len(targets), workers):
+        count = _near(indptr, sources, scale, targets[row], gate, reach, weight, distance, near)
+        found = 0
+        for place in range(count):
+            node = near[place]
+            for edge in range(indptr[node], indptr[node + 1]):
+                mine = slots[edge]
+                if mine < 0:
+                    continue
+                if far[mine] == 0:
+                    far[mine], total[mine], seen[found] = distance[node] + 1, 0, mine
+                    found += 1
+                for term in range(terms):
+                    if weight[term, node] != 0:
+                        total[mine] += weight[term, node] * dot(q[term, edge], t[term, row])
+        for place in range(count):
+            node = near[place]
+            distance[node] = -1
+            for term in range(terms):
+                weight[term, node] = 0
+        counts[row] = found
+        if len(ends):
+            place = ends[row]
+            seen[:found].sort()
+            for mine in seen[:found]:
+                player[place], hop[place], score[place] = mine, far[mine], total[mine]
+                place += 1
+        kept = 0
+        for place in range(found):
+            mine = seen[place]
+            if len(best):
+                kept = insert(total[mine], mine, far[mine], kept, best[row], best_score[row], best_hop[row])
+            far[mine] = 0
+
+
+@inner()
+def _near(indptr, sources, scale, target, gate, reach, weight, distance, near):  # type: ignore[no-untyped-def]
+    """Lists the nodes at most `reach` hops away, nearest first, and leaves the gate's weights of each in `weight`."""
+    near[0], distance[target], weight[0, target], count = target, 0, 1, 1
+    begin = 0
+    for step in range(1, reach + 1):
+        stop = count
+        first = 0 if gate == BY_WALK else begin  # only walks may stay where they are, or turn back
+        for place in range(first, stop):
+            node = near[place]
+            passed = weight[step - 1, node] * scale[node] if gate == BY_WALK else np.float32(1)
+            for edge in range(indptr[node], indptr[node + 1]):
+                other = sources[edge]
+                if distance[other] < 0:
+                    distance[other], near[count] = step, other
+                    count += 1
+                    if gate != BY_WALK:
+                        weight[step if gate == BY_HOP else 0, other] = 1
+                if gate == BY_WALK:
+                    weight[step, other] += passed * scale[other]
+            if gate == BY_WALK:
+                weight[step, node] += passed * scale[node]
+        begin = stop
+    return count

@@ -1,0 +1,114 @@
+"""Explaining with a trained g: one pass embeds all nodes, then any target costs one sampled dot product."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from dgl_lara.blackbox.eval_mode import eval_mode
+from dgl_lara.errors import InputError
+from dgl_lara.explainer.decoder import PairBatch, place_among
+from dgl_lara.explainer.encoder import EncoderGraph
+from dgl_lara.explainer.inputs import encoder_graph
+from dgl_lara.explainer.network import Explainer
+from dgl_lara.explanation import Explanations, with_rival
+from dgl_lara.game.game import Game
+from dgl_lara.game.player_index import MANY, Players, joined
+
+Scorer = Callable[[Tensor, Tensor], tuple[Players, Tensor]]
+
+
+@dataclass(frozen=True, eq=False)
+class Embeddings:
+    """p and t of everything."""
+
+    source: Tensor  # `Explainer.source_shape`: one row a node, or a column
+    target: Tensor  # (num_targets, terms * dim)
+
+
+def embed_graph(explainer: Explainer, graph: EncoderGraph) -> Embeddings:
+    """One pass of g over everything."""
+    with eval_mode(explainer):
+        return Embeddings(*explainer(graph))
+
+
+def embed_all(explainer: Explainer, game: Game, inputs: str) -> Embeddings:
+    return embed_graph(explainer, encoder_graph(game, inputs))
+
+
+def explain_embedded(
+    explainer: Explainer, game: Game, embeddings: Embeddings, targets: Tensor, classes: Tensor | None = None
+) -> Explanations:
+    """Eq. 6, 7: scores of all players of the targets, for their explained class or the given ones."""
+    game.check_targets(targets)
+    classes, against = classes_for(explainer, game, targets, classes)
+    turned = with_rival(classes, against)
+    scorer = make_scorer(explainer, game, embeddings.source, len(targets))
+    scores, parts = [], []
+    with eval_mode(explainer):
+        for rows in game.chunks(targets):
+            t = game.task.t_of(embeddings.target, targets[rows], None)
+            players, found = scorer(targets[rows], explainer.for_class(t, turned[rows]))
+            scores.append(found)
+            parts.append(players)
+    return Explanations(joined(parts), torch.cat(scores), classes, game.task, "lara", game, rather_than=against)
+
+
+def classes_for(
+    explainer: Explainer, game: Game, targets: Tensor, asked: Tensor | None
+) -> tuple[Tensor, Tensor | None]:
+    """(num_targets,) the classes asked for, if g can tell them; without any, the explained ones. And the classes that
+    they are set against, where `asked` has two columns."""
+    predicted, against = game.explained_class[targets], None
+    if asked is not None and asked.dim() == 2:
+        asked, against = asked.unbind(1)
+    other = against is not None or (asked is not None and bool((asked != predicted).any()))
+    if other and explainer.class_weight is None:
+        raise InputError(
+            "this explainer was trained for the predicted class only; train with all classes to ask for another."
+        )
+    return (predicted if asked is None else asked), against
+
+
+def can_compile(explainer: Explainer, game: Game) -> bool:
+    """Whether the compiled walk can do it: on the CPU, for players at hop distances, with a gate that it knows."""
+    known = explainer.gate.kernel is not None and explainer.config.players != "features"
+    return game.task.local and known and game.features.device.type == "cpu"
+
+
+def sum_of_sides(of_nodes: Scorer, game: Game) -> Scorer:
+    """For targets that are several nodes: the scores walk out from each of them."""
+
+    def scorer(targets: Tensor, t: Tensor) -> tuple[Players, Tensor]:
+        players = game.players(targets)
+        scores = torch.zeros(len(players.player), device=t.device)
+        for nodes, mine in zip(game.task.side_nodes(targets), t.chunk(game.task.sides, dim=1), strict=True):
+            near, found = of_nodes(nodes, mine.contiguous())
+            scores.index_add_(0, place_among(game, players, near), found)
+        return players, scores
+
+    return scorer
+
+
+def make_scorer(explainer: Explainer, game: Game, source: Tensor, num_targets: int) -> Scorer:
+    """(targets, their t) -> (players, scores); compiled where that pays."""
+    if game.task.sides > 1:
+        return sum_of_sides(make_scorer(explainer, game.side, source, num_targets), game)
+    if num_targets >= MANY and can_compile(explainer, game):
+        # a few targets shall not wait for the compiler
+        if game.kind.name == "edges":
+            from dgl_lara.inference.kernels.edge_walk import EdgeWalkScorer
+
+            return EdgeWalkScorer(explainer, game, source).scores
+        from dgl_lara.inference.kernels.walk import WalkScorer
+
+        return WalkScorer(explainer, game, source).scores
+
+    def by_pairs(targets: Tensor, t: Tensor) -> tuple[Players, Tensor]:
+        players = game.players(targets)
+        return players, explainer.form.scores(explainer, PairBatch(game, players, source, t))
+
+    return by_pairs

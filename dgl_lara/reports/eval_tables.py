@@ -1,0 +1,77 @@
+"""Evaluation tables: the short form for the terminal, the long one as CSV and JSON beside the run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import pandas as pd
+
+from dgl_lara._util.atomic import atomic_write
+from dgl_lara._util.progress import log_info
+from dgl_lara._util.tables import text_blocks
+from dgl_lara.metrics import METRICS
+
+
+def print_table(name: str, table: pd.DataFrame, width: int) -> str:
+    """What a reader needs first; everything else is in the files."""
+    metric = METRICS[name]
+    below = metric.note(table) if len(table) else ""
+    return text_blocks(*metric.shown(table), width) + (f"\n{below}" if below else "")
+
+
+def write_results(
+    metric: str, table: pd.DataFrame, folder: Path, stem: str, title: str, question: Mapping[str, object]
+) -> list[Path]:
+    """<stem>-<metric>.csv and .json of one table, and its picture if it has one.
+
+    What an earlier evaluation wrote for another question (other targets, another seed) stays: the new files get a
+    number.
+    """
+    try:
+        return _write(metric, table, place_for(folder / f"{stem}-{metric}.json", question), title, question)
+    except OSError as error:  # a run folder that is read-only: the table is shown all the same
+        log_info(f"the table of {metric} cannot be kept in {folder} ({error.strerror}).")
+        return []
+
+
+def _write(metric: str, table: pd.DataFrame, path: Path, title: str, question: Mapping[str, object]) -> list[Path]:
+    written = [path.with_suffix(".csv"), write_json(path, title, question, {metric: table})]
+    with atomic_write(written[0]) as temporary:
+        table.to_csv(temporary, index=False)
+    if len(table) and (figure := METRICS[metric].figure(table, title)):
+        from dgl_lara.explanation.plot.figure import write
+
+        for ending in (".png", ".pdf"):
+            with atomic_write(path.with_suffix(ending)) as temporary:
+                write(figure, temporary, ending)
+            written.append(path.with_suffix(ending))
+    return written
+
+
+def place_for(first: Path, question: Mapping[str, object]) -> Path:
+    """The file of this name that answers the same question, or the first that is free."""
+    path, number = first, 1
+    while path.exists() and _question_of(path) != question:
+        number += 1
+        path = first.with_name(f"{first.stem}-{number}.json")
+    return path
+
+
+def _question_of(path: Path) -> object:
+    try:
+        return json.loads(path.read_text()).get("question")
+    except (ValueError, AttributeError, RecursionError):
+        return None  # damaged, or not ours: it stays
+
+
+def write_json(path: Path, title: str, question: Mapping[str, object], results: Mapping[str, pd.DataFrame]) -> Path:
+    with atomic_write(path) as temporary:
+        temporary.write_text(as_json(title, question, results) + "\n")
+    return path
+
+
+def as_json(title: str, question: Mapping[str, object], results: Mapping[str, pd.DataFrame]) -> str:
+    tables = {metric: json.loads(table.to_json(orient="records")) for metric, table in results.items()}
+    return json.dumps({"what": title, "question": dict(question), **tables}, indent=2)

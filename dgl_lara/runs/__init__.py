@@ -1,0 +1,1 @@
+"""Run folders: configuration, training state and results of one trained explainer."""
