@@ -108,7 +108,7 @@ def test_adapters_nest_keep_eval_mode_and_tell_hops():
     [
         (Tuple(), r"got a tuple of 2 elements\); choose .*adapters.element"),
         (Dict(), r"got a dict of 'logits', 'hidden'\)"),
-        (Heads(), r"\(40, 3, 3\)\); choose one of its heads with dgl_lara.model.adapters.head"),
+        (Heads(), r"\(40, 3, 3\)\); choose one of its heads with dgl_lara.blackbox.adapters.head"),
         (element(Dict(), "output"), r"no element 'output' \(it has \['logits', 'hidden'\]\)"),
         (head(Heads(), 3), r"has 3 heads, numbered from 0 \(asked for 3\)"),
         (head(PLAIN, 0), r"\(rows, heads, classes\) \(got \(40, 3\)\)"),

@@ -49,7 +49,8 @@ def test_a_full_disk_is_an_error_of_the_system_and_leaves_the_old_file(tmp_path)
     path = tmp_path / "checkpoint.pt"
     save_tensors({"step": 1}, path)
     code = (
-        "import resource, signal, sys, torch; from pathlib import Path; from dgl_lara.utils.files import save_tensors\n"
+        "import resource, signal, sys, torch\nfrom pathlib import Path\n"
+        "from dgl_lara._util.atomic import save_tensors\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN); resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))\n"
         "try: save_tensors({'a': torch.zeros(100_000)}, Path(sys.argv[1]))\n"
         "except OSError as error: print(error.strerror)"
@@ -101,7 +102,7 @@ def test_links_and_devices_stay_what_they_are(tmp_path):
 def test_a_picture_on_a_full_disk_is_one_error(tmp_path, ending):
     code = (
         "import resource, signal, sys; from pathlib import Path; from matplotlib.figure import Figure\n"
-        "from dgl_lara.drawing.pictures import write\n"
+        "from dgl_lara.explanation.plot.figure import write\n"
         "figure = Figure(); figure.subplots().plot(range(50)); write(figure, Path(sys.argv[1]), sys.argv[2])\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN); resource.setrlimit(resource.RLIMIT_FSIZE, (500, 500))\n"
         "try: write(figure, Path(sys.argv[1]), sys.argv[2])\n"
@@ -232,12 +233,12 @@ def test_an_interrupt_while_the_command_line_is_read(monkeypatch):
 def test_an_interrupt_before_the_first_and_after_the_last_line_of_a_command(moment):
     code = (
         "import signal, sys; from dgl_lara import __main__, cli\n"
-        "listen, calls = __main__.listen, []\n"
+        "install_signal_handlers, calls = __main__.install_signal_handlers, []\n"
         "def interrupted(answer):\n"
         "    calls.append(answer)\n"
         f"    if len(calls) == {1 + (moment != 'install_signal_handlers(stop)')}: raise KeyboardInterrupt\n"
         "    install_signal_handlers(answer)\n"
-        "__main__.listen = interrupted; cli.main = lambda: sys.exit(0); __main__.run()"
+        "__main__.install_signal_handlers = interrupted; cli.main = lambda: sys.exit(0); __main__.run()"
     )
     assert Forked(code).said() == (130, "", "Interrupted.\n")
 

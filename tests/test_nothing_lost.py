@@ -108,8 +108,8 @@ def test_a_users_folder_stays(tmp_path):
 
 def test_what_a_killed_write_left_is_swept_and_what_is_being_written_is_not(tmp_path):
     path = tmp_path / "a.txt"
-    code = "import os, sys, pathlib; from dgl_lara.utils.files import written_whole\n"
-    code += "with written_whole(pathlib.Path(sys.argv[1])) as t: t.write_text('half'); os.kill(os.getpid(), 9)"
+    code = "import os, sys, pathlib; from dgl_lara._util.atomic import atomic_write\n"
+    code += "with atomic_write(pathlib.Path(sys.argv[1])) as t: t.write_text('half'); os.kill(os.getpid(), 9)"
     assert Forked(code, path).wait() == -9
     (left,) = tmp_path.iterdir()
     with atomic_write(path) as mine:

@@ -24,7 +24,7 @@ CODE = """
 import dgl
 import torch
 from helper_of_mine import scaled
-from dgl_lara.model.adapters import element, features_in_graph
+from dgl_lara.blackbox.adapters import element, features_in_graph
 
 
 class Mine(torch.nn.Module):
@@ -47,7 +47,7 @@ def build_model(in_dim, num_classes):
 
 def pyg_model(in_dim, num_classes):
     from torch_geometric.nn import GraphSAGE
-    from dgl_lara.model.adapters import pyg
+    from dgl_lara.blackbox.adapters import pyg
 
     return pyg(GraphSAGE(in_dim, 8, 2, num_classes))
 

@@ -17,16 +17,16 @@ from click.testing import CliRunner
 from starlette.testclient import TestClient
 
 from dgl_lara import LARA, TrainingConfig
+from dgl_lara._util.distributed import ALONE
 from dgl_lara.cli import main
 from dgl_lara.datasets.dataset import Dataset
 from dgl_lara.datasets.partitioning import partition
-from dgl_lara.lara_in_parts import LaraAcross, LaraInParts
-from dgl_lara.parts.exchanged import Exchanged
-from dgl_lara.parts.mapped import Mapped
-from dgl_lara.runs import open_run
+from dgl_lara.graphs.mmap import MmapGraphView
+from dgl_lara.graphs.remote import DistributedGraphView
+from dgl_lara.lara_partitioned import DistributedLara, PartitionedLara
+from dgl_lara.runs.run import open_run
 from dgl_lara.serve.app import make_app
-from dgl_lara.serve.served import ServedModel
-from dgl_lara.utils.ranks import ALONE
+from dgl_lara.serve.model import ServedModel
 
 STORED = Path(__file__).parent / "pinned" / "matrix.npz"
 SHORT = TrainingConfig(hidden=8, dim=4, masks=2, steps=4, shared_pairs=40)
@@ -170,11 +170,11 @@ def in_parts(name, players, route):
     folder = new_folder()
     together = route == "across parts"
     partition(dataset, 1 if together else 3, folder / "parts", "order")
-    view = Mapped(folder / "parts")
-    lara = LaraInParts(model, view, folder / "rows", hops=2, config=BATCHES)
+    view = MmapGraphView(folder / "parts")
+    lara = PartitionedLara(model, view, folder / "rows", hops=2, config=BATCHES)
     if together:
-        own = Exchanged(folder / "parts", ALONE)
-        learned = LaraAcross(model, own, folder / "rows", hops=2, config=BATCHES).fit(dataset.train, dataset.val)
+        own = DistributedGraphView(folder / "parts", ALONE)
+        learned = DistributedLara(model, own, folder / "rows", hops=2, config=BATCHES).fit(dataset.train, dataset.val)
         lara.explainer_, lara.config_, lara.errors_ = learned.explainer_, learned.config_, learned.errors_
     else:
         lara.fit(dataset.train, dataset.val)

@@ -48,7 +48,7 @@ def call(f: Model, graph: dgl.DGLGraph, features: Tensor, rows: int, what: str, 
     if output.dim() == 3 and len(output) == rows:
         raise ModelError(
             f"the model must return one row of logits a {what}, ({rows}, classes) (got {tuple(output.shape)}); choose "
-            "one of its heads with dgl_lara.model.adapters.head(model, NUMBER), or 'mean'."
+            "one of its heads with dgl_lara.blackbox.adapters.head(model, NUMBER), or 'mean'."
         )
     if output.dim() != 2 or len(output) != rows:
         raise ModelError(
@@ -70,7 +70,7 @@ def _failure(f: Model, error: Exception, graph: dgl.DGLGraph, features: Tensor) 
     if _is_unwrapped_pyg(f):
         return (
             "the model is one of PyTorch Geometric, which takes (x, edge_index) and not (graph, features): wrap it, "
-            "LARA(*dgl_lara.model.adapters.from_pyg(model, data)), or for --model let its function return "
+            "LARA(*dgl_lara.blackbox.adapters.from_pyg(model, data)), or for --model let its function return "
             f"dgl_lara.blackbox.adapters.pyg(model) (it said: {type(error).__name__}: {said})."
         )
     widths = re.search(r"cannot be multiplied \(\d+x(\d+) and (\d+)x\d+\)", said)
@@ -93,7 +93,7 @@ def _failure(f: Model, error: Exception, graph: dgl.DGLGraph, features: Tensor) 
     if isinstance(error, KeyError):
         return (
             f"the model looks for {said} and does not find it; it is given the features and the graph, whose edges "
-            f"carry {_carried(f)} (features in graph.ndata: dgl_lara.model.adapters.features_in_graph(model))."
+            f"carry {_carried(f)} (features in graph.ndata: dgl_lara.blackbox.adapters.features_in_graph(model))."
         )
     shapes = f"{graph.num_nodes()} nodes, {graph.num_edges()} edges and features {tuple(features.shape)}"
     return f"the model failed on {shapes} ({type(error).__name__}: {said})."

@@ -56,7 +56,7 @@ def normalize_inputs(
     _check_model(model)
     if not isinstance(graph, dgl.DGLGraph):
         kind = type(graph)
-        instead = "of PyTorch Geometric: LARA(*dgl_lara.model.adapters.from_pyg(model, data))"
+        instead = "of PyTorch Geometric: LARA(*dgl_lara.blackbox.adapters.from_pyg(model, data))"
         if kind.__module__.startswith("networkx."):
             instead = "of networkx: dgl.from_networkx(graph)"
         raise InputError(f"the graph must be a DGL graph (got {kind.__name__}); {instead}.")
