@@ -3,10 +3,10 @@
 import common
 import pandas as pd
 from paper_figures import LARA_FIDELITY, ONLY_PLOTTED, TABLE_1
+from plots import labels_of, radars
 
 from dgl_lara.evaluation.benchmark import METHODS
 from dgl_lara.metrics.fidelity import fidelity_column
-from dgl_lara.reports.figures import labels_of, radars
 
 NAMES = common.SIX
 PLUS = fidelity_column("F+", "paper")

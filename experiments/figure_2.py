@@ -4,11 +4,11 @@ from functools import partial
 
 import common
 import pandas as pd
+from correlation import MIN_PLAYERS, correlations, random_sets
 from paper_figures import ONLY_PLOTTED
+from plots import scatters
 
 from dgl_lara._util.randomness import sample_targets
-from dgl_lara.evaluation.correlation import FEWEST_PLAYERS, correlations, random_sets
-from dgl_lara.reports.figures import scatters
 
 NAMES = ("ba-community", "ogbn-arxiv")
 SETS = 100  # pairs (J, target), as in the appendix
@@ -59,7 +59,7 @@ def run(settings):
 def _targets(dataset, game, most):
     """Test targets that have at least three players: on ogbn-arxiv most have fewer."""
     candidates = sample_targets(dataset.test, 20 * most, 0)
-    return sample_targets(candidates[game.players(candidates).counts >= FEWEST_PLAYERS], most, 0)
+    return sample_targets(candidates[game.players(candidates).counts >= MIN_PLAYERS], most, 0)
 
 
 def _sets(game, targets, pairs, keep_target):

@@ -3,10 +3,10 @@
 import common
 import pandas as pd
 from paper_figures import LARA_FIDELITY, ONLY_PLOTTED
+from plots import fidelity_grid
 
 from dgl_lara.evaluation.benchmark import METHODS
 from dgl_lara.metrics.fidelity import fidelity_column
-from dgl_lara.reports.figures import fidelity_grid
 
 NAMES = common.SIX
 

@@ -3,9 +3,9 @@
 import common
 import pandas as pd
 from paper_figures import ONLY_PLOTTED, TABLE_2
+from plots import fidelity_grid
 
 from dgl_lara.evaluation.benchmark import lara_with
-from dgl_lara.reports.figures import fidelity_grid
 from dgl_lara.training.config import MINI_BATCHES
 
 NAMES = ("ogbn-arxiv",)

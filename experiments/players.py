@@ -18,6 +18,7 @@ import click
 import pandas as pd
 import torch
 from common import RESULTS, setting
+from edge_auc import edge_auc, studied_targets
 from neighbours import store
 
 from dgl_lara import LARA
@@ -33,7 +34,6 @@ from dgl_lara.errors import InputError
 from dgl_lara.explanation import Explanations
 from dgl_lara.game.game import Game
 from dgl_lara.graphs.indexing import lookup_sorted
-from dgl_lara.metrics.auc import edge_auc, studied_targets
 from dgl_lara.metrics.common.reference import Reference
 from dgl_lara.metrics.fidelity import fidelity
 from dgl_lara.training.config import MANY_TARGETS, default

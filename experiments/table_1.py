@@ -3,9 +3,9 @@
 import common
 import pandas as pd
 from paper_figures import TABLE_1
+from plots import labels_of
 
 from dgl_lara.evaluation.benchmark import METHODS
-from dgl_lara.reports.figures import labels_of
 
 NAMES = common.SIX
 

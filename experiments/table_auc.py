@@ -5,20 +5,20 @@ from functools import partial
 
 import common
 import pandas as pd
+from edge_auc import edge_auc, studied_targets
+from lara_edges import LaraEdges
+from occlusion import EdgeOcclusion
 from paper_figures import EDGE_AUC, TABLE_AUC
+from plots import labels_of
 
 from dgl_lara._util.progress import log_info
 from dgl_lara._util.randomness import sample_targets
-from dgl_lara.baselines.common.occlusion import EdgeOcclusion
 from dgl_lara.errors import LaraError
 from dgl_lara.evaluation.benchmark import METHODS
-from dgl_lara.evaluation.lara_edges import LaraEdges
 from dgl_lara.game.game import Game
 from dgl_lara.gnns import recipe_for
 from dgl_lara.gnns.models import masking_messages_only
 from dgl_lara.gnns.training import get_target
-from dgl_lara.metrics.auc import edge_auc, studied_targets
-from dgl_lara.reports.figures import labels_of
 
 NAMES = ("ba-shapes", "ba-community", "tree-cycles", "ba-2motifs", "mutag")
 EDGE_METHODS = {"gnn-explainer": METHODS["gnn-explainer"], "pg-explainer": METHODS["pg-explainer"],

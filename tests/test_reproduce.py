@@ -18,11 +18,9 @@ from dgl_lara.datasets import Options, load
 from dgl_lara.errors import LaraError
 from dgl_lara.evaluation import benchmark as benchmark
 from dgl_lara.evaluation.benchmark import METHODS
-from dgl_lara.evaluation.correlation import ATTRIBUTIONS, correlations, random_sets
 from dgl_lara.game.game import Game
 from dgl_lara.gnns.models import ModelConfig, TargetModel
 from dgl_lara.metrics.fidelity import SPARSITIES, fidelity, fidelity_column
-from dgl_lara.reports.figures import fidelity_grid, radars, style
 
 DUAL = "paper's form, dual"
 PLUS = fidelity_column("F+", "paper")
@@ -220,7 +218,7 @@ def test_attributions_of_an_additive_game():
     graph = dgl.graph((torch.arange(1, leaves + 1), torch.zeros(leaves, dtype=torch.long)), num_nodes=leaves + 1)
     features = torch.linspace(0.5, 3, leaves + 1).unsqueeze(1)
     game = Game(additive, graph, features, hops=1)
-    found = random_sets(game, torch.zeros(1, dtype=torch.long), 400, 3, keep_target=True).iloc[0]
+    found = script("correlation").random_sets(game, torch.zeros(1, dtype=torch.long), 400, 3, keep_target=True).iloc[0]
     members, total = found["size of J"], features.sum().item()
     assert not found["holds target"] and 0 < members <= leaves
     # the target stays: removing J takes away exactly what its members add
@@ -235,14 +233,16 @@ def test_attributions_of_an_additive_game():
 def test_correlations_and_their_randomness():
     game = gcn_game(nodes=40, edges=70)
     targets = torch.arange(40)
+    correlation = script("correlation")
+    random_sets = correlation.random_sets
     found = random_sets(game, targets, 100, 0)
     assert (found["players"] >= 3).all() and (found["size of J"] >= 1).all()
     assert 0 < found["holds target"].sum() < len(found)
     assert not random_sets(game, targets, 100, 0, keep_target=True)["holds target"].any()
     pd.testing.assert_frame_equal(found, random_sets(game, targets, 100, 0))
     assert not found.equals(random_sets(game, targets, 100, 1))
-    table = correlations(found).set_index("attribution")
-    assert tuple(table.index) == ATTRIBUTIONS
+    table = correlation.correlations(found).set_index("attribution")
+    assert tuple(table.index) == correlation.ATTRIBUTIONS
     assert table["pearson"]["phi, Eq. 5"] > 0.3  # the mean of phi says something about what removing J costs
 
 
@@ -260,6 +260,8 @@ def records():
 
 
 def test_figures_show_every_method():
+    plots = script("plots")
+    style, fidelity_grid, radars = plots.style, plots.fidelity_grid, plots.radars
     looks = {(style(method, place)["color"], style(method, place)["linestyle"]) for place, method in enumerate(METHODS)}
     assert len(looks) == len(METHODS)
     drawn = fidelity_grid(records(), "paper", "title")

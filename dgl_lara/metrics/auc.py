@@ -6,17 +6,13 @@ and then a faithful signed score is low although the node matters.
 
 from __future__ import annotations
 
-import dgl
 import numpy as np
 import pandas as pd
 import torch
 from scipy.stats import rankdata
 from torch import Tensor
 
-from dgl_lara.datasets.dataset import Dataset
-from dgl_lara.errors import InputError
 from dgl_lara.explanation import Explanations
-from dgl_lara.game.tasks import as_task
 from dgl_lara.metrics.common.metric import EvalCase, Metric
 
 
@@ -76,43 +72,6 @@ def auc(explanations: Explanations, motif: Tensor) -> dict[str, int | float]:
         each = [roc_auc(y[r == target], s[r == target]) for target in np.unique(r)]
         result[f"{kind}, per target"] = float(np.nanmean(each)) if np.isfinite(each).any() else float("nan")
     return {"targets": int(has.sum()), **result}
-
-
-def edge_auc(graph: dgl.DGLGraph, truth: Tensor, source: Tensor, destination: Tensor, scores: Tensor) -> float:
-    """As published for edge masks: the scored edges of all targets pooled, against `truth` of the graph's edges."""
-    edge = graph.edge_ids(source, destination)
-    return roc_auc(truth[edge].cpu().numpy(), scores.cpu().numpy())
-
-
-# Nodes that the authors explain: one of each motif, the one that hangs on the rest of the graph.
-STUDIED_NODES = {
-    "ba-shapes": range(400, 700, 5),
-    "ba-community": range(400, 700, 5),
-    "tree-cycles": range(511, 871, 6),
-}
-
-
-def studied_targets(dataset: Dataset) -> Tensor:
-    """What the published edge AUC is measured on (the protocol of PGExplainer's replication study).
-
-    Node sets: the authors' nodes, on other data every node of a motif. BA-2Motifs: the authors' 200 graphs. MUTAG:
-    every mutagenic molecule (class 0) with an NO2 or NH2 group; on other data every graph with a motif.
-    """
-    if dataset.edge_truth is None or dataset.motif is None:
-        raise InputError(f"{dataset.name} has no ground truth to measure an AUC against.")
-    device = dataset.labels.device
-    if dataset.name in STUDIED_NODES:
-        return torch.tensor(STUDIED_NODES[dataset.name], device=device)
-    if as_task(dataset.task).local:
-        return (dataset.motif >= 0).nonzero().flatten()
-    if dataset.name == "ba-2motifs":
-        order = np.random.RandomState(42).permutation(dataset.num_targets)  # noqa: NPY002 (the authors' order)
-        return torch.as_tensor(np.concatenate([order[:100], order[500:600]]), device=device)
-    has_motif = torch.zeros_like(dataset.labels, dtype=torch.bool)
-    has_motif[dataset.graph_of_node[dataset.motif >= 0]] = True
-    if dataset.name == "mutag":
-        has_motif &= dataset.labels == 0
-    return has_motif.nonzero().flatten()
 
 
 METRIC = GroundTruthAUC()

@@ -1,14 +1,8 @@
-"""The paper's figures, drawn from a comparison's records (one row a data set, method and seed)."""
-
-from __future__ import annotations
+"""The paper's figures, drawn from the records of a benchmark (one row per data set, method and seed)."""
 
 import textwrap
-from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
-import pandas as pd
-from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -21,22 +15,22 @@ OTHERS = ("#0072B2", "#009E73", "#000000", "#CC79A7", "#E69F00")
 MEASURES = (("F+", "Fidelity+ (higher is better)"), ("F-", "Fidelity- (lower is better)"))
 
 
-def style(method: str, place: int) -> dict[str, Any]:
-    """Colours of Okabe and Ito, and a line style where two share a hue: a method looks the same in every figure."""
-    known = LARA_STYLES.get(method) or (BASELINES[method].style if method in BASELINES else None)
-    colour, line = known or (OTHERS[place % len(OTHERS)], "-.")
+def style(method, place):
+    """Return the line style of a method, the same in every figure (colours of Okabe and Ito)."""
+    chosen = LARA_STYLES.get(method) or (BASELINES[method].style if method in BASELINES else None)
+    colour, line = chosen or (OTHERS[place % len(OTHERS)], "-.")
     strong = method.startswith("lara")
     return {"color": colour, "linestyle": line, "linewidth": 2.2 if strong else 1.3, "zorder": 3 if strong else 2}
 
 
-def canvas(width: float, height: float) -> Figure:
+def canvas(width, height):
     figure = Figure(figsize=(width, height))
     FigureCanvasAgg(figure)
     return figure
 
 
-def fidelity_grid(records: pd.DataFrame, definition: str, title: str, columns: int = 3) -> Figure:
-    """Figure 4: fidelity against sparsity, a line a method; F+ above F- for each data set."""
+def fidelity_grid(records, definition, title, columns=3):
+    """Draw Figure 4: fidelity against sparsity, a line per method, F+ above F- for each data set."""
     shown = [(name, group) for name, group in records.groupby("data", sort=False)]
     shown = [
         (name, group)
@@ -63,7 +57,7 @@ def fidelity_grid(records: pd.DataFrame, definition: str, title: str, columns: i
     return figure
 
 
-def _fidelity_lines(axis: Axes, group: pd.DataFrame, short: str, definition: str) -> None:
+def _fidelity_lines(axis, group, short, definition):
     columns = [fidelity_column(short, definition, sparsity) for sparsity in SPARSITIES]
     for place, (method, mine) in enumerate(group.groupby("method", sort=False)):
         if mine[columns].notna().to_numpy().all():
@@ -73,26 +67,26 @@ def _fidelity_lines(axis: Axes, group: pd.DataFrame, short: str, definition: str
     axis.tick_params(labelsize=7.5)
 
 
-def labels_of(records: pd.DataFrame) -> pd.Series:
-    """{method: label} for data sets side by side: without the number of samples, which differs."""
+def labels_of(records):
+    """Return {method: label} without the number of samples, which differs between data sets."""
     return records.groupby("method", sort=False)["label"].first().str.replace(r" \d+$", "", regex=True)
 
 
-def _legend(figure: Figure, labels: pd.Series) -> None:
+def _legend(figure, labels):
     handles = [
         Line2D([], [], label=label, **style(str(method), place)) for place, (method, label) in enumerate(labels.items())
     ]
-    figure.legend(handles=handles, loc="lower center", ncols=_fitting(figure, labels), fontsize=8, frameon=False)
+    figure.legend(handles=handles, loc="lower center", ncols=_legend_columns(figure, labels), fontsize=8, frameon=False)
 
 
-def _fitting(figure: Figure, labels: pd.Series) -> int:
-    """As many columns as fit: a letter of this size takes about .065 inches, a line and the gaps about .7."""
+def _legend_columns(figure, labels):
+    # a letter of this size takes about .065 inches, a line and the gaps about .7
     longest = max(len(label) for label in labels)
     return max(2, int(figure.get_figwidth() / (0.7 + 0.065 * longest)))
 
 
-def radars(tables: Sequence[tuple[str, pd.DataFrame, bool]], labels: pd.Series, title: str) -> Figure:
-    """Figure 1: a radar for each (title, table of methods x data sets, logarithmic); the rim is the best method."""
+def radars(tables, labels, title):
+    """Draw Figure 1: a radar per (title, table of methods x data sets, logarithmic). The rim is the best method."""
     figure = canvas(5.2 * len(tables), 5.6)
     for place, (name, table, logarithmic) in enumerate(tables):
         axis = figure.add_subplot(1, len(tables), place + 1, projection="polar")
@@ -100,8 +94,8 @@ def radars(tables: Sequence[tuple[str, pd.DataFrame, bool]], labels: pd.Series, 
         angles = np.linspace(0, 2 * np.pi, len(table.columns), endpoint=False)
         round_trip = np.append(angles, angles[:1])
         for row, (method, values) in enumerate(share.iterrows()):
-            known = values.fillna(0).to_numpy()
-            axis.plot(round_trip, np.append(known, known[:1]), **style(str(method), row))
+            radii = values.fillna(0).to_numpy()
+            axis.plot(round_trip, np.append(radii, radii[:1]), **style(str(method), row))
         axis.set_xticks(
             angles,
             [f"{textwrap.fill(str(column), 12)}\n{_number(table[column].max())}" for column in table.columns],
@@ -117,17 +111,17 @@ def radars(tables: Sequence[tuple[str, pd.DataFrame, bool]], labels: pd.Series, 
     return figure
 
 
-def _number(value: float) -> str:
+def _number(value):
     return f"{value:,.0f}" if value >= 100 else f"{value:.2f}"
 
 
-def _log_share(table: pd.DataFrame) -> pd.DataFrame:
-    """1 for the best; each tenth of it costs a fifth of the way to the middle."""
+def _log_share(table):
+    """Return 1 for the best. Each factor of ten costs a fifth of the way to the centre."""
     return (1 + (table / table.max()).map(np.log10) / 5).clip(lower=0)
 
 
-def scatters(panels: Sequence[tuple[str, str, pd.DataFrame]], title: str) -> Figure:
-    """Figure 2: for each (title, column, pairs) fidelity against that column; filled where J holds the target."""
+def scatters(panels, title):
+    """Draw Figure 2: fidelity against a column, for each (title, column, pairs). Filled if J contains the target."""
     columns = min(3, len(panels))
     rows = -(-len(panels) // columns)
     figure = canvas(3.5 * columns, 3.1 * rows + 0.7)
