@@ -14,9 +14,10 @@ from test_bulk import bulk
 from dgl_lara.cli import main
 from dgl_lara.errors import InputError
 from dgl_lara.inference import export
+from dgl_lara.inference.request import ExplainRequest
 from dgl_lara.inference.scorer import explain_embedded
+from dgl_lara.runs.explain_job import open_job, read_targets
 from dgl_lara.runs.run import open_run
-from dgl_lara.shards.request import ExplainRequest, read_targets
 
 ABOUT = {"run": "a", "seed": 0}
 pytestmark = pytest.mark.usefixtures("hardly_judged")
@@ -306,4 +307,4 @@ def test_a_list_is_read_before_the_run(tmp_path):
         ExplainRequest(tmp_path, pairs=tmp_path / "n.txt"),
     ):
         with pytest.raises(InputError, match=r"n\.txt"):
-            asked.open()
+            open_job(asked)

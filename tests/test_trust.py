@@ -21,7 +21,8 @@ from dgl_lara.game.game import Game
 from dgl_lara.game.tasks import GRAPH, NODE
 from dgl_lara.inference import export, scorer
 from dgl_lara.inference.refine import correction, covariance, refine
-from dgl_lara.inference.rows import RefineBudget, trusted_rows
+from dgl_lara.inference.request import RefineCost, RefineOptions
+from dgl_lara.inference.rows import refined_rows
 from dgl_lara.inference.verification import verify
 from dgl_lara.metrics.fidelity import fidelity_per_target
 
@@ -197,7 +198,7 @@ def test_prior_shares_errors_between_players_that_look_alike():
 def test_columns_in_the_file(tmp_path, ending):
     one, out = bulk("walk", False), tmp_path / f"trusted{ending}"
     explain = partial(scorer.explain_embedded, one.explainer, one.game, one.embeddings)
-    make = trusted_rows(explain, RefineBudget(8, verify=True), 0)
+    make = refined_rows(explain, RefineOptions(8, verify=True), 1.0, 0, RefineCost())
     export.explain_to_file(one, torch.arange(20), 4, out, {"refined": 8}, make)
     frame = pd.read_parquet(out) if ending == ".parquet" else pd.read_csv(out)
     plain = export.rows(one, torch.arange(20), 4)
@@ -208,7 +209,7 @@ def test_columns_in_the_file(tmp_path, ending):
     assert frame.worse_than_random.dtype == bool and frame["rank"].max() == 4
     assert (frame.groupby("target")["rank"].apply(list) == plain.groupby("target")["rank"].apply(list)).all()
     assert (frame.groupby("target")["moved"].nunique() == 1).all() and frame.moved.std() > 0
-    only = trusted_rows(explain, RefineBudget(verify=True), 0)(one, torch.arange(20), 4)
+    only = refined_rows(explain, RefineOptions(verify=True), 1.0, 0, RefineCost())(one, torch.arange(20), 4)
     torch.testing.assert_close(torch.tensor(only.score.to_numpy()), torch.tensor(plain.score.to_numpy()))
     assert only.player.tolist() == plain.player.tolist()
 

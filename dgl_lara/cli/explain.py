@@ -32,8 +32,9 @@ from dgl_lara.constants import EXPORTS, PICTURES, TABLES
 
 if TYPE_CHECKING:
     from dgl_lara.explanation import Explanation, Explanations
+    from dgl_lara.inference.request import ExplainRequest, RefineCost, RefineOptions
+    from dgl_lara.runs.explain_job import ExplainJob
     from dgl_lara.runs.run import Run
-    from dgl_lara.shards.request import ExplainJob, ExplainRequest, RefineOptions
 
 AT_LEAST = 0.9  # confidence below which an explanation is in doubt
 
@@ -166,37 +167,49 @@ def explain_command(
     elif not in_shards and outs[0].suffix not in EXPORTS:
         raise click.UsageError(f"--out must end in {', '.join(EXPORTS)} (got '{outs[0].name}').")
     from dgl_lara._util.progress import detail, log_info
+    from dgl_lara.inference.request import ExplainRequest, RefineOptions
     from dgl_lara.runs.run import newest_run
-    from dgl_lara.shards.request import ExplainRequest, RefineOptions
 
     where, graph_file = folder or newest_run(), files_given[0] if files_given else None
     (detail if folder else log_info)(f"run {where}" + ("" if folder else " (the newest; --run names another)"))
     confidence = (at_least or AT_LEAST) if refine == "auto" else None
-    wanted = RefineOptions(refine if isinstance(refine, int) else None, confidence, verify, not amortised)
-    kept = None if top == "all" else int(top or (10 if few else 20))
-    question = ExplainRequest(
-        where, wanted, kept, split or "all", nodes_file, pairs_file, graph_file, players, memory, workers, offload,
-        str(choose_device(device)), trust, tuple(one for one in (asked_class, rather_than) if one is not None),
-    )  # fmt: skip
+    request = ExplainRequest(
+        run=where,
+        refine=RefineOptions(refine if isinstance(refine, int) else None, confidence, verify, not amortised),
+        top=None if top == "all" else int(top or (10 if few else 20)),
+        classes=tuple(one for one in (asked_class, rather_than) if one is not None),
+        players=players,
+        split=split or "all",
+        nodes=nodes_file,
+        pairs=pairs_file,
+        graph=graph_file,
+        memory=memory,
+        workers=workers,
+        offload=offload,
+        device=str(choose_device(device)),
+        trust=trust,
+    )
     if few:
         given = {"node": some_nodes, "graph": some_graphs, "link": tuple(range(len(some_pairs)))}
-        _explain_few(question, given, some_pairs, pictures, outs)
+        _explain_few(request, given, some_pairs, pictures, outs)
     else:
         (out,) = outs
-        told = _in_shards(question, out, shard, shards, address) if in_shards else _to_file(question, out)
+        told = _in_shards(request, out, shard, shards, address) if in_shards else _to_file(request, out)
         echo(f"{told}; {time.monotonic() - started:.1f} s in all, loading included")
 
 
-def _to_file(question: ExplainRequest, out: Path) -> str:
-    asked = question.open()
-    warn_about(asked.run.folder)
-    rows = asked.to_file(asked.targets, out)
-    _tell_spent(asked)
-    return f"{len(asked.targets):,} explanations, {rows:,} rows in {out}"
+def _to_file(request: ExplainRequest, out: Path) -> str:
+    from dgl_lara.runs.explain_job import open_job
+
+    job = open_job(request)
+    warn_about(job.run.folder)
+    rows = job.to_file(job.targets, out)
+    _tell_spent(job)
+    return f"{len(job.targets):,} explanations, {rows:,} rows in {out}"
 
 
 def _in_shards(
-    question: ExplainRequest, out: Path, shard: tuple[int, int] | None, shards: int | None, address: str | None
+    request: ExplainRequest, out: Path, shard: tuple[int, int] | None, shards: int | None, address: str | None
 ) -> str:
     """One shard here, or all of them where Ray has workers."""
     from dgl_lara.shards.shard_folder import Shard, ShardFolder
@@ -205,20 +218,23 @@ def _in_shards(
     if shard is None:
         from dgl_lara.shards.ray_engine import explain_by_ray
 
-        manifest = explain_by_ray(question, folder, shards, address)
+        manifest = explain_by_ray(request, folder, shards, address)
         count = len(manifest["shards"])
         return f"{manifest['targets']:,} explanations, {manifest['rows']:,} rows in {count} shards in {out}"
-    asked, one = question.open(), Shard(*shard)
-    warn_about(asked.run.folder)
-    record = asked.to_shard(one, folder)
-    _tell_spent(asked)
+    from dgl_lara.runs.explain_job import open_job
+    from dgl_lara.shards.explain_shard import explain_shard
+
+    job, one = open_job(request), Shard(*shard)
+    warn_about(job.run.folder)
+    record = explain_shard(job, one, folder)
+    _tell_spent(job)
     missing = len(folder.missing(one.of))
     told = f"shard {one}: {record['targets']:,} explanations, {record['rows']:,} rows in {folder.file(one)}"
     return told + (f", {one.of - missing} of {one.of} are there" if missing else f", all {one.of} are there")
 
 
 def _explain_few(
-    question: ExplainRequest,
+    request: ExplainRequest,
     given: dict[str, tuple[int, ...]],
     pairs: tuple[tuple[int, int], ...],
     pictures: tuple[Path, ...],
@@ -226,20 +242,21 @@ def _explain_few(
 ) -> None:
     """One after the other, in words and pictures."""
     from dgl_lara.explanation.sentence import NOT_ADDITIVE
+    from dgl_lara.runs.explain_job import class_indices, open_requested_run
 
-    run = question.open_run(pairs)
-    asked, classes = _asked_for(run, given), question.classes_of(run)
+    run = open_requested_run(request, pairs)
+    asked, classes = _asked_for(run, given), class_indices(request, run)
     warn_about(run.folder)
     is_page = any(picture.suffix == ".html" for picture in pictures)
-    others = run.parts[1:] if is_page and question.players is None and not question.graph else []  # to switch to
+    others = run.parts[1:] if is_page and request.players is None and not request.graph else []  # to switch to
     for place, target in enumerate(asked):
         if place:
             echo()
-        explanation = _explain_one(run, target, classes, question.wanted, question.top)
+        explanation = _explain_one(run, target, classes, request.refine, request.top)
         if not place:
             echo(NOT_ADDITIVE.format(explanation.value_name))
         files = [_file_of(path, target, len(asked)) for path in dict.fromkeys((*pictures, *outs))]
-        beside = [_scored(part, target, classes, question.wanted)[0][0] for part in others]
+        beside = [_scored(part, target, classes, request.refine)[0][0] for part in others]
         for path in files:
             explanation.save(path, beside)
         if files:
@@ -279,23 +296,20 @@ def _scored(run: Run, target: int, classes: list[int], wanted: RefineOptions) ->
     import torch
 
     from dgl_lara.inference.novelty import with_novelty
+    from dgl_lara.inference.request import refine_as_requested
 
     lara = run.trained()
     asked = None if not classes else (tuple(classes) if len(classes) == 2 else classes)
     found, spent = lara.explain(run.dataset.targets(torch.tensor([target])), asked, wanted.corrected), []
     if run.on_other_graph:
         found = with_novelty(found, lara.explainer_, lara.config_.inputs)
-    if wanted.at_least:
-        settled = lara.settle(found, wanted.at_least)
-        found = settled.explanations
-        doubtful, pairs, still = (int(some.sum()) for some in (settled.pairs > 0, settled.pairs, settled.still))
-        spent.append(_spent(doubtful, pairs, still, wanted.at_least))
-    if wanted.refine:
-        refined = lara.refine(found, wanted.refine)
-        found = refined.explanations
-        spent.append(
-            f"refined with {wanted.refine} pairs of model calls; the scores moved by {refined.moved.item():.0%}"
-        )
+    stretch = lara.errors_.stretch if lara.errors_ else 1.0
+    found, columns, cost = refine_as_requested(found.game or lara.game, found, wanted, stretch)
+    if wanted.min_confidence:
+        spent.append(_spent(cost, wanted.min_confidence))
+    if wanted.pairs:
+        moved = columns["moved"].item()
+        spent.append(f"refined with {wanted.pairs} pairs of model calls; the scores moved by {moved:.0%}")
     return found.named(**run.names), spent
 
 
@@ -347,13 +361,13 @@ def _table(explanation: Explanation, most: int) -> str:
     return text_table(["node" if explanation.batch.includes_target else explanation.kind, *columns], rows, width())
 
 
-def _tell_spent(asked: ExplainJob) -> None:
-    bought = asked.bought
-    if bought.at_least:
-        echo(_spent(bought.doubtful, bought.pairs, bought.still, bought.at_least))
+def _tell_spent(job: ExplainJob) -> None:
+    if job.request.refine.min_confidence:
+        echo(_spent(job.cost, job.request.refine.min_confidence))
 
 
-def _spent(doubtful: int, pairs: int, still: int, at_least: float) -> str:
+def _spent(cost: RefineCost, at_least: float) -> str:
+    doubtful, pairs, still = cost.num_doubtful, cost.num_pairs, cost.num_still_doubtful
     share = f"{100 * at_least:g}%"
     if not doubtful:
         return f"no explanation was in doubt: all are expected to reach {share}, and the model was asked about none"

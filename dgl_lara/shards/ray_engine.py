@@ -20,7 +20,9 @@ from typing import Any
 from dgl_lara._util.memory import free_memory
 from dgl_lara._util.progress import Progress, is_quiet, working
 from dgl_lara.errors import InputError, LaraError
-from dgl_lara.shards.request import ExplainJob, ExplainRequest
+from dgl_lara.inference.request import ExplainRequest
+from dgl_lara.runs.explain_job import ExplainJob, open_job
+from dgl_lara.shards.explain_shard import explain_shard
 from dgl_lara.shards.shard_folder import Shard, ShardFolder
 
 SHARDS_A_CORE = 4  # a killed worker costs a quarter of its share, and slow machines get fewer
@@ -57,13 +59,13 @@ def _explain(question: ExplainRequest, shard: Shard, home: Path, folder: Path, b
     """What a worker does; the only thing of ours that Ray calls."""
     with suppress(OSError):  # another machine need not have it
         os.chdir(home)
-    _opened(question, beside).to_shard(shard, ShardFolder(folder))
+    explain_shard(_opened(question, beside), shard, ShardFolder(folder))
 
 
 @lru_cache(maxsize=1)
 def _opened(question: ExplainRequest, beside: int) -> ExplainJob:
     """Kept by the worker from shard to shard. What is free on its machine is for all workers there."""
-    return replace(question, memory=question.memory or free_memory() // beside).open()
+    return open_job(replace(question, memory=question.memory or free_memory() // beside))
 
 
 def _answer(ray: Any, done: Any) -> None:
