@@ -7,6 +7,7 @@ connect nothing and stay. Removal takes the edge away and keeps all nodes. An ed
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 
 import dgl
@@ -18,6 +19,7 @@ from dgl_lara.game.context import GameContext
 from dgl_lara.game.player_index import Players, in_neighborhood
 from dgl_lara.game.player_set import PlayerSet
 from dgl_lara.game.removal import MaskedGraphs, remove_edges
+from dgl_lara.game.task import NodeNames
 from dgl_lara.graphs.indexing import in_edge_ids, in_edges, lookup_sorted
 from dgl_lara.graphs.subgraph import EgoBatch, SharedSubgraph
 
@@ -143,3 +145,14 @@ class EdgePlayers(PlayerSet):
     def looks(self, nodes: Tensor) -> Tensor:
         one, other = (nodes[end] for end in self.ends(torch.arange(self.count, device=nodes.device)))
         return torch.cat([one + other, (one - other).abs()], dim=1)
+
+    def noun_in(self, molecule: bool) -> str:
+        return "bond" if molecule else self.noun
+
+    @property
+    def arrow(self) -> str:
+        """What stands between the names of both ends."""
+        return "→" if self.directed else "–"
+
+    def names(self, players: Players, node_names: NodeNames, own: Sequence[str] | None) -> list[str]:
+        return [self.arrow.join(pair) for pair in zip(*map(node_names, self.ends(players.player)), strict=True)]

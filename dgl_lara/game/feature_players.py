@@ -7,6 +7,7 @@ Of wide features only those play that differ from the baseline somewhere in the 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 
 import torch
@@ -17,6 +18,7 @@ from dgl_lara.game.context import GameContext
 from dgl_lara.game.player_index import Players
 from dgl_lara.game.player_set import PlayerSet
 from dgl_lara.game.removal import MaskedGraphs, copies
+from dgl_lara.game.task import NodeNames
 from dgl_lara.graphs.indexing import lookup_sorted, ragged
 from dgl_lara.graphs.subgraph import EgoBatch, SharedSubgraph
 
@@ -28,6 +30,7 @@ ROWS = 4  # of the data that stand in for a removed column, with baseline "rows"
 class FeaturePlayers(PlayerSet):
     name = "features"
     noun = "feature"
+    in_graph = False
     removal = "To remove a player is to put the baseline in the place of the column; the graph stays as it is."
 
     def __init__(
@@ -36,8 +39,10 @@ class FeaturePlayers(PlayerSet):
         of: str = "field",
         baseline: str = "zero",
         groups: tuple[tuple[int, ...], ...] | None = None,
+        group_names: Sequence[str] | None = None,
     ) -> None:
         super().__init__(field)
+        self.group_names = group_names
         self.alone, self.baseline, self.groups = of == "target" and self.task.local, baseline, groups
         self.shares = not self.alone
         self.repeats = len(self.background)
@@ -166,3 +171,15 @@ class FeaturePlayers(PlayerSet):
         total = of_column.new_zeros(self.count, 2).index_add(0, self.group[plays], of_column[plays])
         many = torch.bincount(self.group[plays], minlength=self.count).clamp(min=1)
         return total / many.unsqueeze(1)
+
+    def names(self, players: Players, node_names: NodeNames, own: Sequence[str] | None) -> list[str]:
+        return [f"x{player}" if own is None else str(own[player]) for player in players.player.tolist()]
+
+    def own_names(self, columns: Sequence[str] | None) -> Sequence[str] | None:
+        return columns if self.group_names is None else self.group_names
+
+    def value_of(self, players: Tensor, nodes: Tensor) -> str:
+        _, columns = self.columns_of(players)
+        if len(columns) > 1:
+            return f"{len(columns)} columns"
+        return f"{float(self.features[nodes][:, columns].float().mean()):.3g}"

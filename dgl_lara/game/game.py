@@ -241,6 +241,26 @@ class Game:
         kinds, own = self.f.types.split(here)
         return self.f.features[kinds[0]][int(own)]
 
+    def null_value(self, players: Players, classes: Tensor) -> float:
+        """Return the explained value of one target without any player."""
+        if self.kind.empties_graph:
+            return float(of_classes(self.null.view(1, 1, -1), classes))
+        nothing = torch.zeros(1, len(players.player), dtype=torch.bool, device=players.player.device)
+        return float(self.coalitions(players, nothing, classes))
+
+    def user_ids(self, nodes: Tensor) -> tuple[list[str] | None, Tensor]:
+        """Return the type of each node (None if the graph has one type) and the number by which users know it."""
+        if self.types is not None:
+            return self.types.split(nodes)
+        return None, nodes if self.cut_from is None else self.cut_from.numbers[nodes]
+
+    @property
+    def node_classes(self) -> Tensor | None:
+        """(num_nodes,) predicted class of each node, or None if the model gives single nodes no class."""
+        if not self.task.targets_are_nodes or self.types is not None or self.value == "output":
+            return None
+        return self.explained_class
+
     # --- targets and their players
 
     def check_targets(self, targets: Tensor) -> None:

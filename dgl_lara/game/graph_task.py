@@ -12,7 +12,7 @@ from torch import Tensor
 from dgl_lara.blackbox.call import Model
 from dgl_lara.game.player_index import Players, nodes_of_graphs
 from dgl_lara.game.removal import MaskedGraphs, take_graphs
-from dgl_lara.game.task import Task, rows_of_graphs
+from dgl_lara.game.task import NodeNames, Task, rows_of_graphs
 from dgl_lara.graphs.subgraph import EgoBatch, SharedSubgraph
 
 
@@ -107,3 +107,6 @@ class GraphTask(Task):
 
     def players_in_words(self, hops: int) -> str:
         return "all nodes of the graph"
+
+    def target_names(self, target: int, node_names: NodeNames) -> list[str]:
+        return [str(target)]

@@ -29,6 +29,7 @@ from dgl_lara.graphs.subgraph import EgoBatch, SharedSubgraph
 class LinkTask(Task):
     name = "link"
     local = True
+    joint_name = "both ends"
     sides = 2
     value = "output"
     sampled_pairs = 300
@@ -144,6 +145,25 @@ class LinkTask(Task):
 
     def players_in_words(self, hops: int) -> str:
         return f"the {hops}-hop in-neighbourhoods of both ends; the two ends themselves are one player"
+
+    def subject(self, target_names: Sequence[str]) -> str:
+        return f"The link from {target_names[0]} to {target_names[1]}"
+
+    def value_name(self, value: str) -> str:
+        return "score" if value == "output" else value
+
+    def owners(self, graph: dgl.DGLGraph, players: Players, hops: int, target_names: Sequence[str]) -> list[str]:
+        """Return the end that each player is nearer to."""
+        ends = self.nodes_of_one(int(players.targets)).to(players.player.device)
+        near = in_neighborhood(graph, ends, hops)
+        hop = torch.full((2, graph.num_nodes()), hops + 1, device=ends.device)
+        hop[near.row, near.player] = near.hop
+        second = hop[0, players.player] > hop[1, players.player]
+        return [f"{target_names[number]}'s" for number in second.long().tolist()]
+
+    def end_columns(self, targets: Tensor) -> dict[str, Tensor]:
+        pairs = self.pairs.to(targets.device)[targets]
+        return {"target_u": pairs[:, 0], "target_v": pairs[:, 1]}
 
 
 def _rows(targets: Tensor) -> Tensor:

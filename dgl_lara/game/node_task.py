@@ -21,6 +21,7 @@ from dgl_lara.graphs.subgraph import EgoBatch, SharedSubgraph
 class NodeTask(Task):
     name = "node"
     local = True
+    targets_are_nodes = True
     sampled_pairs = 300
     settings = {"masks": 2}  # a mask over the graph teaches all targets; the neighbours need two, to see what varies
 
@@ -117,6 +118,9 @@ class TypedNodeTask(NodeTask):
 
     # most models of several types take means or attend, which random walks follow; rate and steps were measured so
     settings = NodeTask.settings | {"gate": "random-walk", "lr": 1e-2, "steps": 1000}
+
+    def subject(self, target_names: Sequence[str]) -> str:
+        return target_names[0][0].upper() + target_names[0][1:]
 
 
 def khop_batch(graph: dgl.DGLGraph, targets: Tensor, hops: int) -> SharedSubgraph:

@@ -7,7 +7,7 @@ works on *units* of a graph: its nodes, its edges, or the columns of its feature
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 from torch import Tensor
@@ -15,6 +15,7 @@ from torch import Tensor
 from dgl_lara.game.context import GameContext
 from dgl_lara.game.player_index import Players
 from dgl_lara.game.removal import MaskedGraphs, remove_nodes
+from dgl_lara.game.task import NodeNames
 from dgl_lara.graphs.indexing import lookup_sorted
 from dgl_lara.graphs.subgraph import EgoBatch, SharedSubgraph
 
@@ -28,6 +29,8 @@ class PlayerSet(ABC):
     includes_target: bool = False  # a target is a player of its own
     shares: bool = True  # one mask over all players is a coalition for every target at once
     repeats: int = 1  # times that f is asked about one coalition
+    in_graph: ClassVar[bool] = True  # players are nodes or edges, so a picture of the graph shows them
+    empties_graph: ClassVar[bool] = False  # removing all players leaves nothing of a target
 
     def __init__(self, field: GameContext) -> None:
         self.task, self.graph, self.features, self.hops = field.task, field.graph, field.features, field.hops
@@ -83,6 +86,46 @@ class PlayerSet(ABC):
     def looks(self, nodes: Tensor) -> Tensor:
         """(count, ...): what is known of each player, from what is known of each node."""
 
+    # --- what users see of players
+
+    def noun_in(self, molecule: bool) -> str:
+        """Return the noun for one player."""
+        return self.noun
+
+    def names(self, players: Players, node_names: NodeNames, own: Sequence[str] | None) -> list[str]:
+        """Return the name of each player.
+
+        Args:
+            players: Players of one target.
+            node_names: Returns the names of nodes.
+            own: Result of `own_names`.
+        """
+        return node_names(players.player)
+
+    def own_names(self, columns: Sequence[str] | None) -> Sequence[str] | None:
+        """Return the names of all players if they come from the columns of the features."""
+        return None
+
+    def roles(self, players: Players, noun: str, target_names: Sequence[str]) -> list[str]:
+        """Return what each player is to the target: "its 1-hop neighbour", "edge"."""
+        return [noun] * len(players.player)
+
+    def ends(self, players: Tensor) -> tuple[Tensor, ...]:
+        """Return the nodes that each player connects, or nothing if players are not edges."""
+        return ()
+
+    def value_of(self, players: Tensor, nodes: Tensor) -> str:
+        """Return what the nodes have in the column of a player, or "" if players are not columns."""
+        return ""
+
+    def of_nodes(self, targets: Tensor, nodes: Tensor) -> Tensor | None:
+        """Return the player that each node is for its target, or None if nodes are not players."""
+        return None
+
+    def of_edges(self, src: Tensor, dst: Tensor) -> Tensor | None:
+        """Return the player that each edge is (-1 for none), or None if edges are not players."""
+        return None
+
 
 class NodePlayers(PlayerSet):
     """Nodes that can reach the target; a removed one is gone with its features and edges."""
@@ -93,6 +136,8 @@ class NodePlayers(PlayerSet):
         "To remove a player is to take the node, its features and its edges out of the graph. A removed target, or an "
         "empty graph, has the model's prediction for one isolated node without features."
     )
+
+    empties_graph = True
 
     def __init__(self, field: GameContext) -> None:
         super().__init__(field)
@@ -135,3 +180,21 @@ class NodePlayers(PlayerSet):
 
     def looks(self, nodes: Tensor) -> Tensor:
         return nodes
+
+    def noun_in(self, molecule: bool) -> str:
+        return self.task.player_noun(molecule)
+
+    def names(self, players: Players, node_names: NodeNames, own: Sequence[str] | None) -> list[str]:
+        names, joint = node_names(players.player), self.task.joint_name
+        if joint is None:
+            return names
+        return [joint if is_own else name for is_own, name in zip(self.task.is_target(players), names, strict=True)]
+
+    def roles(self, players: Players, noun: str, target_names: Sequence[str]) -> list[str]:
+        if not self.includes_target:
+            return super().roles(players, noun, target_names)
+        owners = self.task.owners(self.graph, players, self.hops, target_names)
+        return [f"{owner} {hop}-hop {noun}" for owner, hop in zip(owners, players.hop.tolist(), strict=True)]
+
+    def of_nodes(self, targets: Tensor, nodes: Tensor) -> Tensor | None:
+        return self.task.player_id(targets, nodes)

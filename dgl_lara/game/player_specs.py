@@ -100,7 +100,7 @@ class Features:
         width = field.features.shape[1]
         if groups and max(max(columns) for columns in groups) >= width:
             raise InputError(f"groups must name columns 0..{width - 1} of the features.")
-        return FeaturePlayers(field, self.of, self.baseline, groups)
+        return FeaturePlayers(field, self.of, self.baseline, groups, self.group_names)
 
 
 PlayerSpec = Nodes | Edges | Features

@@ -8,7 +8,7 @@ Everything else is written once for all tasks. `tasks.py` lists them; CONTRIBUTI
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import dgl
@@ -20,11 +20,15 @@ from dgl_lara.game.player_index import Players
 from dgl_lara.game.removal import MaskedGraphs
 from dgl_lara.graphs.subgraph import EgoBatch, SharedSubgraph
 
+NodeNames = Callable[[Tensor], list[str]]  # returns the names of nodes
+
 
 class Task(ABC):
     name: ClassVar[str]
     local: ClassVar[bool]  # players stand at hop distances from the target, which is itself one of them
     value: ClassVar[str] = "logit"  # what is explained, unless something else is asked for
+    targets_are_nodes: ClassVar[bool] = False
+    joint_name: ClassVar[str | None] = None  # of the player that a target is, if it is several nodes
     sampled_pairs: ClassVar[int]  # what direct sampling spends on a target, unless told otherwise
     settings: ClassVar[dict[str, Any]] = {}  # of training: what measured best, where it is not `TrainingConfig`'s own
     paper_settings: ClassVar[dict[str, Any]] = {}  # the same for the paper's form
@@ -150,6 +154,26 @@ class Task(ABC):
     @abstractmethod
     def players_in_words(self, hops: int) -> str:
         """Who plays."""
+
+    def target_names(self, target: int, node_names: NodeNames) -> list[str]:
+        """Return the names of the nodes that a target is."""
+        return node_names(self.nodes_of_one(target))
+
+    def subject(self, target_names: Sequence[str]) -> str:
+        """Return how a sentence about a target begins: "Node 5"."""
+        return f"{self.name.capitalize()} {target_names[0]}"
+
+    def value_name(self, value: str) -> str:
+        """Return the name of the explained value: "logit", "score"."""
+        return value
+
+    def owners(self, graph: dgl.DGLGraph, players: Players, hops: int, target_names: Sequence[str]) -> list[str]:
+        """Return whose neighbour each player of a target is: "its"."""
+        return ["its"] * len(players.player)
+
+    def end_columns(self, targets: Tensor) -> dict[str, Tensor]:
+        """Return columns of a table with the nodes that targets consist of, by name."""
+        return {}
 
 
 def rows_of_graphs(sizes: Tensor) -> Tensor:
