@@ -155,7 +155,9 @@ class LARA:
         self.config = checked("config", config, TrainingConfig)
         self.memory = None if memory is None else whole_number("memory, in bytes,", memory, 1, 2**60)
         # graphs come in batches anyway, and pairs are asked about on the whole graph
-        self.compute_device = checked_device(compute_device) if self.task.local and self.task.sides == 1 else None
+        self.compute_device = (
+            checked_device(compute_device) if self.task.has_distances and self.task.num_endpoints == 1 else None
+        )
         self.store = checked("store", store, EmbeddingStore)
         self._embeddings: Embeddings | None = None
         self._embedding = threading.RLock()  # several threads that ask first wait for one pass
@@ -175,14 +177,14 @@ class LARA:
     def of_game(game: Game, config: TrainingConfig | None = None) -> LARA:
         """For a game that was made before."""
         where = (game.f, game.graph, game.features, game.task, game.hops, game.value)
-        lara = LARA(*where, config, game.budget.memory, players=game.choice)  # an explained game asks no more
+        lara = LARA(*where, config, game.budget.memory, players=game.player_spec)  # an explained game asks no more
         lara.game = game
         return lara
 
     def __repr__(self) -> str:
         """What is explained, and how well it has learned; nothing is computed for it."""
         size = f"{self.graph.num_nodes():,} nodes and {self.graph.num_edges():,} edges"
-        where = f"a graph with {size}" if self.task.local else f"{self.graph.batch_size:,} graphs with {size}"
+        where = f"a graph with {size}" if self.task.has_distances else f"{self.graph.batch_size:,} graphs with {size}"
         where += f" of {len(self.types.nodes)} types" if self.types else ""
         state = "not trained yet: fit(targets)"
         if self.is_trained:
@@ -314,9 +316,9 @@ class LARA:
         self._seen = seen
         if not ranks.is_first:  # what follows is for those who explain with it, and the first one keeps it
             return
-        before = self.game.nodes_asked
+        before = self.game.nodes_evaluated
         self.samples_ = self._shared_samples()
-        self.cost_ = (self.state_.nodes_asked + self.game.nodes_asked - before) / self.game.num_targets
+        self.cost_ = (self.state_.nodes_asked + self.game.nodes_evaluated - before) / self.game.num_targets
         with working("learning how far the scores can be trusted"):
             self.errors_ = self._learned_errors(judging)
         if self.warn_if_poor and (warning := doubt(self.agreement, self.state_.best_of_neighbours)):
@@ -342,9 +344,11 @@ class LARA:
         asked, keeper = self.config_.shared_pairs, self.state_.keeper
         if asked is None:
             affordable = (
-                self.task.local and self.graph.num_nodes() <= self.game.nodes_per_call and not self.compute_device
+                self.task.has_distances
+                and self.graph.num_nodes() <= self.game.nodes_per_call
+                and not self.compute_device
             )
-            affordable &= self.game.kind.shares
+            affordable &= self.game.player_set.supports_shared_masks
             asked = DRAWN_PAIRS if affordable and keeper is None else 0
         keeper = keeper or SampleReservoir(self.game, asked, self.config_.seed)
         if asked > keeper.seen:
@@ -365,7 +369,7 @@ class LARA:
     def _is_too_large(self) -> bool:
         """For one pass of g over everything."""
         needed = full_pass_bytes(self.explainer_, self.graph.num_nodes())
-        return self.task.local and (bool(self.compute_device) or needed > self.game.budget.memory)
+        return self.task.has_distances and (bool(self.compute_device) or needed > self.game.budget.memory)
 
     # --- explaining
 
@@ -393,7 +397,7 @@ class LARA:
             found = self._stored()
             if found is None:
                 found = self._embed(workers)
-                self.store.keep(self.game.answer, self.explainer_, found)
+                self.store.keep(self.game.full_outputs, self.explainer_, found)
             return found
 
     def _embed(self, workers: int) -> Embeddings:
@@ -451,7 +455,11 @@ class LARA:
         other.task, other.store = LinkTask(asked), None
         where = (self._f, self.graph, self.features, other.task, self.game.hops, self.value)
         other.game = Game(
-            *where, memory=self.memory, players=self.players, edge_data=self._reads_edge_data, context=self.game.context
+            *where,
+            memory=self.memory,
+            players=self.players,
+            edge_data=self._reads_edge_data,
+            context=self.game.context_hops,
         )
         if self.samples_ is not None:
             other.samples_ = self.samples_.at(*self._places(asked))
@@ -487,7 +495,7 @@ class LARA:
         return other
 
     def _amortised(self, targets: Tensor, classes: Tensor | None) -> Explanations:
-        if self.is_embedded or len(targets) > FEW or not self.task.local or self.task.sides > 1:
+        if self.is_embedded or len(targets) > FEW or not self.task.has_distances or self.task.num_endpoints > 1:
             return explain_embedded(self.explainer_, self.game, self.embed(), targets, classes)
         game = vars(self).get("game") or self._game_near(targets)
         return explain_nearby(self.explainer_, game, self.config_.inputs, targets, classes)
@@ -576,7 +584,7 @@ class LARA:
         lara.with_explainer(explainer, stored)
         if is_other("model", stored, identity(model)):
             log_info(OTHER_WEIGHTS)
-        if lara.samples_ is not None and lara.task.sides == 1:
+        if lara.samples_ is not None and lara.task.num_endpoints == 1:
             then, now = len(lara.samples_.full), lara.task.num_targets(lara.graph)
             if then != now:
                 log_info(OTHER_GRAPH.format(lara.task, then, now))
@@ -587,13 +595,13 @@ class LARA:
         self.explainer_ = explainer
         self.config_ = TrainingConfig(**stored["training"]) if "training" in stored else _guessed_config(explainer)
         errors, samples = stored.get("errors"), stored.get("samples")
-        hops = explainer.config.hops if self.task.local else 0
+        hops = explainer.config.hops if self.task.has_distances else 0
         self.errors_, self.samples_, self.cost_ = None, None, stored.get("cost")
         self.history_ = stored.get("history", vars(self).get("history_", []))
         if errors is not None:
             self.errors_ = ErrorModel.from_dict(errors, hops, "what is stored of g's errors").to(self.features.device)
         if samples is not None:
-            where, gaps = "what is stored of shared coalitions", self.task.sides > 1
+            where, gaps = "what is stored of shared coalitions", self.task.num_endpoints > 1
             self.samples_ = SharedSamples.from_dict(samples, where, gaps=gaps)
             self._rearrange_samples(stored.get("pairs"))
         self._embeddings = self._seen = None

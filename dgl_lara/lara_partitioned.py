@@ -190,7 +190,7 @@ class DistributedLara(PartitionedLara):
         with working("embedding every node"), eval_mode(self.explainer_), torch.no_grad():
             p, t = self.explainer_(part_graph(game, self.config_.inputs))
         of = key_of(self.explainer_, game)
-        for name, key, rows in (("answer", game.model_key, game.answer), ("p", of, p), ("t", of, t)):
+        for name, key, rows in (("answer", game.model_key, game.full_outputs), ("p", of, p), ("t", of, t)):
             store.keep_part(name, key, game.num_targets, game.view.nodes, rows, ranks)
 
     def embed(self, workers: int = 0) -> Embeddings:

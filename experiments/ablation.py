@@ -54,7 +54,7 @@ def main(names, steps, most, reference_pairs, data_dir):
         against = reference(game, targets, reference_pairs, 0)
         base = replace(default(dataset.task, len(dataset.train)), steps=steps)
         for variant, changes in VARIANTS.items():
-            if not game.task.local and variant in NODE_ONLY:
+            if not game.task.has_distances and variant in NODE_ONLY:
                 continue
             changes = {"lr": base.lr / 3} if "lr" in changes else changes
             lara = LARA.of_game(game, replace(base, **changes)).fit(dataset.train, dataset.val)

@@ -29,8 +29,8 @@ MODELS = ("mutag-gine", "mutag-gine-blind")
 
 def by_bond(game, dataset, phi, players):
     """Mean |phi| of the bonds of each type."""
-    assert isinstance(game.kind, EdgePlayers)
-    u, v = game.kind.ends(players.player)
+    assert isinstance(game.player_set, EdgePlayers)
+    u, v = game.player_set.endpoints(players.player)
     kind = dataset.graph.edata["bond"][dataset.graph.edge_ids(u, v)].argmax(1)
     return {f"|phi|, {name}": float(phi[kind == number].abs().mean()) for number, name in enumerate(BONDS)}
 

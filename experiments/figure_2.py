@@ -26,7 +26,7 @@ def run(settings):
         note.append(f"{name}: {source}")
         targets = _targets(dataset, game, SETS if settings.targets is None else settings.targets)
         for keep_target, seen in SEEN.items():
-            if keep_target and not game.task.local:
+            if keep_target and not game.task.has_distances:
                 continue
             make = partial(_sets, game, targets, PAIRS[settings.quick], keep_target)
             found = pd.DataFrame(common.kept(settings, contest, f"correlation-{seen}-{len(targets)}", make))

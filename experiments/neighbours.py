@@ -80,7 +80,7 @@ def truth(game, targets, pairs):
     fewer nodes for these or all targets are too many to be asked about."""
     players = game.players(targets)
     few = game.num_targets <= MANY_TARGETS and game.graph.num_nodes() <= len(players.player)
-    draw = sample_shared if game.task.local and few else sample
+    draw = sample_shared if game.task.has_distances and few else sample
     return Reference(
         players,
         split_half_estimate(*(draw(game, players, pairs // 2, generator(90_000 + half)) for half in (0, 1))),
@@ -94,8 +94,8 @@ def figures(game, explanations, against):
     table = fidelity(game, explanations)
     average = table[table["sparsity"] == "average"].set_index("definition")["delta"]
     best = explanations.rank(include_target=False) < TOP
-    left = game.coalitions(explanations.players, ~(best & others).unsqueeze(0), explanations.explained_class)[0]
-    before = game.value_of(explanations.players.targets, explanations.explained_class)
+    left = game.values_per_target(explanations.players, ~(best & others).unsqueeze(0), explanations.explained_class)[0]
+    before = game.full_value_of(explanations.players.targets, explanations.explained_class)
     row = {
         f"drop without the top {TOP}": float((before - left).mean()),
         "R2": against.r_squared(explanations.scores),
@@ -147,9 +147,9 @@ def correcting(lara, count):
 
 def cost_anywhere(game, rival, count=50):
     """Nodes that f is given for an explanation of any target: the newest papers, the test targets, have few players."""
-    before, some = game.nodes_asked, sample_targets(torch.arange(game.num_targets), count, 0)
+    before, some = game.nodes_evaluated, sample_targets(torch.arange(game.num_targets), count, 0)
     rival.explain(some)
-    return (game.nodes_asked - before) / len(some)
+    return (game.nodes_evaluated - before) / len(some)
 
 
 @click.command()
@@ -184,17 +184,17 @@ def main(names, seeds, first_seed, most, reference_pairs, steps, objective, shar
         for seed in range(first_seed, first_seed + seeds):
             others = (Random(game, seed), GradientInput(game, seed)) if name in OTHERS else (Random(game, seed),)
             for rival in (*others, Sampled(game, seed), GraphSVX(game, seed)) if rivals else ():
-                before = game.nodes_asked
+                before = game.nodes_evaluated
                 found = rival.explain(targets)
-                cost = {"seed": seed, "nodes f saw": (game.nodes_asked - before) / len(targets)}
+                cost = {"seed": seed, "nodes f saw": (game.nodes_evaluated - before) / len(targets)}
                 if name == "ogbn-arxiv":
                     cost["nodes f saw, any target"] = cost_anywhere(game, rival)
                 note({**common, "method": found.method, **figures(game, found, against), **cost})
             config = replace(default(game.task, len(train)), seed=seed, shared_pairs=shared_pairs)
             config = replace(config, steps=steps or config.steps, objective=objective or config.objective)
-            before, started = game.nodes_asked, time.perf_counter()
+            before, started = game.nodes_evaluated, time.perf_counter()
             lara = LARA.of_game(game, config).fit(train, val)
-            cost, spent = (game.nodes_asked - before) / game.num_targets, time.perf_counter() - started
+            cost, spent = (game.nodes_evaluated - before) / game.num_targets, time.perf_counter() - started
             for method in ("lara, amortised", "lara, corrected") if lara.samples_ else ("lara, amortised",):
                 found = lara.explain(targets, corrected=method.endswith("corrected"))
                 row = {**common, "method": method, "seed": seed, **figures(game, found, against)}

@@ -70,7 +70,7 @@ def as_players(edges, game, label):
     """Masks of edges as scores of the game's own players."""
     players = game.players(edges.targets)
     place, plays = lookup_sorted(
-        edges.row * game.num_players + game.kind.of_edges(edges.source, edges.destination), players.key
+        edges.row * game.num_players + game.player_set.player_of_edges(edges.source, edges.destination), players.key
     )
     total = torch.zeros(len(players.player)).index_add(0, place[plays], edges.scores[plays])
     many = torch.zeros(len(players.player)).index_add(0, place[plays], torch.ones(int(plays.sum())))
@@ -80,7 +80,7 @@ def as_players(edges, game, label):
 
 def auc_of(dataset, found):
     """As published: of the edges of all studied targets together, each direction that the motif is marked in."""
-    source, destination = found.game.kind.ends(found.players.player)
+    source, destination = found.game.player_set.endpoints(found.players.player)
     graph = dataset.graph
     there = graph.has_edges_between(source, destination)
     back = graph.has_edges_between(destination, source)
@@ -97,7 +97,7 @@ def auc_of(dataset, found):
 
 def truth(game, targets, pairs):
     players = game.players(targets)
-    draw = sample_shared if game.task.local and game.num_targets <= MANY_TARGETS else sample
+    draw = sample_shared if game.task.has_distances and game.num_targets <= MANY_TARGETS else sample
     halves = (draw(game, players, pairs // 2, generator(90_000 + half)) for half in (0, 1))
     return Reference(players, split_half_estimate(*halves), 0, "")
 

@@ -79,7 +79,7 @@ def one(setting, repeats):
             explain_to_file(bulk, torch.arange(nodes), TOP, Path(folder) / "e.parquet", {})
             spent["file"].append(time.perf_counter() - start)
     figures = {"edges": float(graph.num_edges()), **{part: float(np.median(each)) for part, each in spent.items()}}
-    figures["walks"] = float(game.work.sum())
+    figures["walks"] = float(game.cost_bound.sum())
     figures["memory (GB)"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     figures["memory before (GB)"] = before / 2**20
     return figures

@@ -57,7 +57,13 @@ def work(ranks, folder):
     p, t = explainer(seen)
     gradients_of(explainer, (p, t))
     ranks.sum_gradients(explainer.parameters())
-    content = {"nodes": view.nodes, "p": p.detach(), "t": t.detach(), "answer": across.answer, "unit": across.unit}
+    content = {
+        "nodes": view.nodes,
+        "p": p.detach(),
+        "t": t.detach(),
+        "answer": across.full_outputs,
+        "unit": across.value_scale,
+    }
     content["gradients"] = [part.grad for part in explainer.parameters()]
     everyone = torch.arange(40)
     content["degrees"], content["features"] = view.in_degrees(everyone), view.features(everyone)

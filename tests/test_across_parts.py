@@ -54,10 +54,10 @@ def test_p_and_t_and_gradients_are_those_of_the_whole_graph(across, whole):
     g, game, seen = whole
     p, t = g(seen)
     for part in across:
-        torch.testing.assert_close(part["answer"], game.answer[part["nodes"]], atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(part["answer"], game.full_outputs[part["nodes"]], atol=1e-5, rtol=1e-5)
         torch.testing.assert_close(part["p"], p[part["nodes"]], atol=1e-5, rtol=1e-5)
         torch.testing.assert_close(part["t"], t[part["nodes"]], atol=1e-5, rtol=1e-5)
-        assert part["unit"] == pytest.approx(game.unit, rel=1e-5)
+        assert part["unit"] == pytest.approx(game.value_scale, rel=1e-5)
     g.zero_grad()
     gradients_of(g, (p, t))
     expected = [torch.zeros_like(one) if one.grad is None else one.grad for one in g.parameters()]  # of p and t alone

@@ -84,9 +84,9 @@ SHAPES = {
 @pytest.mark.parametrize("f", SHAPES.values(), ids=SHAPES)
 def test_an_adapted_model_plays_the_same_game(f):
     plain, game = (Game(model, GRAPH, FEATURES, hops=2) for model in (PLAIN, f))
-    torch.testing.assert_close(game.logits, plain.logits)
+    torch.testing.assert_close(game.full_logits, plain.full_logits)
     keep = torch.rand(4, 40, generator=torch.Generator().manual_seed(2)) < 0.5
-    torch.testing.assert_close(game.shared(keep), plain.shared(keep))
+    torch.testing.assert_close(game.shared_values(keep), plain.shared_values(keep))
 
 
 def test_adapters_nest_keep_eval_mode_and_tell_hops():
@@ -98,7 +98,7 @@ def test_adapters_nest_keep_eval_mode_and_tell_hops():
 
     model = Noisy().train()
     lara = LARA(element(features_in_graph(model), 0), GRAPH, FEATURES, config=QUICK).fit(range(40))
-    torch.testing.assert_close(lara.game.logits, Game(PLAIN, GRAPH, FEATURES).logits)
+    torch.testing.assert_close(lara.game.full_logits, Game(PLAIN, GRAPH, FEATURES).full_logits)
     assert model.training and lara.game.hops == 2
     assert unwrapped(lara.model) is model
 
@@ -126,7 +126,7 @@ def test_features_default_to_those_of_the_graph():
         LARA(PLAIN, graph)
     graph.ndata["feat"], graph.ndata["label"] = FEATURES, torch.zeros(40)
     lara = LARA(PLAIN, graph, hops=2, config=QUICK).fit(range(40))
-    torch.testing.assert_close(lara.game.logits, Game(PLAIN, GRAPH, FEATURES).logits)
+    torch.testing.assert_close(lara.game.full_logits, Game(PLAIN, GRAPH, FEATURES).full_logits)
     assert not lara.game.graph.ndata and set(graph.ndata) == {"feat", "label"}
 
 
@@ -140,21 +140,21 @@ def test_a_single_logit_is_explained_on_the_predicted_side(f):
     game = Game(f, GRAPH, FEATURES, hops=2)
     assert game.num_classes == 2 and 0 < (z > 0).sum() < 40
     torch.testing.assert_close(game.explained_class, (z > 0).long())
-    torch.testing.assert_close(game.full[torch.arange(40), game.explained_class], z.abs())
-    torch.testing.assert_close(game.logits.softmax(1)[:, 1], z.sigmoid())
-    torch.testing.assert_close(Game(f, GRAPH, FEATURES, value="probability").full[:, 1], z.sigmoid())
+    torch.testing.assert_close(game.full_values[torch.arange(40), game.explained_class], z.abs())
+    torch.testing.assert_close(game.full_logits.softmax(1)[:, 1], z.sigmoid())
+    torch.testing.assert_close(Game(f, GRAPH, FEATURES, value="probability").full_values[:, 1], z.sigmoid())
     # phi of the other side is its mirror image
     targets = torch.tensor([0, 3])
     players = game.players(targets)
     keep = torch.rand(6, len(players.player), generator=torch.Generator().manual_seed(2)) < 0.5
-    one, zero = (game.coalitions(players, keep, torch.full((2,), side)) for side in (1, 0))
+    one, zero = (game.values_per_target(players, keep, torch.full((2,), side)) for side in (1, 0))
     torch.testing.assert_close(one, -zero)
     assert one.std() > 0.1
 
 
 def test_certain_single_logits_are_not_cut_off():
     game = Game(lambda graph, h: 100 * one_column(graph, h), GRAPH, FEATURES, hops=2)
-    torch.testing.assert_close(game.full[:, 1], 100 * one_column(GRAPH, FEATURES)[:, 0])
+    torch.testing.assert_close(game.full_values[:, 1], 100 * one_column(GRAPH, FEATURES)[:, 0])
 
 
 @pytest.mark.long
@@ -163,9 +163,9 @@ def test_regression_explains_the_number_itself():
     game = Game(f, GRAPH, FEATURES, hops=2, value="output")
     z = f(GRAPH, FEATURES)
     assert (z < 0).any()
-    torch.testing.assert_close(game.full, z)
+    torch.testing.assert_close(game.full_values, z)
     several = Game(PLAIN, GRAPH, FEATURES, hops=2, value="output")  # outputs are no classes: the first is explained
-    assert several.logits.argmax(1).any() and not several.explained_class.any()
+    assert several.full_logits.argmax(1).any() and not several.explained_class.any()
     small = (game.players(torch.arange(40)).counts <= 8).nonzero().flatten()[:3]
     players = game.players(small)
     whole = exact(game, players)
@@ -199,10 +199,10 @@ def test_weights_of_edges_as_an_argument(keyword):
     game = Game(edge_weight(weighs, "w", keyword), WEIGHTED, FEATURES, hops=1)
     blind = Game(weighs, WEIGHTED, FEATURES, hops=1)
     keep = torch.rand(4, 40, generator=torch.Generator().manual_seed(2)) < 0.5
-    torch.testing.assert_close(game.shared(keep), looks.shared(keep))
-    assert (game.shared(keep) - blind.shared(keep)).abs().max() > 0.1
+    torch.testing.assert_close(game.shared_values(keep), looks.shared_values(keep))
+    assert (game.shared_values(keep) - blind.shared_values(keep)).abs().max() > 0.1
     lara = LARA(edge_weight(weighs, "w", keyword), WEIGHTED, FEATURES, config=QUICK).fit(range(40))
-    torch.testing.assert_close(lara.game.logits, looks.logits)
+    torch.testing.assert_close(lara.game.full_logits, looks.full_logits)
 
 
 def test_edge_data_that_is_not_there_gets_a_sentence():
@@ -265,7 +265,7 @@ def test_links_through_every_adapter(name):
     if name == "module":
         z = PLAIN(GRAPH, FEATURES)
         expected = torch.nn.functional.cosine_similarity(z[PAIRS[:, 0]], z[PAIRS[:, 1]])
-    torch.testing.assert_close(lara.game.answer[:, -1], expected.detach())
+    torch.testing.assert_close(lara.game.full_outputs[:, -1], expected.detach())
 
 
 def test_ends_of_other_types_and_their_mistakes():
@@ -332,9 +332,9 @@ def test_pyg_node_model_on_the_whole_and_on_masked_graphs(pyg, takes_data):
     f, graph, features = from_pyg(model, data)
     game = Game(f, graph, features, hops=2)
     theirs = pyg_model(pyg, pooled=False)  # the same seed: the same weights
-    torch.testing.assert_close(game.logits, theirs(data.x, data.edge_index).detach())
+    torch.testing.assert_close(game.full_logits, theirs(data.x, data.edge_index).detach())
     keep = torch.rand(5, 30, generator=torch.Generator().manual_seed(2)) < 0.6
-    got = game.shared(keep)
+    got = game.shared_values(keep)
     for mask, seen in zip(keep, got, strict=True):
         left = data.subgraph(mask)  # PyG's own removal
         torch.testing.assert_close(seen[mask], theirs(left.x, left.edge_index).detach())
@@ -347,10 +347,10 @@ def test_pyg_graph_model_with_batch_vector(pyg, takes_data):
     game = Game(f, graph, features, "graph")
     theirs = pyg_model(pyg, pooled=True)
     batch = pyg.data.Batch.from_data_list(graphs)
-    torch.testing.assert_close(game.logits, theirs(batch.x, batch.edge_index, batch=batch.batch).detach())
+    torch.testing.assert_close(game.full_logits, theirs(batch.x, batch.edge_index, batch=batch.batch).detach())
     keep = torch.rand(5, len(features), generator=torch.Generator().manual_seed(2)) < 0.5
     keep[0, :6] = False  # the first graph is empty under the first mask
-    got = game.shared(keep)
+    got = game.shared_values(keep)
     torch.testing.assert_close(got[0, 0], game.null_logits)
     for mask, seen in zip(keep, got, strict=True):
         for number, data in enumerate(graphs):

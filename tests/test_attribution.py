@@ -39,7 +39,7 @@ def test_star_toy_has_the_known_values():
     torch.testing.assert_close(phi[1:], torch.tensor([0.75, 1.25, 2.25]) / 2)
     kept = all_coalitions(3)
     keep = torch.cat([torch.ones(8, 1, dtype=torch.bool), kept], dim=1)
-    values = game.coalitions(players, keep)[:, 0]
+    values = game.values_per_target(players, keep)[:, 0]
     means = torch.stack([values[kept[:, j]].mean() - values[~kept[:, j]].mean() for j in range(3)])
     torch.testing.assert_close(means, torch.tensor([0.75, 1.25, 2.25]))
 

@@ -305,14 +305,14 @@ def test_every_rival_counts_what_it_gave_the_model_by_whatever_way(name, monkeyp
     with seeded(0):
         model = TargetModel(ModelConfig("gcn", "node", 3, 3, hidden=6, layers=2))
     game = Game(model, there.graph, there.features, hops=2)
-    before, states = game.nodes_asked, TargetModel.states
+    before, states = game.nodes_evaluated, TargetModel.states
     monkeypatch.setattr(
         TargetModel, "states", lambda self, graph, *rest: seen.append(graph) or states(self, graph, *rest)
     )
     method = BASELINES[name].for_comparison(game, 0, BenchmarkSetting("toy", quick=True)).with_fewer_steps()
     method.fit(torch.arange(20))
     method.explain(torch.arange(4))
-    assert game.nodes_asked - before == sum(graph.num_nodes() for graph in seen)
+    assert game.nodes_evaluated - before == sum(graph.num_nodes() for graph in seen)
     assert bool(seen) == (name not in ("random", "fastdnx"))  # which are only told what it says of the whole graph
 
 

@@ -107,13 +107,13 @@ def test_kept_pairs_are_what_f_said():
     keeper, keeps = SampleReservoir(game, 100, 0), []
     for seed in range(3):
         keep = random_coalitions(5, 21, generator(seed), "cpu")
-        keeper.add(keep, game.shared(keep), game.shared(~keep))
+        keeper.add(keep, game.shared_values(keep), game.shared_values(~keep))
         keeps.append(keep)
     samples, keep = keeper.samples(), torch.cat(keeps)
     ids = torch.tensor([4, 0, 20])
     assert samples.pairs == 15
     assert torch.equal(samples.keep(ids), keep[:, ids])
-    d = (game.shared(keep) - game.shared(~keep))[:, torch.arange(21), game.explained_class]
+    d = (game.shared_values(keep) - game.shared_values(~keep))[:, torch.arange(21), game.explained_class]
     assert d.std() > 0.1
     torch.testing.assert_close(samples.differences(torch.arange(21)).T, d, rtol=2e-3, atol=2e-3 * samples.unit)
 
@@ -168,7 +168,7 @@ def test_a_full_reservoir_stays_of_its_size_where_there_is_more_memory_now():
     def show(keeper, count):
         drawn = generator(keeper.seen)
         for keep in random_coalitions(count, 9, drawn, "cpu").split(1):
-            keeper.add(keep, game.shared(keep), game.shared(~keep))
+            keeper.add(keep, game.shared_values(keep), game.shared_values(~keep))
 
     show(little, 25)
     plenty.load_state_dict(little.state_dict())
@@ -219,7 +219,7 @@ def encoder_inputs(game):
 def exact_of_all_classes(game):
     """(players, targets, classes) by the shared masks themselves: least squares over all coalitions drawn."""
     keep = random_coalitions(6000, game.graph.num_nodes(), generator(9), "cpu")
-    d = game.shared(keep) - game.shared(~keep)
+    d = game.shared_values(keep) - game.shared_values(~keep)
     phi = torch.linalg.lstsq(signed(keep).double(), d.double().flatten(1)).solution.float()
     return phi.view(game.graph.num_nodes(), *d.shape[1:])
 
@@ -246,9 +246,9 @@ def asked(game):
 
 def test_corrected_scores_are_closer_to_phi_at_no_model_call(game, lara, asked):
     lara.embed()
-    calls = game.calls
+    calls = game.num_calls
     amortised, better = lara.explain(asked, corrected=False), lara.explain(asked)
-    assert game.calls == calls
+    assert game.num_calls == calls
     assert len(asked) >= 3
     phi = exact(game, better.players)
     before, after = ((each.scores - phi).square().sum() for each in (amortised, better))
@@ -369,10 +369,10 @@ def test_model_calls_only_for_the_doubtful(game, lara):
     found = lara.explain(range(25, 40), corrected=False)
     doubtful = found.confidence < 0.8
     assert 0 < doubtful.sum() < len(found)
-    before = game.evaluations
+    before = game.num_evaluations
     settled = lara.settle(found, at_least=0.8)
     spent = 2 * int(settled.pairs.sum())
-    assert game.evaluations - before == spent > 0
+    assert game.num_evaluations - before == spent > 0
     assert torch.equal(settled.pairs > 0, doubtful)
     same = ~doubtful[found.players.row]
     assert torch.equal(settled.explanations.scores[same], found.scores[same])

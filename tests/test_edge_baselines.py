@@ -120,7 +120,7 @@ def test_occlusion_is_the_change_when_the_edge_is_really_gone(task):
             lost[target] = len(gone)
             without.set_batch_num_nodes(game.graph.batch_num_nodes())
             without.set_batch_num_edges(game.graph.batch_num_edges() - lost)
-        change = (game.logits - game.f(without, game.features))[target, classes[target]]
+        change = (game.full_logits - game.f(without, game.features))[target, classes[target]]
         assert found.scores[place].item() == pytest.approx(abs(change.item()), abs=1e-5)
 
 
@@ -166,10 +166,10 @@ def test_ego_graphs_give_the_predictions_of_f(task):
     explainer = GNNExplainer(game)
     with torch.no_grad():
         logits = explainer.predict(some, torch.ones(len(some.edge)), game.features[some.egos.nodes])
-    assert game.logits.std() > 0.01
-    torch.testing.assert_close(logits, game.logits[targets], atol=1e-5, rtol=1e-4)
+    assert game.full_logits.std() > 0.01
+    torch.testing.assert_close(logits, game.full_logits[targets], atol=1e-5, rtol=1e-4)
     if task == "node":
-        assert game.context == game.hops + 1
+        assert game.context_hops == game.hops + 1
         assert len(some.edge) < some.egos.graph.num_edges()  # what lies beyond the players is not scored
 
 

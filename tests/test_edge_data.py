@@ -121,7 +121,7 @@ GRAPHS = pytest.mark.parametrize("loops", ["some", "all", "none"])
 def test_nodes_taken_out_of_the_whole_graph(loops, idtype):
     graph, f = parallel(loops=loops).astype(idtype), Spy()
     game, keep = Game(f, graph, numbers(14), hops=2), masks(5, 14)
-    game.shared(keep)
+    game.shared_values(keep)
     assert f.given[-1] == expected(graph.long(), [left_of(mask.nonzero().flatten()) for mask in keep])
     assert f.given[0] == expected(graph.long(), [left_of(torch.arange(14))])
     assert f.given[0][1] == ["amount", "kind", "two"]
@@ -133,8 +133,8 @@ def test_edges_taken_out_of_the_whole_graph(directed):
     graph, f = parallel(), Spy()
     game = Game(f, graph, numbers(14), hops=2, players=Edges(directed))
     keep = masks(5, game.num_players)
-    game.shared(keep)
-    player = game.kind.of_edges(*graph.edges())
+    game.shared_values(keep)
+    player = game.player_set.player_of_edges(*graph.edges())
     gone = [((player >= 0) & ~mask[player.clamp(min=0)]).nonzero().flatten() for mask in keep]
     parts = [lambda whole, ids=ids: dgl.remove_edges(whole, ids, store_ids=False) for ids in gone]
     assert f.given[-1] == expected(graph, parts)
@@ -151,10 +151,10 @@ def test_nodes_taken_out_of_ego_graphs(loops):
     game = Game(f, graph, numbers(40), hops=2)
     players = game.players(torch.tensor([7, 2, 30]))
     keep, parts = masks(4, len(players.player)), []
-    game.coalitions(players, keep)
+    game.values_per_target(players, keep)
     for mask in keep:
         for target, mine in zip(players.targets, players.slices, strict=True):
-            around = ego(graph, target, game.context)
+            around = ego(graph, target, game.context_hops)
             parts.append(left_of(around[~torch.isin(around, players.player[mine][~mask[mine]])]))
     assert f.given[-1] == expected(graph, parts)
 
@@ -164,26 +164,28 @@ def test_edges_taken_out_of_ego_graphs():
     game = Game(f, graph, numbers(40), hops=2, players="edges")
     players = game.players(torch.tensor([7, 2, 30]))
     keep, parts = masks(4, len(players.player)), []
-    game.coalitions(players, keep)
+    game.values_per_target(players, keep)
 
     def cut(whole, around, gone):
         part = dgl.node_subgraph(whole, around)
         names = part.ndata.pop(dgl.NID)
-        player = game.kind.of_edges(*(names[end] for end in part.edges()))
+        player = game.player_set.player_of_edges(*(names[end] for end in part.edges()))
         part.edata.pop(dgl.EID)
         return dgl.remove_edges(part, torch.isin(player, gone).nonzero().flatten(), store_ids=False)
 
     for mask in keep:
         for target, mine in zip(players.targets, players.slices, strict=True):
             gone = players.player[mine][~mask[mine]]
-            parts.append(lambda whole, target=target, gone=gone: cut(whole, ego(whole, target, game.context), gone))
+            parts.append(
+                lambda whole, target=target, gone=gone: cut(whole, ego(whole, target, game.context_hops), gone)
+            )
     assert f.given[-1] == expected(graph, parts)
 
 
 def test_a_mini_batch():
     graph, f = parallel(40, 30), Spy()
     game, targets = Game(f, graph, numbers(40), hops=2), torch.tensor([2, 7])
-    batch = game.kind.batch(targets, 3)
+    batch = game.player_set.batch(targets, 3)
     heard = evaluate_coalitions(game, batch, 3, generator(1))
     players = ego(graph, targets, 2)
     parts = []
@@ -203,12 +205,12 @@ def test_graphs_of_a_batch_in_any_order(players):
     targets = torch.tensor([2, 0])
     mine = game.players(targets)
     keep = torch.ones(1, len(mine.player), dtype=torch.bool)
-    asked = game.predictions(mine, keep)[0]
-    torch.testing.assert_close(asked, game.logits[targets])  # sums over edges too: edges stand graph by graph
+    asked = game.logits_per_target(mine, keep)[0]
+    torch.testing.assert_close(asked, game.full_logits[targets])  # sums over edges too: edges stand graph by graph
     assert f.given[-1] == expected(batch, [left_of(torch.arange(12, 16)), left_of(torch.arange(5))])
     assert f.batches == ([4, 5], [graphs[2].num_edges(), graphs[0].num_edges()])
     some = game.task.full_batch(game.graph, targets)
-    game.logits_of(some, torch.ones(1, len(game.kind.ids(some)), dtype=torch.bool))
+    game.batch_logits(some, torch.ones(1, len(game.player_set.ids(some)), dtype=torch.bool))
     assert f.given[-1] == expected(batch, [left_of(torch.arange(5)), left_of(torch.arange(12, 16))])
 
 
@@ -216,7 +218,7 @@ def test_nodes_taken_out_of_graphs():
     batch, f = dgl.batch([parallel(size, size, size) for size in (5, 7, 4)]), Pooled()
     game, keep = Game(f, batch, numbers(16), "graph"), masks(3, 16)
     keep[1, 5:12] = False
-    values = game.shared(keep)
+    values = game.shared_values(keep)
     assert f.given[-1] == expected(batch, [left_of(mask.nonzero().flatten()) for mask in keep])
     start = 0
     for number, size in enumerate((5, 7, 4)):
@@ -265,9 +267,9 @@ def test_a_model_that_reads_nothing_is_asked_as_ever():
         bare.edata.pop(name)
     x, keep = numbers(14), masks(5, 14)
     without, given = Game(SmallGCN(2), bare, x, hops=2), Game(SmallGCN(2), parallel(), x, hops=2)
-    assert not given.graph.edata and not isinstance(given.f, WithEdgeData) and given.edge_looks is None
-    assert given.calls == without.calls + 1
-    assert torch.equal(given.shared(keep), without.shared(keep))
+    assert not given.graph.edata and not isinstance(given.f, WithEdgeData) and given.edge_inputs is None
+    assert given.num_calls == without.num_calls + 1
+    assert torch.equal(given.shared_values(keep), without.shared_values(keep))
     found = [LARA(SmallGCN(2), graph, x, hops=2, config=SMALL).fit(range(14)) for graph in (bare, parallel())]
     one, other = (lara.explain(range(14)).scores for lara in found)
     assert torch.equal(one, other) and one.std() > 1e-3
@@ -276,9 +278,9 @@ def test_a_model_that_reads_nothing_is_asked_as_ever():
 
 def test_a_model_that_reads_it_is_given_it():
     game = Game(EdgeNet(2), parallel(), numbers(14), hops=2)
-    assert isinstance(game.f, WithEdgeData) and game.edge_looks.shape[1] == 1 + 16 + 2
+    assert isinstance(game.f, WithEdgeData) and game.edge_inputs.shape[1] == 1 + 16 + 2
     known = Game(EdgeNet(2), parallel(), numbers(14), hops=2, edge_data=True)
-    assert known.calls == game.calls - 1  # f is not asked what is known
+    assert known.num_calls == game.num_calls - 1  # f is not asked what is known
 
 
 def test_a_column_may_have_any_name():
@@ -292,7 +294,7 @@ def test_a_column_may_have_any_name():
     for made in (Game(f, graph, x, hops=1), LARA(f, graph, x, hops=1).game):
         keep = masks(3, 14)
         left = dgl.node_subgraph(graph, keep[0].nonzero().flatten())
-        torch.testing.assert_close(made.shared(keep)[0, keep[0]], f(left, x[keep[0]]))
+        torch.testing.assert_close(made.shared_values(keep)[0, keep[0]], f(left, x[keep[0]]))
 
 
 def test_edge_data_that_f_wants_and_the_graph_lacks():
@@ -335,7 +337,7 @@ def test_edges_of_a_linear_model_have_what_they_carry():
     worth = torch.zeros(14, game.num_players)
     carried = graph.edata["amount"] * game.features[src, 0]
     loop = src == dst
-    worth.index_put_((dst[~loop], game.kind.of_edges(src, dst)[~loop]), carried[~loop], accumulate=True)
+    worth.index_put_((dst[~loop], game.player_set.player_of_edges(src, dst)[~loop]), carried[~loop], accumulate=True)
     phi = exact(game, players)
     assert phi.std() > 0.05
     torch.testing.assert_close(phi, worth[players.row, players.player], atol=1e-5, rtol=1e-4)
@@ -464,7 +466,7 @@ def test_layer_by_layer(trained):
     torch.testing.assert_close(layered.source, whole.source, atol=1e-5, rtol=1e-4)
     torch.testing.assert_close(layered.target, whole.target, atol=1e-5, rtol=1e-4)
     said = predict_in_batches(trained.model, trained.graph, trained.features, 2, size=7)
-    torch.testing.assert_close(said, trained.game.answer, atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(said, trained.game.full_outputs, atol=1e-5, rtol=1e-4)
 
 
 def test_batches_elsewhere():
@@ -499,7 +501,7 @@ def test_the_numbers_inside_are_nobodys():
     graph = parallel()
     before = {name: rows.clone() for name, rows in graph.edata.items()}
     game = Game(EdgeNet(2), graph, numbers(14), hops=2)
-    game.shared(masks(2, 14))
+    game.shared_values(masks(2, 14))
     assert set(graph.edata) == set(before) and EDGE in game.graph.edata
     assert all(torch.equal(graph.edata[name], rows) for name, rows in before.items())
 

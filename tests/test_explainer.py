@@ -205,7 +205,7 @@ def test_rich_inputs_of_a_graph_task_repeat_the_graphs_logits():
     game = Game(PooledGCN(), batch, torch.randn(16, 3, generator=torch.Generator().manual_seed(2)), "graph")
     logits = explainer_inputs(game, "rich")[:, 4:7]
     for node, graph in ((0, 0), (4, 0), (5, 1), (11, 1), (12, 2), (15, 2)):
-        torch.testing.assert_close(logits[node], game.logits[graph])
+        torch.testing.assert_close(logits[node], game.full_logits[graph])
 
 
 def test_f_is_asked_once_of_nodes_that_look_alike():
@@ -220,9 +220,9 @@ def test_f_is_asked_once_of_nodes_that_look_alike():
     batch = dgl.batch(graphs)
     kinds = torch.randn(2, 3, generator=torch.Generator().manual_seed(2))
     game = Game(summed, batch, kinds[torch.arange(16) % 2], "graph")
-    before = game.nodes_asked
+    before = game.nodes_evaluated
     together = explainer_inputs(game, "rich")
-    assert game.nodes_asked - before == 2 + 2  # two kinds; one of them with two loops, one with one
+    assert game.nodes_evaluated - before == 2 + 2  # two kinds; one of them with two loops, one with one
     apart = torch.cat([explainer_inputs(game, "rich", torch.tensor([node])) for node in range(16)])
     torch.testing.assert_close(together, apart)
     assert together.unique(dim=0).shape[0] > 6 and together[:, 7:].unique(dim=0).shape[0] == 4

@@ -509,7 +509,7 @@ def test_names_of_classes_are_used_everywhere(star, tmp_path):
 def test_classes_of_players_are_the_models():
     game = gcn_game()
     one = exact_explanations(game, [5])[0]
-    assert one.player_classes() == game.logits[one.players].argmax(1).tolist()
+    assert one.player_classes() == game.full_logits[one.players].argmax(1).tolist()
     assert len(set(one.player_classes())) > 1
 
 

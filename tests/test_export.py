@@ -291,13 +291,15 @@ def test_stored_logits_spare_the_pass_of_f_unless_the_model_changed(a_run):
     run.trained().embed()
     before = open_run(a_run / "r", torch.device("cpu")).game
     (a_run / "r" / "embeddings.pt").unlink()
-    assert before.calls == open_run(a_run / "r", torch.device("cpu")).game.calls - 2  # f is asked twice: is it random?
+    assert (
+        before.num_calls == open_run(a_run / "r", torch.device("cpu")).game.num_calls - 2
+    )  # f is asked twice: is it random?
     fresh = open_run(a_run / "r", torch.device("cpu"))
     fresh.trained().embed()
     other = open_run(a_run / "r", torch.device("cpu"))
     with torch.no_grad():
         other.model.head.bias += 1
-    assert float(other.game.logits.sum()) > float(run.game.logits.sum()) + 1000
+    assert float(other.game.full_logits.sum()) > float(run.game.full_logits.sum()) + 1000
 
 
 def test_a_list_is_read_before_the_run(tmp_path):

@@ -167,7 +167,7 @@ def test_nodes_of_several_types_by_type():
 def test_edges_of_several_types_by_relation(directed, tmp_path):
     game = typed_game(Edges(directed))
     explanations = exact_explanations(game, [0, 1, 2])
-    source, destination = game.kind.ends(explanations.players.player)
+    source, destination = game.player_set.endpoints(explanations.players.player)
 
     def relation(one, other):
         if one >= 6 and other >= 6:

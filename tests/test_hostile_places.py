@@ -126,7 +126,7 @@ def test_a_trained_target_is_not_lost_with_its_cache(monkeypatch, capsys):
 def test_embeddings_that_cannot_be_kept_are_used_all_the_same(capsys):
     one = bulk("walk", False)
     store = EmbeddingStore(NOWHERE / "embeddings.pt", one.game.f, "data", (80, 80))
-    store.keep(one.game.answer, one.explainer, one.embeddings)
+    store.keep(one.game.full_outputs, one.explainer, one.embeddings)
     assert "going on without it" in capsys.readouterr().err
     kept = store.embeddings(one.explainer)
     assert kept is not None and kept.source is one.embeddings.source

@@ -37,7 +37,7 @@ def views_of(page):
 def test_edges_are_drawn_by_their_scores(directed):
     one = one_of(Edges(directed))
     scene, nodes = one.scene(40), one.nodes.tolist()
-    kind = one.game.kind
+    kind = one.game.player_set
     assert scene.score is None and scene.edge_score.std() > 0.01
     drawn = 0
     for (u, v), way, place, score in zip(
@@ -45,7 +45,7 @@ def test_edges_are_drawn_by_their_scores(directed):
     ):
         pair = torch.tensor([nodes[u]]), torch.tensor([nodes[v]])
         if place >= 0:
-            assert int(kind.of_edges(*pair)) == int(one.players[place])
+            assert int(kind.player_of_edges(*pair)) == int(one.players[place])
             assert score == pytest.approx(float(one.scores[place]))
             drawn += 1
         assert way == directed

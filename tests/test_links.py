@@ -118,11 +118,11 @@ def test_the_score_itself_is_explained_also_where_it_is_negative():
     assert lara.value == "output"
     said = Pairing()(game.graph, game.features, *game.task.pairs.T).detach()
     assert (said < 0).any() and (said > 0).any()
-    torch.testing.assert_close(game.full[:, 0], said)
+    torch.testing.assert_close(game.full_values[:, 0], said)
     players = game.players(torch.arange(game.num_targets))
     nobody = torch.zeros(1, len(players.player), dtype=torch.bool)
-    torch.testing.assert_close(game.coalitions(players, ~nobody)[0], said)
-    torch.testing.assert_close(game.coalitions(players, nobody)[0], game.null[0].expand(len(said)))
+    torch.testing.assert_close(game.values_per_target(players, ~nobody)[0], said)
+    torch.testing.assert_close(game.values_per_target(players, nobody)[0], game.null_values[0].expand(len(said)))
 
 
 # --- masks that all share
@@ -132,15 +132,15 @@ def test_the_score_itself_is_explained_also_where_it_is_negative():
 def test_masks_say_nothing_of_pairs_that_they_part(game):
     players = game.players(torch.arange(3))
     samples = sample_shared(game, players, 64, generator(1))
-    u, v = game.task.side_nodes(torch.arange(3))
+    u, v = game.task.endpoints(torch.arange(3))
     parted = samples.keep[:, u] != samples.keep[:, v]
     assert torch.equal(samples.d.isnan(), parted) and 0.3 < parted.float().mean() < 0.7
     keep = samples.keep[:, players.player]
-    own = game.coalitions(players, keep) - game.coalitions(players, ~keep)
+    own = game.values_per_target(players, keep) - game.values_per_target(players, ~keep)
     apart = (samples.d - own)[~parted].square().sum() / own[~parted].square().sum()
     assert apart < 0.05**2  # degrees at the rim are all that shared masks change
     keeper = SampleReservoir(game, 20, 0)
-    keeper.add(samples.keep[:8], game.shared(samples.keep[:8]), game.shared(~samples.keep[:8]))
+    keeper.add(samples.keep[:8], game.shared_values(samples.keep[:8]), game.shared_values(~samples.keep[:8]))
     assert torch.equal(keeper.samples().d.T.isnan(), parted[:8])
 
 
@@ -209,7 +209,7 @@ def test_every_route_gives_the_same_sums(players, gate, several):
         torch.testing.assert_close(step._by_pairs()[usable], sums, atol=1e-4, rtol=1e-3)
     g.requires_grad_(False)
     embeddings, found = embed_all(g, game, "rich"), game.players(everyone)
-    t = g.for_class(game.task.t_of(embeddings.target, everyone, None), game.explained_class)
+    t = g.for_class(game.task.target_embeddings(embeddings.target, everyone, None), game.explained_class)
     plain = on_all_sides(g.form.scores, g, PairBatch(game, found, embeddings.source, t))
     compiled = explain_embedded(g, game, embeddings, everyone)
     torch.testing.assert_close(compiled.scores, plain, atol=1e-4, rtol=1e-3)
@@ -220,13 +220,13 @@ def test_every_route_gives_the_same_sums(players, gate, several):
 @pytest.mark.parametrize("players", ["nodes", "edges"])
 def test_a_mini_batch_asks_what_separate_graphs_ask(players):
     game, targets = homogeneous(60, 50, [(n, n + 20) for n in range(30)], players=players), torch.tensor([7])
-    lesson = evaluate_coalitions(game, game.kind.batch(targets, game.context), 12, generator(1))
+    lesson = evaluate_coalitions(game, game.player_set.batch(targets, game.context_hops), 12, generator(1))
     mine = game.players(targets)
     keep = lesson.sigma(mine.player) > 0
-    usable = game.kind.usable(lambda nodes: lesson.sigma(nodes) > 0, targets)
+    usable = game.player_set.valid_masks(lambda nodes: lesson.sigma(nodes) > 0, targets)
     usable = torch.ones(12, dtype=torch.bool) if usable is None else usable[:, 0]
     assert lesson.inside.std() > 1e-4 and usable.sum() > 2
-    torch.testing.assert_close(lesson.inside[usable, 0, 0], game.coalitions(mine, keep[usable])[:, 0])
+    torch.testing.assert_close(lesson.inside[usable, 0, 0], game.values_per_target(mine, keep[usable])[:, 0])
 
 
 @pytest.mark.parametrize("objective", ["balanced", "least-squares", "running-mean"])
@@ -304,7 +304,7 @@ def test_other_pairs(recommender):
     assert found.source == ["amortised"] * 3 + ["corrected"] * 2
     lara = recommender.about(others)
     said = Recommender()(shop(6), features(shop(6)), *torch.tensor(others).T).detach()
-    torch.testing.assert_close(lara.game.full[:, 0], said)
+    torch.testing.assert_close(lara.game.full_values[:, 0], said)
     torch.testing.assert_close(lara.explain(others).scores, found.scores[: int(found.players.counts[:3].sum())])
     phi = least_squares(lara.game, lara.game.players(torch.arange(3)), 1000, generator(1)).phi
     scores = lara.explain(others, corrected=False).scores
@@ -389,7 +389,7 @@ def test_edges_of_pairs():
     errors = [float((one.scores - phi).square().sum() / phi.square().sum()) for one in (plain, better)]
     assert errors[1] < min(errors[0], 0.1)
     ends = lara.game.task.reach(lara.graph, torch.tensor([0]), 1).player  # edges into them, from wherever
-    u, v = lara.game.kind.ends(lara.game.players(torch.tensor([0])).player)
+    u, v = lara.game.player_set.endpoints(lara.game.players(torch.tensor([0])).player)
     assert (torch.isin(u, ends) | torch.isin(v, ends)).all()
 
 
@@ -407,7 +407,7 @@ def test_the_explained_edges_left_out(from_fit):
         graph, [n for n, pair in enumerate(zip(src.tolist(), dst.tolist(), strict=True)) if pair in both]
     )
     torch.testing.assert_close(
-        lara.game.full[lara._as_targets(pairs), 0], Pairing()(without, x, *torch.tensor(pairs).T).detach()
+        lara.game.full_values[lara._as_targets(pairs), 0], Pairing()(without, x, *torch.tensor(pairs).T).detach()
     )
 
 

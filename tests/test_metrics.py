@@ -227,10 +227,10 @@ def test_a_reference_too_dear_target_by_target_shares_its_masks(monkeypatch):
     game = gcn_game(seed=2)
     monkeypatch.setattr("dgl_lara.metrics.common.reference.EXACT_UP_TO", 2)
     monkeypatch.setattr("dgl_lara.metrics.common.reference.AFFORDABLE", 10)
-    calls = game.calls
+    calls = game.num_calls
     against = reference(game, torch.arange(12), 200, seed=0)
     assert against.how == "estimated from 200 pairs of coalitions (random subsets) for each target, the same for all"
-    assert game.calls - calls == 4  # two halves, S and the rest
+    assert game.num_calls - calls == 4  # two halves, S and the rest
 
 
 def test_auc_leaves_out_targets_whose_players_are_all_motif():
@@ -253,10 +253,10 @@ def test_fidelity_is_of_the_class_that_was_asked_for():
     explanation = Explanations(players, scores, other, NODE, "hand")
     plus, minus = fidelity_per_target(game, explanation, (0.5,))
     important = explanation.important(0.5)
-    full = game.logits[targets, other]
-    torch.testing.assert_close(plus[0], full - game.coalitions(players, ~important[None], other)[0])
-    torch.testing.assert_close(minus[0], full - game.coalitions(players, important[None], other)[0])
-    assert (plus[0] - (full - game.coalitions(players, ~important[None])[0])).abs().max() > 1e-3
+    full = game.full_logits[targets, other]
+    torch.testing.assert_close(plus[0], full - game.values_per_target(players, ~important[None], other)[0])
+    torch.testing.assert_close(minus[0], full - game.values_per_target(players, important[None], other)[0])
+    assert (plus[0] - (full - game.values_per_target(players, ~important[None])[0])).abs().max() > 1e-3
 
 
 def test_standard_error_of_the_average_is_over_targets():
@@ -298,9 +298,9 @@ def test_metrics_by_labels_have_a_table(name):
     assert set(table.definition) == {"paper", "kept"}
     table.insert(0, "method", "random")
     assert all(word in print_table(name, table, 200) for word in ("paper", "kept", "random"))
-    asked = game.calls
+    asked = game.num_calls
     METRICS[name].table(case, explanations)
-    assert game.calls == asked  # several metrics ask, f is asked once
+    assert game.num_calls == asked  # several metrics ask, f is asked once
     assert "regression" in METRICS[name].missing(EvalCase(gcn_game(value="output"), torch.arange(3)))
 
 

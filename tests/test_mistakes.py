@@ -129,7 +129,7 @@ def test_dropout_in_train_mode_is_no_mistake():
             return super().forward(graph, torch.nn.functional.dropout(h, 0.5, self.training))
 
     game = Game(Dropping().train(), GRAPH, FEATURES, hops=2)
-    torch.testing.assert_close(game.logits, Game(SmallGCN(), GRAPH, FEATURES).logits)
+    torch.testing.assert_close(game.full_logits, Game(SmallGCN(), GRAPH, FEATURES).full_logits)
 
 
 def test_features_that_are_no_numbers_are_not_blamed_on_the_model():
@@ -203,7 +203,7 @@ def test_an_isolated_target_is_its_own_only_player():
     explanations = lara.fit(range(41)).explain([40])
     assert explanations.players.player.tolist() == [40]
     game = lara.game
-    phi = (game.full[40] - game.null)[game.explained_class[40]]  # the game of one player
+    phi = (game.full_values[40] - game.null_values)[game.explained_class[40]]  # the game of one player
     torch.testing.assert_close(explanations.scores[0], phi, rtol=0.3, atol=0.1)
 
 
@@ -218,7 +218,7 @@ def test_graphs_without_edges():
 
 def test_features_as_an_array_are_taken():
     lara = LARA(SmallGCN(), GRAPH, FEATURES.double().numpy(), hops=2, config=QUICK).fit(range(40))
-    torch.testing.assert_close(lara.game.logits, Game(SmallGCN(), GRAPH, FEATURES).logits)
+    torch.testing.assert_close(lara.game.full_logits, Game(SmallGCN(), GRAPH, FEATURES).full_logits)
 
 
 @pytest.mark.parametrize(

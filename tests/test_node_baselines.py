@@ -77,7 +77,7 @@ def exact_shapley(game, players):
         one = players.part(slice(row, row + 1))
         n = int(one.counts[0])
         keep = all_coalitions(n)
-        values = game.coalitions(one, keep)[:, 0].double()
+        values = game.values_per_target(one, keep)[:, 0].double()
         sizes = keep.sum(1)
         for j in range(n):
             without = (~keep[:, j]).nonzero().flatten()
@@ -114,7 +114,7 @@ def test_gradient_follows_the_explained_value():
     moved = game.features.clone()
     moved[player] *= 1 + step
     after = game.f(game.graph, moved).softmax(1)[target, game.explained_class[target]]
-    expected = (after - game.full[target, game.explained_class[target]]) / step
+    expected = (after - game.full_values[target, game.explained_class[target]]) / step
     assert expected.abs() > 1e-3
     torch.testing.assert_close(explanations.scores[place], expected.detach(), rtol=0.02, atol=1e-4)
 
@@ -161,8 +161,8 @@ def test_graphsvx_scores_add_up():
     """To f(all) - null, with the target among the players and without."""
     game = gcn_game(nodes=30, edges=60, seed=2)
     targets = torch.tensor([0, 7, 21])
-    full = game.full[targets, game.explained_class[targets]]
-    null = game.null[game.explained_class[targets]]
+    full = game.full_values[targets, game.explained_class[targets]]
+    null = game.null_values[game.explained_class[targets]]
     for target_plays in (True, False):
         explanations = GraphSVX(game, samples=60, target_plays=target_plays).explain(targets)
         total = torch.zeros(3).index_add_(0, explanations.players.row, explanations.scores)

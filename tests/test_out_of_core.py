@@ -59,16 +59,16 @@ def test_f_layer_by_layer_says_what_it_says_of_the_whole_graph(architecture, tmp
     inside, outside = both(dataset, model, tmp_path)
     outside.game.budget = type(outside.game.budget)(2 * 2**20)  # several batches
     assert outside.game.batch_size < 100
-    torch.testing.assert_close(outside.game.answer, inside.game.answer, atol=1e-5, rtol=1e-5)
-    assert outside.game.context == inside.game.context
-    assert outside.game.unit == pytest.approx(inside.game.unit, rel=1e-5)
+    torch.testing.assert_close(outside.game.full_outputs, inside.game.full_outputs, atol=1e-5, rtol=1e-5)
+    assert outside.game.context_hops == inside.game.context_hops
+    assert outside.game.value_scale == pytest.approx(inside.game.value_scale, rel=1e-5)
     torch.testing.assert_close(outside.game.null_logits, inside.game.null_logits)
     assert sorted(path.name for path in (tmp_path / "rows").iterdir()) == ["answer.json", "answer.npy"]
 
 
 def test_a_black_box_is_asked_on_surroundings(tmp_path):
     inside, outside = both(DATASET, SmallGCN(), tmp_path)
-    torch.testing.assert_close(outside.game.answer, inside.game.answer, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(outside.game.full_outputs, inside.game.full_outputs, atol=1e-5, rtol=1e-5)
 
 
 def test_weights_are_those_of_training_in_memory(citation):

@@ -128,7 +128,7 @@ def test_train_eval_explain_from_another_folder(here, monkeypatch):
     elsewhere.mkdir()
     monkeypatch.chdir(elsewhere)
     del sys.modules["my_module"]
-    torch.testing.assert_close(open_run(str(here / "mine"), trust=True).game.logits, wanted)
+    torch.testing.assert_close(open_run(str(here / "mine"), trust=True).game.full_logits, wanted)
     result = run("eval", "--run", here / "mine", "--trust", "--targets", 5, "--pairs", 10)
     assert result.exit_code == 0 and "lara" in result.output, result.output
     result = run("explain", "--run", here / "mine", "--trust", "--all", "--top", 3, "--out", "all.csv")
@@ -156,7 +156,7 @@ def test_other_ways_to_build(here, function):
     result = train(f"my_module:{function}", "--weights", "my.pt")
     assert result.exit_code == 0, result.output
     game = open_run(here / "mine", torch.device("cpu"), trust=True).game
-    torch.testing.assert_close(game.logits, expected(game.graph, game.features))
+    torch.testing.assert_close(game.full_logits, expected(game.graph, game.features))
 
 
 def test_a_model_of_pytorch_geometric(here):
@@ -236,7 +236,7 @@ def test_weights_of_a_random_model_are_kept(here):
     result = train("my_module:build_model")
     assert result.exit_code == 0, result.output
     one, two = (open_run(here / "mine", torch.device("cpu"), trust=True) for _ in range(2))
-    torch.testing.assert_close(one.game.logits, two.game.logits, rtol=0, atol=0)
+    torch.testing.assert_close(one.game.full_logits, two.game.full_logits, rtol=0, atol=0)
     assert weights_hash(one.model) == weights_hash(two.model)
 
 

@@ -74,7 +74,7 @@ def test_a_cut_is_dgls_subgraph(view, hops):
     targets = torch.tensor([31, 7, 55])
     mine, its = extract_subgraph(view, targets, hops), khop_batch(DATASET.graph, targets, hops)
     assert len(its.nodes) < NODES
-    assert torch.equal(mine.nodes, its.nodes) and torch.equal(mine.places, its.places)
+    assert torch.equal(mine.nodes, its.nodes) and torch.equal(mine.target_rows, its.target_rows)
     assert edges_of(mine.graph) == edges_of(its.graph)
     assert (view.marks == -1).all()
 

@@ -92,7 +92,7 @@ def explained(name):
         "top": torch.from_numpy(best.score),
         "top players": torch.from_numpy(best.player),
     }
-    if game.task.local:
+    if game.task.has_distances:
         layerwise = embed_layerwise(explainer, game, config.inputs, size=7)
         found["layer-wise"] = explain_embedded(explainer, game, layerwise, everyone).scores
         near = game_nearby(game.f, game.graph, game.features, everyone[:5], explainer, game.value)

@@ -49,15 +49,15 @@ def by_hand(game, target, keep):
     players = game.players(torch.tensor([target])).player
     for row in keep:
         gone, graph, x = players[~row], game.graph, game.features.clone()
-        if game.kind.name == "edges":
-            source, destination = game.kind.ends(gone)
+        if game.player_set.name == "edges":
+            source, destination = game.player_set.endpoints(gone)
             pairs = list(zip(source.tolist(), destination.tolist(), strict=True))
-            pairs += [] if game.kind.directed else [(v, u) for u, v in pairs]
+            pairs += [] if game.player_set.directed else [(v, u) for u, v in pairs]
             ids = [int(graph.edge_ids(u, v)) for u, v in pairs if graph.has_edges_between(u, v)]
             graph = dgl.remove_edges(graph, torch.tensor(ids, dtype=torch.long))
         else:
             for player in gone.tolist():
-                x[:, (game.kind.group == player).nonzero().flatten()] = 0
+                x[:, (game.player_set.player_of_column == player).nonzero().flatten()] = 0
         values.append(game.f(graph, x)[target, game.explained_class[target]])
     return torch.stack(values)
 
@@ -69,7 +69,7 @@ def test_a_coalition_is_what_it_is_by_hand(players):
     target = int(game.graph.in_degrees().argmax())
     mine = game.players(torch.tensor([target]))
     keep = torch.rand(12, len(mine.player), generator=generator(1)) < 0.5
-    values = game.coalitions(mine, keep)[:, 0]
+    values = game.values_per_target(mine, keep)[:, 0]
     assert values.std() > 0.01
     torch.testing.assert_close(values, by_hand(game, target, keep))
 
@@ -79,12 +79,12 @@ def test_all_players_and_none(players):
     game = small_game(players)
     everyone = game.players(torch.arange(12))
     torch.testing.assert_close(
-        game.coalitions(everyone, torch.ones(1, len(everyone.player), dtype=torch.bool))[0],
-        game.value_of(torch.arange(12), game.explained_class),
+        game.values_per_target(everyone, torch.ones(1, len(everyone.player), dtype=torch.bool))[0],
+        game.full_value_of(torch.arange(12), game.explained_class),
     )
-    nothing = game.shared(torch.zeros(1, game.num_players, dtype=torch.bool))[0]
-    lonely = dgl.graph(([], []), num_nodes=12) if game.kind.name == "edges" else game.graph
-    x = game.features if game.kind.name == "edges" else torch.zeros_like(game.features)
+    nothing = game.shared_values(torch.zeros(1, game.num_players, dtype=torch.bool))[0]
+    lonely = dgl.graph(([], []), num_nodes=12) if game.player_set.name == "edges" else game.graph
+    x = game.features if game.player_set.name == "edges" else torch.zeros_like(game.features)
     torch.testing.assert_close(nothing, game.f(lonely, x).detach())
 
 
@@ -98,7 +98,7 @@ def test_edges_of_a_linear_model_have_half_of_each_path():
     worth = game.features @ torch.tensor([1.0, 2.0, 3.0])
     for near in graph.predecessors(target).tolist():
         for far in graph.predecessors(near).tolist():
-            steps = game.kind.of_edges(torch.tensor([near, far]), torch.tensor([target, near])).tolist()
+            steps = game.player_set.player_of_edges(torch.tensor([near, far]), torch.tensor([target, near])).tolist()
             for step in steps:
                 expected[step] += float(worth[far]) / 2
     phi = exact(game, players)
@@ -120,11 +120,11 @@ def test_features_replaced_by_the_mean_or_by_rows():
     arrived = dgl.ops.copy_u_sum(mean.graph, dgl.ops.copy_u_sum(mean.graph, mean.features - mean.features.mean(0)))
     expected = arrived * torch.tensor([1.0, 2.0, 3.0])
     torch.testing.assert_close(exact(mean, mean.players(torch.arange(12))).view(12, 3), expected, atol=1e-4, rtol=1e-4)
-    rest = rows.features - rows.kind.background.mean(0)
+    rest = rows.features - rows.player_set.baseline_rows.mean(0)
     arrived = dgl.ops.copy_u_sum(rows.graph, dgl.ops.copy_u_sum(rows.graph, rest))
     got = exact(rows, rows.players(torch.arange(12))).view(12, 3)
     torch.testing.assert_close(got, arrived * torch.tensor([1.0, 2.0, 3.0]), atol=1e-4, rtol=1e-4)
-    assert rows.kind.repeats == 4
+    assert rows.player_set.num_baselines == 4
 
 
 def test_features_of_the_target_alone():
@@ -147,14 +147,14 @@ def test_only_present_columns_of_wide_features_play():
         assert mine.tolist() == (near * 7).tolist()
     everyone = torch.zeros(1, 300, dtype=torch.bool)  # columns that are absent change nothing
     everyone[0, players.part(slice(0, 1)).player] = True
-    torch.testing.assert_close(game.shared(everyone)[0, 4], game.full[4])
+    torch.testing.assert_close(game.shared_values(everyone)[0, 4], game.full_values[4])
 
 
 def test_the_same_pair_is_one_player_and_loops_are_none():
     graph = dgl.graph(([0, 1, 1, 2, 2, 0], [1, 0, 2, 1, 2, 1]), num_nodes=3)  # a loop at 2, and 0 -> 1 twice
     both = Game(SmallGCN(1), graph, torch.ones(3, 1), hops=2, players="edges")
     assert both.num_players == 2
-    assert [end.tolist() for end in both.kind.ends(torch.arange(2))] == [[0, 1], [1, 2]]
+    assert [end.tolist() for end in both.player_set.endpoints(torch.arange(2))] == [[0, 1], [1, 2]]
     each = Game(SmallGCN(1), graph, torch.ones(3, 1), hops=2, players=Edges(directed=True))
     assert each.num_players == 4
     assert both.players(torch.tensor([0])).hop.tolist() == [1, 2]
@@ -188,10 +188,10 @@ def test_whoever_plays_walks_equal_lists_of_pairs(players, gate):
 def test_a_mini_batch_asks_what_separate_graphs_ask(players):
     game = small_game(players, nodes=60, edges=60)
     target = torch.tensor([7])
-    lesson = evaluate_coalitions(game, game.kind.batch(target, game.context), 6, generator(1))
+    lesson = evaluate_coalitions(game, game.player_set.batch(target, game.context_hops), 6, generator(1))
     mine = game.players(target)
     keep = lesson.sigma(mine.player) > 0
-    torch.testing.assert_close(lesson.inside[:, 0, game.explained_class[7]], game.coalitions(mine, keep)[:, 0])
+    torch.testing.assert_close(lesson.inside[:, 0, game.explained_class[7]], game.values_per_target(mine, keep)[:, 0])
     assert lesson.inside.std() > 1e-3
 
 
@@ -202,9 +202,9 @@ def test_graphs_as_targets(players):
     game = Game(PooledGCN(), batch, features, "graph", players=players)
     mine = game.players(torch.arange(3))
     keep = torch.rand(5, game.num_players, generator=generator(3)) < 0.5
-    expected = game.shared(keep)[:, torch.arange(3), game.explained_class]
+    expected = game.shared_values(keep)[:, torch.arange(3), game.explained_class]
     assert expected.std() > 1e-3
-    torch.testing.assert_close(game.coalitions(mine, keep[:, mine.player]), expected)
+    torch.testing.assert_close(game.values_per_target(mine, keep[:, mine.player]), expected)
     lara = LARA.of_game(game, replace(SMALL, steps=4, batch_size=2))
     assert torch.isfinite(lara.fit(range(3)).explain([2, 0]).scores).all()
 
@@ -266,7 +266,7 @@ def test_why_this_rather_than_that():
     one, other = (lara.explain([3, 5, 8], classes=[c] * 3, corrected=False).scores for c in (2, 0))
     both = lara.explain([3, 5, 8], classes=(2, 0))
     torch.testing.assert_close(both.scores, one - other, atol=1e-5, rtol=1e-4)
-    logits = lara.game.logits[3]
+    logits = lara.game.full_logits[3]
     assert both[0].output == pytest.approx(float(logits[2] - logits[0]), abs=1e-5)
     assert "rather than" in both[0].in_words()
     with pytest.raises(InputError, match=r"\[2, 0\]"):
@@ -336,7 +336,7 @@ def test_the_best_of_many_are_those_of_all_pairs(players, gate):
     )
     if players.name == "edges":
         ends = [torch.from_numpy(best.about[end][real]) for end in ("u", "v")]
-        assert torch.equal(game.kind.of_edges(*ends), torch.from_numpy(best.player[real]))
+        assert torch.equal(game.player_set.player_of_edges(*ends), torch.from_numpy(best.player[real]))
 
 
 @pytest.mark.long
@@ -355,7 +355,7 @@ def test_what_is_saved_comes_back(players, tmp_path):
 
 
 def test_who_plays_in_words():
-    said = {choice: small_game(choice).kind.in_words for choice in (*KINDS, Features(of="target", baseline="mean"))}
+    said = {choice: small_game(choice).player_set.description for choice in (*KINDS, Features(of="target", baseline="mean"))}
     assert len(set(said.values())) == len(said)
     assert said[Edges(directed=True)] == "the edges that can reach it in 2 steps, each direction by itself"
     assert said[Features(of="target", baseline="mean")].endswith("of the target alone, removed by their mean")

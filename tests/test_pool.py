@@ -48,21 +48,25 @@ def test_every_pair_is_taken_once_before_any_is_taken_again(game):
         assert torch.equal(order.unique(dim=0), pool.heard.keep.unique(dim=0))
     assert any(not torch.equal(order, orders[0]) for order in orders)
     taken = pool.of_step(7, 2)
-    torch.testing.assert_close(taken.inside, game.logits_of(game.everything, taken.keep))
-    torch.testing.assert_close(taken.outside, game.logits_of(game.everything, ~taken.keep))
+    torch.testing.assert_close(taken.inside, game.batch_logits(game.full_batch, taken.keep))
+    torch.testing.assert_close(taken.outside, game.batch_logits(game.full_batch, ~taken.keep))
     assert len(pool.of_step(5, 100).keep) == 6  # all there are
 
 
 def test_f_is_asked_about_the_pool_and_nothing_else(game, judged_by_four):
-    game.unit, before = game.unit, game.nodes_asked
+    game.value_scale, before = game.value_scale, game.nodes_evaluated
     state = train(game, SMALL, LEARNING, JUDGED)
     assert state.nodes_asked == 6 * 40  # a node is either in S or in the rest
-    assert state.nodes_asked <= game.nodes_asked - before
+    assert state.nodes_asked <= game.nodes_evaluated - before
     samples = kept_by(state)
     keep = samples.keep(torch.arange(40))
     assert samples.pairs == len(keep.unique(dim=0)) == 6
-    d = (game.shared(keep) - game.shared(~keep)).gather(2, game.explained_class.expand(6, -1).unsqueeze(2)).squeeze(2)
-    torch.testing.assert_close(samples.differences(torch.arange(40)).T, d, atol=2e-3 * game.unit, rtol=1e-3)
+    d = (
+        (game.shared_values(keep) - game.shared_values(~keep))
+        .gather(2, game.explained_class.expand(6, -1).unsqueeze(2))
+        .squeeze(2)
+    )
+    torch.testing.assert_close(samples.differences(torch.arange(40)).T, d, atol=2e-3 * game.value_scale, rtol=1e-3)
 
 
 def test_the_judge_reads_the_pool_unless_it_is_small_or_known_by_heart(game, judged_by_four):
@@ -71,7 +75,7 @@ def test_the_judge_reads_the_pool_unless_it_is_small_or_known_by_heart(game, jud
 
     pool, by_pool = ask_pool(game, 6, LEARNING, 0), judged_on(LEARNING)
     assert torch.equal(by_pool.keep, pool.heard.keep)
-    d = (game.shared(by_pool.keep) - game.shared(~by_pool.keep))[:, JUDGED, game.explained_class[JUDGED]]
+    d = (game.shared_values(by_pool.keep) - game.shared_values(~by_pool.keep))[:, JUDGED, game.explained_class[JUDGED]]
     torch.testing.assert_close(by_pool.d, d)
     fresh = judged_on(LEARNING, pool=0)
     for own in (judged_on(torch.arange(31)), judged_on(LEARNING, pool=3)):

@@ -273,7 +273,7 @@ def test_asking_f_shows_its_progress(impatient, capsys):
     players = game.players(torch.tensor([5]))
     capsys.readouterr()
     with phase("fidelity of lara"):
-        game.coalitions(players, torch.ones(12, len(players.player), dtype=torch.bool))
+        game.values_per_target(players, torch.ones(12, len(players.player), dtype=torch.bool))
     said = capsys.readouterr().err.splitlines()
     assert said and all(
         line.startswith("fidelity of lara: asking the model about coalitions (random subsets): ") for line in said
@@ -330,14 +330,14 @@ def test_a_reference_that_does_not_fit_is_told_before_it_is_timed():
 def test_the_forecast_of_fidelity_counts_the_cutting_out(monkeypatch):
     """Each target's surroundings are cut out anew for a few coalitions: where that is slow, so is fidelity."""
     subject = subject_of(pairs=0)
-    task, cut = type(subject.case.game.task), subject.case.game.task.egos
+    task, cut = type(subject.case.game.task), subject.case.game.task.ego_batch
     subject.explanations  # noqa: B018 (makes them)
 
     def slowly(self, graph, targets, *more):
         time.sleep(0.02 * len(targets))
         return cut(graph, targets, *more)
 
-    monkeypatch.setattr(task, "egos", slowly)
+    monkeypatch.setattr(task, "ego_batch", slowly)
     expected = forecasts.forecast(subject, ["fidelity"]).seconds
     start = time.perf_counter()
     evaluate(subject, "fidelity")

@@ -80,9 +80,9 @@ def test_edge_data_under_removal_is_that_of_pyg(model, column):
     data = some_data()
     plain = TakesAttributes() if column == "edge_attr" else model  # the same seed: the same weights
     game = Game(*from_pyg(model, data), hops=2)
-    torch.testing.assert_close(game.logits, plain(data.x, data.edge_index, data[column]).detach())
+    torch.testing.assert_close(game.full_logits, plain(data.x, data.edge_index, data[column]).detach())
     keep = torch.rand(5, 30, generator=seeded(3)) < 0.6
-    for mask, seen in zip(keep, game.shared(keep), strict=True):
+    for mask, seen in zip(keep, game.shared_values(keep), strict=True):
         edges, rows = subgraph(mask, data.edge_index, data[column], relabel_nodes=True, num_nodes=30)
         torch.testing.assert_close(seen[mask], plain(data.x[mask], edges, rows).detach())
 
@@ -112,7 +112,7 @@ def test_edge_data_of_a_batch_of_graphs():
     batch = geometric.data.Batch.from_data_list([some_data(6 + place) for place in range(3)])
     game = Game(*from_pyg(Pooled(), batch, task="graph"), "graph")
     expected = Pooled()(batch.x, batch.edge_index, batch.edge_attr, batch.batch)
-    torch.testing.assert_close(game.logits, expected.detach())
+    torch.testing.assert_close(game.full_logits, expected.detach())
 
 
 # --- several types
@@ -200,9 +200,9 @@ def test_several_types_under_removal_are_those_of_pyg(which, target_type):
     given = normalize_inputs(*from_pyg(model, data), target_type=target_type)
     game, types = Game(given.f, given.graph, given.features, given.task, hops=2), given.types
     assert types is not None
-    torch.testing.assert_close(game.logits[: game.num_targets], ask(data))
+    torch.testing.assert_close(game.full_logits[: game.num_targets], ask(data))
     keep = torch.rand(6, 30, generator=seeded(6)) < 0.6
-    for mask, seen in zip(keep, game.shared(keep), strict=True):
+    for mask, seen in zip(keep, game.shared_values(keep), strict=True):
         parts = mask.split([types.count(kind) for kind in types.nodes])
         left = data.subgraph({kind: part.nonzero().flatten() for kind, part in zip(types.nodes, parts, strict=True)})
         mine = parts[types.place(target_type)]
@@ -262,7 +262,7 @@ def test_links_of_pyg_models():
         from_pyg(ScoresEnds(), data),
     ):
         lara = LARA(*given, task="link", pairs=pairs, hops=2)
-        torch.testing.assert_close(lara.game.answer[:, 0], expected)
+        torch.testing.assert_close(lara.game.full_outputs[:, 0], expected)
 
 
 def test_links_between_types_of_pyg_models():
@@ -272,7 +272,7 @@ def test_links_between_types_of_pyg_models():
     lara = LARA(scores, graph, x, task="link", relation="writes", pairs=pairs, hops=2)
     rows = as_typed()(data.x_dict, data.edge_index_dict)
     expected = (rows["author"][pairs[:, 0]] * rows["paper"][pairs[:, 1]]).sum(1)
-    torch.testing.assert_close(lara.game.answer[:, 0], expected.detach())
+    torch.testing.assert_close(lara.game.full_outputs[:, 0], expected.detach())
 
 
 def test_arguments_in_another_order_and_data_where_a_graph_is_due(tmp_path):

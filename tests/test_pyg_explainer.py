@@ -246,7 +246,7 @@ def test_what_is_explained_of_each_mode(mode, returns, change, value):
     found = explainer(x, edge_index, index=6)
     assert found.edge_mask.abs().max() > 0
     game = explainer.algorithm.laras["edges"].game
-    torch.testing.assert_close(game.full, value(model(x, edge_index)).detach(), atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(game.full_values, value(model(x, edge_index)).detach(), atol=1e-4, rtol=1e-4)
     if mode != "regression":
         assert found.target[6] == game.explained_class[6]
 
@@ -269,13 +269,13 @@ def test_edge_data_is_handed_on_and_tells_graphs_apart():
     explainer.algorithm.train(model, x, edge_index, edge_weight=weight)
     found = explainer(x, edge_index, edge_weight=weight, index=6)
     game = explainer.algorithm.laras["nodes"].game
-    torch.testing.assert_close(game.logits, model(x, edge_index, weight))
+    torch.testing.assert_close(game.full_logits, model(x, edge_index, weight))
     mine = explainer.algorithm.laras["nodes"].explain([6])
     own = torch.zeros(30).index_put((mine.players.player,), mine.scores)
     torch.testing.assert_close(found.node_mask[:, 0], own, atol=1e-5, rtol=1e-4)
     assert explainer.algorithm._laras_on(model, x, edge_index, {"edge_weight": weight}) is explainer.algorithm.laras
     elsewhere = explainer.algorithm._laras_on(model, x, edge_index, {"edge_weight": 2 * weight})["nodes"]
-    torch.testing.assert_close(elsewhere.game.logits, model(x, edge_index, 2 * weight))
+    torch.testing.assert_close(elsewhere.game.full_logits, model(x, edge_index, 2 * weight))
     each = next(explain_each(explainer, x, edge_index, edge_weight=weight, index=6))
     torch.testing.assert_close(each.edge_weight, weight)
     torch.testing.assert_close(each.node_mask, found.node_mask)
@@ -312,9 +312,9 @@ def test_masks_by_type_and_by_relation(tmp_path):
     torch.testing.assert_close(found["item"].node_mask[:, 0], own[12:], atol=1e-5, rtol=1e-4)
     assert own[:12].abs().max() > 0 and own[12:].abs().max() > 0
     edges = algorithm.laras["edges"]
-    scores, kind = edges.explain([5]), edges.game.kind
+    scores, kind = edges.explain([5]), edges.game.player_set
     assert isinstance(kind, EdgePlayers)
-    one, other = kind.ends(scores.players.player)
+    one, other = kind.endpoints(scores.players.player)
     by_pair = {(int(u), int(v) - 12): float(score) for u, v, score in zip(one, other, scores.scores, strict=True)}
     expected = torch.tensor([by_pair.get((int(u), int(v)), 0.0) for u, v in ends.T])
     assert 0 < len(by_pair) < ends.shape[1]

@@ -212,7 +212,7 @@ def test_caveats_follow_the_figures(found):
     r2 = found.tables["agreement"].set_index("method").loc["lara", "R2 corrected"]
     assert ("do not rely on these explanations" in said) == (r2 < report.LOW)
     assert "Only 16 targets were measured" in said
-    assert ("neighbours alone" in said) == found.run.game.task.local
+    assert ("neighbours alone" in said) == found.run.game.task.has_distances
     assert ("not the original" in said) == (found.run.dataset.name == "molecules")
     assert "trained on the targets measured here" not in said
 

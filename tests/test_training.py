@@ -106,7 +106,7 @@ def test_bystanders_stay_and_players_are_drawn():
     lesson = coalitions_of(game, target, 6, NeighborSubgraphs)
     players = game.players(target)
     keep = lesson.sigma(players.player) > 0
-    expected = game.coalitions(players, keep)[:, 0]
+    expected = game.values_per_target(players, keep)[:, 0]
     torch.testing.assert_close(lesson.inside[:, 0, game.explained_class[7]], expected)
     assert 0 < keep.float().mean() < 1
 
@@ -162,7 +162,7 @@ def test_table_objectives_teach_the_right_thing(objective):
     if objective == "running-mean":
         expected = exact(game, players)
     else:
-        values = mi_value(game.logits[targets], lesson.inside)  # (masks, targets)
+        values = mi_value(game.full_logits[targets], lesson.inside)  # (masks, targets)
         inside = (lesson.sigma(players.player) > 0).float()
         expected = (inside * values[:, players.row]).sum(0) / inside.sum(0)
     assert expected.std() > 0.03
@@ -310,7 +310,7 @@ def test_bystanders_stay_where_their_degrees_matter():
             (lesson.inside, lesson.sigma(players.player) > 0),
             (lesson.outside, lesson.sigma(players.player) < 0),
         ):
-            expected = game.coalitions(players, keep)[:, 0]
+            expected = game.values_per_target(players, keep)[:, 0]
             torch.testing.assert_close(values[:, 0, game.explained_class[target[0]]], expected)
 
 

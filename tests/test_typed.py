@@ -145,7 +145,7 @@ def test_nodes_taken_out_of_the_whole_graph(idtype):
     keep[2, kind == game.f.types.place("user")] = False
     keep[3] = False
     keep[3, 4] = True  # one item, and no edge
-    game.shared(keep)
+    game.shared_values(keep)
     parts = [by_type(game, mask.nonzero().flatten()) for mask in keep]
     assert game.f.model.given[-1] == expected(graph.long(), parts)
     assert game.f.model.given[0] == expected(graph.long(), [{kind: torch.arange(size) for kind, size in SIZES.items()}])
@@ -155,25 +155,25 @@ def test_nodes_taken_out_of_the_whole_graph(idtype):
 def test_values_are_fs_own_under_the_users_numbers():
     game, graph = made()
     x, keep = features(graph), masks(4, 19)
-    torch.testing.assert_close(game.full[:9], Net()(graph, x))
+    torch.testing.assert_close(game.full_values[:9], Net()(graph, x))
     assert game.num_targets == 9
-    for mask, values in zip(keep, game.shared(keep), strict=True):
+    for mask, values in zip(keep, game.shared_values(keep), strict=True):
         nodes = by_type(game, mask.nonzero().flatten())
         said = Net()(dgl.node_subgraph(graph, nodes), {kind: x[kind][nodes[kind]] for kind in x})
         there = torch.isin(torch.arange(9), nodes["item"])
         torch.testing.assert_close(values[:9][there], said)
-        assert (values[:9][~there] == game.null).all() and (~there).any()
+        assert (values[:9][~there] == game.null_values).all() and (~there).any()
 
 
 def test_nodes_taken_out_of_ego_graphs():
     game, graph = made(Net(watched=True), shop(3))
     players = game.players(torch.tensor([7, 2, 20]))
     keep, parts = masks(4, len(players.player)), []
-    game.coalitions(players, keep)
+    game.values_per_target(players, keep)
     for mask in keep:
         for target, mine in zip(players.targets, players.slices, strict=True):
             gone = by_type(game, players.player[mine][~mask[mine]])
-            around = dgl.khop_in_subgraph(graph, {"item": target}, k=game.context)[0].ndata[dgl.NID]
+            around = dgl.khop_in_subgraph(graph, {"item": target}, k=game.context_hops)[0].ndata[dgl.NID]
             parts.append({kind: (ids := around[kind].sort().values)[~torch.isin(ids, gone[kind])] for kind in SIZES})
     assert game.f.model.given[-1] == expected(graph, parts)
 
@@ -190,15 +190,15 @@ def test_players_are_nodes_of_any_type():
 def test_edges_taken_out():
     game, graph = made(Net(watched=True), players=Edges(directed=True))
     keep = masks(2, game.num_players)
-    game.shared(keep)
-    player = game.kind.of_edges(*game.graph.edges())
+    game.shared_values(keep)
+    player = game.player_set.player_of_edges(*game.graph.edges())
     _, edges = game.f.model.given[-1]
     for place, relation in enumerate(graph.canonical_etypes):
         mine = game.f.types.relation_of(torch.arange(game.graph.num_edges())) == place
         stays = keep[:, player.clamp(min=0)] | (player < 0)
         assert len(edges[relation][1]) == int(stays[:, mine].sum())
-    values = game.shared(torch.ones(1, game.num_players, dtype=torch.bool))[0]
-    torch.testing.assert_close(values, game.full[:9])
+    values = game.shared_values(torch.ones(1, game.num_players, dtype=torch.bool))[0]
+    torch.testing.assert_close(values, game.full_values[:9])
 
 
 def test_a_node_alone_and_nothing_at_all():
@@ -218,12 +218,12 @@ def test_a_node_alone_and_nothing_at_all():
 def test_logits_of_one_type_or_of_all():
     one, every = made(Net())[0], made(Net(every=True))[0]
     keep = masks(3, 19)
-    assert torch.equal(one.shared(keep)[:, :9], every.shared(keep)[:, :9])
+    assert torch.equal(one.shared_values(keep)[:, :9], every.shared_values(keep)[:, :9])
     said = Net(every=True)(shop(), features(shop()))
     for kind in SIZES:  # what f says of the others is for g to see
         start = int(every.f.types.node_starts[every.f.types.place(kind)])
-        torch.testing.assert_close(every.logits[start : start + SIZES[kind]], said[kind])
-    assert (one.logits[9:] == 0).all()
+        torch.testing.assert_close(every.full_logits[start : start + SIZES[kind]], said[kind])
+    assert (one.full_logits[9:] == 0).all()
 
 
 def test_the_part_has_its_types_in_the_users_order():
@@ -235,7 +235,7 @@ def test_the_part_has_its_types_in_the_users_order():
         return Net()(part, x)
 
     game, _ = made(f, graph)
-    game.shared(masks(2, 19))
+    game.shared_values(masks(2, 19))
     assert all(order == (graph.ntypes, graph.canonical_etypes) for order in seen)
     assert list(game.f.types.nodes) != graph.ntypes or game.f.asked_types == ("item",)
 
@@ -283,7 +283,7 @@ def test_walks_lists_and_the_compiled_walk(players):
 
 def test_g_sees_types_and_relations():
     game, graph = made()
-    blocks = game.looks
+    blocks = game.input_blocks
     assert [block.shape[1] for block in blocks] == [3, 2, 1, 3, 6, 6 + 1 + 16 + 1, 24]
     kinds = torch.tensor([0] * 9 + [1] * 4 + [2] * 6)
     assert game.f.types.nodes == ("item", "tag", "user")
@@ -472,7 +472,7 @@ def test_features_kept_in_the_graph():
     graph = shop()
     for kind, rows in features(graph).items():
         graph.nodes[kind].data["feat"] = rows
-    torch.testing.assert_close(LARA(Net(), graph, target_type="item", hops=2).game.full, lara().full)
+    torch.testing.assert_close(LARA(Net(), graph, target_type="item", hops=2).game.full_values, lara().full_values)
 
 
 def test_features_are_given_as_they_are():

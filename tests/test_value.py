@@ -12,17 +12,17 @@ from dgl_lara.game.values import to_values
 
 def test_coalitions_remove_players_and_leave_everyone_else():
     game = gcn_game(nodes=20, edges=22)
-    assert game.context == 3
+    assert game.context_hops == 3
     targets = torch.tensor([4, 11])
     players = game.players(targets)
     keep = torch.rand(5, len(players.player), generator=torch.Generator().manual_seed(0)) < 0.6
-    got = game.coalitions(players, keep)
+    got = game.values_per_target(players, keep)
     for row, target in enumerate(targets.tolist()):
         mine = players.row == row
         for mask in range(5):
             gone = set(players.player[mine & ~keep[mask]].tolist())
             left = torch.tensor([node for node in range(20) if node not in gone])
-            expected = game.null[game.explained_class[target]]
+            expected = game.null_values[game.explained_class[target]]
             if target not in gone:
                 logits = game.f(dgl.node_subgraph(game.graph, left), game.features[left])
                 expected = logits[left.tolist().index(target), game.explained_class[target]]
@@ -33,10 +33,10 @@ def test_chunks_change_nothing(monkeypatch):
     game = gcn_game(nodes=30, edges=40)
     players = game.players(torch.arange(30))
     keep = torch.rand(7, len(players.player), generator=torch.Generator().manual_seed(0)) < 0.5
-    whole = game.coalitions(players, keep)
+    whole = game.values_per_target(players, keep)
     assert whole.std() > 0.1
     monkeypatch.setattr("dgl_lara._util.memory_budget.NODES_A_CALL", 50)
-    torch.testing.assert_close(game.coalitions(players, keep), whole)
+    torch.testing.assert_close(game.values_per_target(players, keep), whole)
 
 
 def test_shared_masks_are_coalitions_of_every_target():
@@ -46,8 +46,8 @@ def test_shared_masks_are_coalitions_of_every_target():
     players = game.players(torch.arange(8))
     assert len(players.player) == 64
     keep = torch.rand(6, 8, generator=torch.Generator().manual_seed(3)) < 0.5
-    shared = game.shared(keep)[:, torch.arange(8), game.explained_class]
-    torch.testing.assert_close(shared, game.coalitions(players, keep[:, players.player]))
+    shared = game.shared_values(keep)[:, torch.arange(8), game.explained_class]
+    torch.testing.assert_close(shared, game.values_per_target(players, keep[:, players.player]))
 
 
 def test_graph_task_coalitions_equal_shared_masks():
@@ -55,15 +55,15 @@ def test_graph_task_coalitions_equal_shared_masks():
     game = Game(PooledGCN(), batch, torch.randn(16, 3, generator=torch.Generator().manual_seed(2)), "graph")
     keep = torch.rand(6, 16, generator=torch.Generator().manual_seed(3)) < 0.5
     players = game.players(torch.tensor([2, 0]))
-    shared = game.shared(keep)[:, [2, 0], game.explained_class[[2, 0]]]
-    torch.testing.assert_close(game.coalitions(players, keep[:, players.player]), shared)
+    shared = game.shared_values(keep)[:, [2, 0], game.explained_class[[2, 0]]]
+    torch.testing.assert_close(game.values_per_target(players, keep[:, players.player]), shared)
 
 
 def test_calls_and_evaluations_are_counted():
     game = star_game()
-    calls, evaluations = game.calls, game.evaluations
-    game.coalitions(game.players(torch.tensor([0])), torch.ones(10, 4, dtype=torch.bool))
-    assert (game.calls - calls, game.evaluations - evaluations) == (1, 10)
+    calls, evaluations = game.num_calls, game.num_evaluations
+    game.values_per_target(game.players(torch.tensor([0])), torch.ones(10, 4, dtype=torch.bool))
+    assert (game.num_calls - calls, game.num_evaluations - evaluations) == (1, 10)
 
 
 def test_values():
@@ -92,7 +92,7 @@ def test_a_model_that_raises_gets_its_mode_back():
     model.weights.eval()  # a mixed state must survive too
     model.armed = True
     with pytest.raises(RuntimeError, match="not today"):
-        game.shared(torch.zeros(1, 12, dtype=torch.bool).index_fill(1, torch.tensor([0]), True))
+        game.shared_values(torch.zeros(1, 12, dtype=torch.bool).index_fill(1, torch.tensor([0]), True))
     assert model.training and not model.weights.training
     assert torch.is_grad_enabled()
 
@@ -117,8 +117,8 @@ def test_bad_settings():
 
 
 def test_one_hop_of_context_more_only_where_degrees_matter():
-    assert star_game().context == 1
-    assert gcn_game().context == 3
+    assert star_game().context_hops == 1
+    assert gcn_game().context_hops == 3
 
 
 @pytest.mark.parametrize("kind", ["probability", "log-odds"])
@@ -127,15 +127,15 @@ def test_other_values_are_functions_of_the_same_logits(kind):
     plain, game = gcn_game(nodes=20, edges=22), gcn_game(nodes=20, edges=22, value=kind)
     players = game.players(torch.tensor([4, 11]))
     keep = torch.rand(5, len(players.player), generator=torch.Generator().manual_seed(0)) < 0.6
-    logits = torch.stack([plain.coalitions(players, keep, torch.full((2,), c)) for c in range(3)], dim=2)
+    logits = torch.stack([plain.values_per_target(players, keep, torch.full((2,), c)) for c in range(3)], dim=2)
     expected = to_values(logits, kind)
     assert (logits - expected).abs().max() > 0.1
     for row, label in enumerate(game.explained_class[players.targets].tolist()):
-        torch.testing.assert_close(game.coalitions(players, keep)[:, row], expected[:, row, label])
+        torch.testing.assert_close(game.values_per_target(players, keep)[:, row], expected[:, row, label])
     masks = torch.rand(3, 20, generator=torch.Generator().manual_seed(1)) < 0.5
-    torch.testing.assert_close(game.shared(masks), to_values(plain.shared(masks), kind))
-    torch.testing.assert_close(game.full, to_values(plain.logits, kind))
-    torch.testing.assert_close(game.null, to_values(plain.null_logits, kind))
+    torch.testing.assert_close(game.shared_values(masks), to_values(plain.shared_values(masks), kind))
+    torch.testing.assert_close(game.full_values, to_values(plain.full_logits, kind))
+    torch.testing.assert_close(game.null_values, to_values(plain.null_logits, kind))
     torch.testing.assert_close(game.explained_class, plain.explained_class)
 
 
@@ -145,12 +145,12 @@ def test_other_values_of_graphs():
     game = Game(PooledGCN(), batch, features, "graph", value="probability")
     players = game.players(torch.tensor([2, 0]))
     keep = torch.rand(6, 16, generator=torch.Generator().manual_seed(3)) < 0.5
-    expected = game.logits_under(game.everything, features, keep).softmax(2)[:, [2, 0], game.explained_class[[2, 0]]]
-    torch.testing.assert_close(game.coalitions(players, keep[:, players.player]), expected)
+    expected = game.masked_logits(game.full_batch, features, keep).softmax(2)[:, [2, 0], game.explained_class[[2, 0]]]
+    torch.testing.assert_close(game.values_per_target(players, keep[:, players.player]), expected)
 
 
 def test_shared_masks_count_one_evaluation_a_target():
     game = gcn_game(nodes=20, edges=22)
-    calls, evaluations = game.calls, game.evaluations
-    game.shared(torch.rand(6, 20, generator=torch.Generator().manual_seed(3)) < 0.5)
-    assert (game.calls - calls, game.evaluations - evaluations) == (1, 120)
+    calls, evaluations = game.num_calls, game.num_evaluations
+    game.shared_values(torch.rand(6, 20, generator=torch.Generator().manual_seed(3)) < 0.5)
+    assert (game.num_calls - calls, game.num_evaluations - evaluations) == (1, 120)

@@ -39,5 +39,5 @@ def exact(game: Game, players: Players) -> Tensor:
     for row in Progress(range(len(players.targets)), "exact attributions, from every coalition", unit="target"):
         alone = players.part(slice(row, row + 1))
         keep = all_coalitions(int(alone.counts[0]), players.player.device)
-        phi.append(banzhaf(game.coalitions(alone, keep)[:, 0], keep))
+        phi.append(banzhaf(game.values_per_target(alone, keep)[:, 0], keep))
     return torch.cat(phi) if phi else torch.empty(0)

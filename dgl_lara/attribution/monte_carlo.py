@@ -45,7 +45,7 @@ def signed(keep: Tensor) -> Tensor:
 def differences(game: Game, players: Players, keep: Tensor, classes: Tensor | None = None) -> Tensor:
     """(num_masks, num_targets): d(S) = f(S) - f(N without S), of the explained class unless others are given."""
     with repeat(2):
-        return game.coalitions(players, keep, classes) - game.coalitions(players, ~keep, classes)
+        return game.values_per_target(players, keep, classes) - game.values_per_target(players, ~keep, classes)
 
 
 def per_player(game: Game, players: Players, pairs: int, generator: torch.Generator) -> Estimate:
@@ -116,7 +116,7 @@ def sample_shared(game: Game, players: Players, pairs: int, generator: torch.Gen
     classes = game.explained_class[players.targets]
     step = max(1, game.nodes_per_call // game.graph.num_nodes())  # never all masks x nodes x classes at once
     d = [
-        (game.shared(part) - game.shared(~part))[:, players.targets, classes]
+        (game.shared_values(part) - game.shared_values(~part))[:, players.targets, classes]
         for part in Progress(keep.split(step), "asking the model about coalitions (random subsets)", unit="pass")
     ]
     known = mask_invalid(game, keep, torch.cat(d), players.targets)
@@ -125,7 +125,7 @@ def sample_shared(game: Game, players: Players, pairs: int, generator: torch.Gen
 
 def mask_invalid(game: Game, keep: Tensor, d: Tensor, targets: Tensor) -> Tensor:
     """d (num_masks, num_targets) of masks over all players there are, with NaN where they say nothing of a target."""
-    usable = game.kind.usable(lambda players: keep[:, players], targets)
+    usable = game.player_set.valid_masks(lambda players: keep[:, players], targets)
     return d if usable is None else d.masked_fill(~usable, torch.nan)
 
 

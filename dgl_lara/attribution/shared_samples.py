@@ -1,7 +1,7 @@
 """What f said of coalitions that all targets share, kept: samples of every target's game, from one set of masks.
 
-One random mask over everything is a uniform coalition of every target's players at once (`Game.shared`), so a pair of
-passes of f, over S and over the rest, is a sample d(S) for every target there is. Training draws many such pairs; they
+One random mask over everything is a uniform coalition of every target's players at once (`Game.shared_values`), so a
+pair of passes of f, over S and over the rest, is a sample d(S) for every target there is. Training draws many such pairs; they
 are kept here, as many as memory allows, and serve whoever wants to know phi better afterwards, at no further call of f.
 """
 
@@ -63,10 +63,10 @@ class SharedSamples:
         asked, wanted = targets.cpu(), classes.cpu()
         if not self._as_many(game):
             return torch.zeros(len(asked), dtype=torch.bool)
-        now = game.full[targets, classes].cpu()
+        now = game.full_values[targets, classes].cpu()
         same = (now - self.full[asked]).abs() <= CLOSE * self.unit
         known = same & (wanted == self.explained_class[asked])
-        if game.task.sides > 1:  # masks may say nothing of a target
+        if game.task.num_endpoints > 1:  # masks may say nothing of a target
             known &= (~self.d[asked].isnan()).sum(1) >= FEWEST
         return known
 
@@ -114,7 +114,7 @@ class SampleReservoir:
         columns = game.num_players
         a_pair = columns / 8 + 2 * game.num_targets
         self.most = min(most, int(game.budget.memory / SHARE_OF_MEMORY / a_pair))
-        self.unit = game.unit
+        self.unit = game.value_scale
         self.rows: list[np.ndarray] = []  # of each kept pair: who is in S, eight players a byte
         self.d: list[Tensor] = []
         self.offered: list[tuple[np.ndarray, Tensor]] = []  # of a step that is not over yet
@@ -168,7 +168,7 @@ class SampleReservoir:
             bits = np.unpackbits(packed[:, first : first + 4096], axis=1)[:, : columns - 8 * first]
             inside[8 * first : 8 * first + bits.shape[1]] = np.packbits(bits.T, axis=1)
         classes = game.explained_class[: game.num_targets]
-        full = game.full[: game.num_targets].gather(1, classes.unsqueeze(1)).squeeze(1)
+        full = game.full_values[: game.num_targets].gather(1, classes.unsqueeze(1)).squeeze(1)
         d = torch.stack(self.d).T.contiguous()
         return SharedSamples(torch.from_numpy(inside), d, self.unit, classes.cpu(), full.cpu())
 
@@ -182,7 +182,7 @@ class SampleReservoir:
         columns = self.game.num_players
         parts = {
             "seen": whole(), "rows": maybe(tensor(torch.uint8, None, -(-columns // 8))),
-            "d": maybe(tensor(torch.half, None, self.game.num_targets, gaps=self.game.task.sides > 1)),
+            "d": maybe(tensor(torch.half, None, self.game.num_targets, gaps=self.game.task.num_endpoints > 1)),
             "unit": between(1e-7, 1e30),
         }  # fmt: skip
         validate(content, parts, "what it keeps of shared coalitions", optional=("unit",))
@@ -204,4 +204,4 @@ def draw_more(keeper: SampleReservoir, pairs: int) -> None:
         range(0, pairs, step), "asking the model about coalitions that all targets share", unit="pass"
     ):
         keep = random_coalitions(min(step, pairs - start), columns, drawn, game.features.device)
-        keeper.add(keep, game.shared(keep), game.shared(~keep))
+        keeper.add(keep, game.shared_values(keep), game.shared_values(~keep))

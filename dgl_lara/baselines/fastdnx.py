@@ -41,7 +41,7 @@ class FastDnX(Method):
 
     def __init__(self, game: Game, seed: int = 0, credit: str | None = None, iterations: int = 300) -> None:
         super().__init__(game, seed)
-        self.usual_credit = "prediction" if game.task.local else "class"
+        self.usual_credit = "prediction" if game.task.has_distances else "class"
         credit = credit or self.usual_credit
         if credit not in CREDITS:
             raise InputError(f"credit must be one of {', '.join(CREDITS)} (got '{credit}').")
@@ -59,10 +59,10 @@ class FastDnX(Method):
         """Distil f on the whole graph, whatever the targets: the surrogate is one for all of them."""
         game = self.game
         states = smooth(game.graph, game.features, game.hops)
-        if not game.task.local:
+        if not game.task.has_distances:
             states = ops.segment_reduce(game.graph.batch_num_nodes(), states, "mean")
             self.shares_ = shares_of_mean(game.graph, game.hops)
-        theta, self.bias_ = distil(states, game.logits.softmax(dim=1), self.iterations)
+        theta, self.bias_ = distil(states, game.full_logits.softmax(dim=1), self.iterations)
         self.terms_ = game.features @ theta  # (num_nodes, num_classes) x_j Theta
         self.predictions_ = states @ theta  # (num_targets, num_classes) z without the bias
 
@@ -74,7 +74,7 @@ class FastDnX(Method):
         return self.result(players, torch.cat([*scores, torch.empty(0, device=targets.device)]))
 
     def _explain(self, players: Players) -> Tensor:
-        if self.game.task.local:
+        if self.game.task.has_distances:
             weight = walk_weights(self.game.graph, players, self.game.hops)[:, -1]
         else:
             weight = self.shares_[players.player]

@@ -41,11 +41,11 @@ class GradientInput(Method):
             if isinstance(game.f, HeteroAdapter):  # how far a node's features are stretched: the same product, summed
                 inputs = torch.ones(len(features), 1, device=features.device, requires_grad=True)
                 with game.f.stretched(inputs):
-                    said = game.call(here.graph, features, *game.task.ends(here))
+                    said = game.call(here.graph, features, *game.task.endpoint_indices(here))
             else:
                 inputs = features.requires_grad_()
-                said = game.call(here.graph, inputs, *game.task.ends(here))
-            said = said[here.places]
+                said = game.call(here.graph, inputs, *game.task.endpoint_indices(here))
+            said = said[here.target_rows]
             values = to_values(said, game.value).gather(1, classes)
             if not values.requires_grad:
                 raise InputError(

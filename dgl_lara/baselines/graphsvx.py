@@ -56,7 +56,7 @@ class GraphSVX(Method):
         if samples < 4:
             raise InputError(f"samples must be at least 4 (got {samples}).")
         self.samples, self.sampling = samples, sampling
-        self.target_plays = target_plays or not game.task.local
+        self.target_plays = target_plays or not game.task.has_distances
 
     @classmethod
     def for_comparison(cls, game: Game, seed: int, where: BenchmarkSetting) -> GraphSVX:
@@ -84,13 +84,13 @@ class GraphSVX(Method):
             masks = coalitions(len(free), self.samples, self.sampling, generator(self.seed * 1_000_003 + target))
             keep[: len(masks), free] = masks.to(device)
             drawn.append(len(masks))
-        values = self.game.coalitions(players, keep[: max(drawn)])  # (coalitions, num_targets)
+        values = self.game.values_per_target(players, keep[: max(drawn)])  # (coalitions, num_targets)
         scores = torch.empty(len(players.player), device=device)
         for row, pairs in enumerate(rows):
             free = ~is_fixed[pairs]
             mine, count = scores[pairs], drawn[row]
             mine[free] = shapley(keep[:count, pairs][:, free], values[:count, row])
-            alone = values[0, row] - self.game.null[self.game.explained_class[players.targets[row]]]
+            alone = values[0, row] - self.game.null_values[self.game.explained_class[players.targets[row]]]
             mine[~free] = alone
         return scores
 

@@ -123,7 +123,7 @@ class OrphicX(Method):
 
     def __init__(self, game: Game, seed: int = 0, config: OrphicXConfig | None = None) -> None:
         super().__init__(game, seed)
-        self.config = config or (OrphicXConfig() if game.task.local else for_graphs())
+        self.config = config or (OrphicXConfig() if game.task.has_distances else for_graphs())
 
     @classmethod
     def for_comparison(cls, game: Game, seed: int, where: BenchmarkSetting) -> OrphicX:
@@ -187,11 +187,11 @@ class OrphicX(Method):
 
     @property
     def _in_dim(self) -> int:
-        return self.game.features.shape[1] + (self.game.hops + 1 if self.game.task.local else LABELS)
+        return self.game.features.shape[1] + (self.game.hops + 1 if self.game.task.has_distances else LABELS)
 
     def _inputs(self, here: EgoBatch) -> Tensor:
         """Features, and what tells a node's place: its distance to the target, or its colour in the graph."""
-        if self.game.task.local:
+        if self.game.task.has_distances:
             place = F.one_hot(here.hop, self.game.hops + 1)
         else:
             place = F.one_hot(refined_labels(here.graph, here.row).clamp(max=LABELS - 1), LABELS)
@@ -226,8 +226,8 @@ class OrphicX(Method):
 
         # what alpha alone makes of the graph
         weights = model.decode(here.graph, self._causal_part(z)).sigmoid()
-        logits = self._predict(here.graph, game.features[here.nodes], weights)[here.places]
-        likeness = F.kl_div(logits.log_softmax(1), game.logits[targets].softmax(1), reduction="none").mean()
+        logits = self._predict(here.graph, game.features[here.nodes], weights)[here.target_rows]
+        likeness = F.kl_div(logits.log_softmax(1), game.full_logits[targets].softmax(1), reduction="none").mean()
         size = averages(weights, edge_row, len(targets)).mean()
 
         chosen = torch.randperm(len(targets), generator=random)[: config.flow_targets].tolist()
@@ -261,7 +261,7 @@ class OrphicX(Method):
         many.set_batch_num_edges(count * edges)
         logits = self._predict(many, features, weights)
         rows = self.game.task.num_targets(here.graph)  # of f's answer on one copy
-        logits = logits[int(here.places) :: rows]
+        logits = logits[int(here.target_rows) :: rows]
         return information_flow(logits.softmax(1).view(alphas, betas, -1))
 
 

@@ -278,7 +278,7 @@ def _asked_for(run: Run, given: dict[str, tuple[int, ...]]) -> tuple[int, ...]:
     lara, dataset = run.trained(), run.dataset
     task, targets = lara.task, tuple(dict.fromkeys(given[lara.task.name]))
     if not targets:
-        option = "pair U V" if task.sides > 1 else task
+        option = "pair U V" if task.num_endpoints > 1 else task
         raise click.UsageError(f"this run explains {task}s: ask with --{option} (its data set is {dataset.name}).")
     for target in targets:
         if target >= dataset.num_targets:
@@ -342,7 +342,7 @@ def _table(explanation: Explanation, most: int) -> str:
     from dgl_lara._util.tables import text_table
 
     names = dict(zip(explanation.players.tolist(), explanation.player_names(), strict=True))
-    local = explanation.task.local and explanation.batch.players.kind != "features"
+    local = explanation.task.has_distances and explanation.batch.players.player_type != "features"
     columns = ["hop", "score", "rank"] if local else ["score", "rank"]
     everyone = explanation.numbered_frame()
     best = everyone.head(most)

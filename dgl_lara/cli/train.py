@@ -297,7 +297,7 @@ def lara_for(
         hops = "measure"
     lara = lara_on(dataset, model, hops, value, memory=memory, players=players)
     how = {"auto": "declared by the model", "measure": "measured, Eq. 13"}.get(str(hops), "given")
-    if hops == "measure" and not lara.task.local:
+    if hops == "measure" and not lara.task.has_distances:
         how = "the explainer's depth; every node of a graph is a player"
     return lara, how
 

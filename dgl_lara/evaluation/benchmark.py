@@ -123,7 +123,7 @@ def lara_with(label: str = "lara", form: str = "default", corrected: bool = True
 
     def make(contest: Benchmark, seed: int) -> Method:
         config = contest.paper_config() if form == "paper" else contest.lara_config()
-        if changes.get("train_on") == "all" and not contest.game.task.local:
+        if changes.get("train_on") == "all" and not contest.game.task.has_distances:
             raise LaraError("the graphs to be explained are new ones, there is nothing more to learn from.")
         return LaraMethod(contest.game, seed, replace(config, **changes), contest.dataset.val, label, corrected)
 
@@ -244,14 +244,14 @@ def unit(
     record: dict[str, object] = {"method": name, "label": name, "seed": seed}
     game = contest.game
     try:
-        before = game.nodes_asked
+        before = game.nodes_evaluated
         method, record["fit (s)"] = fitted(contest, name, seed, makers, taught)
-        learning = getattr(method, "nodes_asked", game.nodes_asked - before)
+        learning = getattr(method, "nodes_asked", game.nodes_evaluated - before)
         check_time_limit(contest, method)
-        start, before = time.perf_counter(), game.nodes_asked
+        start, before = time.perf_counter(), game.nodes_evaluated
         explanations = method.explain(contest.targets)
         record["explain (s)"] = time.perf_counter() - start
-        asked = (game.nodes_asked - before) / len(contest.targets)
+        asked = (game.nodes_evaluated - before) / len(contest.targets)
         record[COST] = asked + learning / game.num_targets  # learning serves every target that there is
     except LaraError as reason:
         log_info(f"{name} is left out: {reason}")

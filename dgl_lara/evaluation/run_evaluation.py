@@ -52,10 +52,10 @@ class Evaluation:
         if cost > AFFORDABLE:
             log_info(f"{sampled.label} is left out, it would evaluate {cost:,} nodes; lower --targets or --pairs.")
         elif sampled.pairs:
-            before = game.nodes_asked
+            before = game.nodes_evaluated
             with phase(sampled.label):
                 results.append(sampled.explain(targets))
-            self.costs[sampled.label] = (game.nodes_asked - before) / len(targets)
+            self.costs[sampled.label] = (game.nodes_evaluated - before) / len(targets)
         amortised = self.lara.trusted(
             explain_embedded(self.lara.explainer_, game, self.lara.embed(), targets), correct=False
         )
@@ -94,16 +94,16 @@ def _speed(subject: Evaluation) -> pd.DataFrame:
 
     def from_scratch(some: Tensor) -> Explanations:
         where = (game.f, game.graph, game.features, game.task, game.hops, game.value)
-        bare = Game(*where, memory=game.budget.memory, players=game.choice)
+        bare = Game(*where, memory=game.budget.memory, players=game.player_spec)
         return explain_embedded(explainer, bare, embed_all(explainer, bare, inputs), some)
 
     def nearby(some: Tensor) -> Explanations:
         where = (game.f, game.graph, game.features, some, explainer, game.value, game.budget.memory)
-        near = game_nearby(*where, game.choice)
+        near = game_nearby(*where, game.player_spec)
         return explain_nearby(explainer, near, inputs, some)
 
     tables = {"lara, from scratch": speed(from_scratch, targets)}
-    if game.task.local:
+    if game.task.has_distances:
         tables["lara, from scratch, nearby"] = speed(nearby, targets[:FEW])
     tables["lara, embeddings stored"] = speed(lambda some: explain_embedded(explainer, game, stored, some), targets)
     return _below_each_other(tables)

@@ -69,7 +69,7 @@ def forecast(subject: Evaluation, names: Sequence[str], timed: int = 0) -> Forec
         parts[sampled.label] = 2 * pairs * total * each + len(targets) * _seconds_a_fit(
             fit, counts, pairs, game.features
         )
-    definitions = len(DEFINITIONS) if game.task.local else 1
+    definitions = len(DEFINITIONS) if game.task.has_distances else 1
     methods = 2 + bool(pairs) + (subject.lara.samples_ is not None)  # chance, sampled, LARA, and LARA corrected
     wanted = [part for part, asking in (("fidelity", {"fidelity"}), ("labels", BY_LABELS)) if asking & set(names)]
     if wanted:  # surroundings are cut out for a few coalitions only, which costs more than asking about these
@@ -81,7 +81,7 @@ def forecast(subject: Evaluation, names: Sequence[str], timed: int = 0) -> Forec
     if "agreement" in names and counts.max() > EXACT_UP_TO:
         asked = subject.case.reference_pairs
         game.budget.check(BYTES_A_PLAYER * asked * float(counts.max()), f"{asked:,} reference pairs of a target")
-        if game.task.local and 2 * asked * total > AFFORDABLE_EACH:
+        if game.task.has_distances and 2 * asked * total > AFFORDABLE_EACH:
             whole = _seconds_a_pass(subject)
         calls = 2 * asked * (whole or total * each)
         fits = 2 * len(targets) * _seconds_a_fit(unbiased, counts, asked // 2, game.features)
@@ -112,7 +112,7 @@ def _seconds_a_player(subject: Evaluation, counts: Tensor, count: int, most: int
         players = game.players(targets[places.to(targets.device)])
         keep = random_coalitions(count, len(players.player), generator(0), players.player.device)
         before = time.process_time()
-        spent = seconds(partial(game.coalitions, players, keep), targets.device, repeats=1)
+        spent = seconds(partial(game.values_per_target, players, keep), targets.device, repeats=1)
         worked = min(spent, time.process_time() - before)  # beside other work much of the clock is waiting
         if worked >= ENOUGH or (count >= most and probed >= len(targets)):
             return spent / (count * int(players.counts.sum()))
@@ -126,7 +126,7 @@ def _seconds_a_pass(subject: Evaluation) -> float:
     """For one mask over the whole graph."""
     game, device = subject.case.game, subject.case.targets.device
     keep = random_coalitions(1, game.num_players, generator(0), device)
-    return seconds(lambda: game.shared(keep), device, repeats=1)
+    return seconds(lambda: game.shared_values(keep), device, repeats=1)
 
 
 def _seconds_a_fit(regression: Regression, counts: Tensor, pairs: int, like: Tensor) -> float:

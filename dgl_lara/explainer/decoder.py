@@ -87,13 +87,13 @@ def on_all_sides(
 ) -> Tensor:
     """What a form makes of pairs. Of targets that are several nodes: the sum over these, each with its own t."""
     game, players = pairs.game, pairs.players
-    if game.task.sides == 1:
+    if game.task.num_endpoints == 1:
         return made(g, pairs)
     total = None
-    ts = pairs.t.chunk(game.task.sides, dim=1)
-    for nodes, t in zip(game.task.side_nodes(players.targets), ts, strict=True):
-        near = game.side.kind.players(nodes)
-        found = made(g, replace(pairs, game=game.side, players=near, t=t))
+    ts = pairs.t.chunk(game.task.num_endpoints, dim=1)
+    for nodes, t in zip(game.task.endpoints(players.targets), ts, strict=True):
+        near = game.endpoint_game.player_set.players(nodes)
+        found = made(g, replace(pairs, game=game.endpoint_game, players=near, t=t))
         total = found.new_zeros(len(players.player), *found.shape[1:]) if total is None else total
         total = total.index_add(0, place_among(game, players, near), found)
     assert total is not None
@@ -103,7 +103,7 @@ def on_all_sides(
 def place_among(game: Game, players: Players, near: Players) -> Tensor:
     """(num_pairs of `near`,) which pair of `players` each is: the same target and player, seen from one node of it."""
     player = near.player
-    if players.kind == "nodes":
+    if players.player_type == "nodes":
         player = game.task.player_id(players.targets[near.row], player)
     return lookup_sorted(near.row * players.num_ids + player, players.key)[0]
 
@@ -111,7 +111,10 @@ def place_among(game: Game, players: Players, near: Players) -> Tensor:
 class Decoder:
     def shape(self, game: Game) -> dict[str, Any]:
         """What of `ExplainerConfig` this kind decides."""
-        return {"players": game.kind.name, "edge_columns": 0 if game.edge_looks is None else game.edge_looks.shape[1]}
+        return {
+            "players": game.player_set.name,
+            "edge_columns": 0 if game.edge_inputs is None else game.edge_inputs.shape[1],
+        }
 
     def prepare(self, g: ExplainerProtocol, game: Game) -> None:
         """What can be read off the data before training."""

@@ -48,16 +48,16 @@ def _rows(game: Game, kind: str, nodes: Tensor | None) -> Tensor:
     here = slice(None) if nodes is None else nodes
     features = game.features[here]
     if kind == "features":
-        return torch.cat([block[here].float() for block in game.looks], dim=1)
+        return torch.cat([block[here].float() for block in game.input_blocks], dim=1)
     loops = loops_of(game.graph)[here]
-    tells_apart = game.edge_looks is not None and bool(loops.any())  # what own loops carry
+    tells_apart = game.edge_inputs is not None and bool(loops.any())  # what own loops carry
     chosen, place = (_everyone(features),) * 2 if tells_apart else _unlike(features, loops)
     ids = chosen if nodes is None else nodes[chosen]
     own = [
         signed_log(features[chosen].float()).index_select(0, place)
         if block is game.features
         else signed_log(block[here].float())
-        for block in game.looks
+        for block in game.input_blocks
         if block.shape[1] <= WIDE
     ]
     degree = torch.log1p(game.in_degrees[here].float()).unsqueeze(1)
@@ -68,11 +68,11 @@ def _said(game: Game, nodes: Tensor | None, ids: Tensor, place: Tensor) -> list[
     """f's logits of each node, and of the node alone. A model of pairs says how it pairs each node with some others."""
     here = slice(None) if nodes is None else nodes
     with eval_mode(game.f):
-        if game.task.sides > 1:
+        if game.task.num_endpoints > 1:
             return _paired(game, nodes)
         solo = game.call(game.task.mark_singles(edgeless(game.graph, ids)), game.features[ids])
         more = [] if game.types is None else [heard(game, nodes)]
-    return [game.task.per_node(game.graph, game.logits)[here], solo.index_select(0, place), *more]
+    return [game.task.expand_to_nodes(game.graph, game.full_logits)[here], solo.index_select(0, place), *more]
 
 
 def _paired(game: Game, nodes: Tensor | None) -> list[Tensor]:

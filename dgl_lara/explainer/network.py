@@ -82,7 +82,7 @@ class ExplainerConfig:
     def num_weights(self) -> int:
         """Of the encoder and the heads, but for biases."""
         states = self.hidden * (self.layers + 1 if self.encoder == "residual" else 1)
-        deep = not TASKS[self.task].local and self.encoder == "residual"
+        deep = not TASKS[self.task].has_distances and self.encoder == "residual"
         source = DECODERS[self.players].source_width(self)
         widths = [source, self.width] if self.embedding == "dual" else [self.width]
         heads = sum((states + width) * self.hidden if deep else states * width for width in widths if width)
@@ -124,11 +124,11 @@ class Explainer(nn.Module):
         said = self.form.source_width(config)
         if config.embedding == "single" and said != config.width:
             raise InputError(f"one embedding for p and t is for nodes as players, not for {config.players}.")
-        if config.embedding == "single" and self.task.sides > 1:
+        if config.embedding == "single" and self.task.num_endpoints > 1:
             raise InputError(f"one embedding for p and t is for nodes and graphs, not for {self.task}s.")
         self.source_head = self._head(said) if said else None
         shared = self.source_head if config.embedding == "single" else None
-        self.target_head = self._head(config.width * self.task.sides) if shared is None else shared
+        self.target_head = self._head(config.width * self.task.num_endpoints) if shared is None else shared
         classes = config.num_classes if config.all_classes else 0
         self.class_weight = nn.Parameter(0.5 + 0.5 * torch.randn(classes, config.width)) if classes else None
         self.form_weights = self.form.weights(config)
@@ -141,7 +141,7 @@ class Explainer(nn.Module):
     def _head(self, width: int) -> nn.Linear | nn.Sequential:
         """Linear; where no gate can tell players apart because they have no distances, with one hidden layer."""
         config, states = self.config, self.encoder.out_dim
-        if self.task.local or config.encoder == "plain":
+        if self.task.has_distances or config.encoder == "plain":
             return nn.Linear(states, width)
         return nn.Sequential(nn.Linear(states, config.hidden), nn.ReLU(), nn.Linear(config.hidden, width))
 
@@ -162,7 +162,7 @@ class Explainer(nn.Module):
 
     def embeddings(self, source: Tensor, target: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
         """p and t from what the heads say. Of a pair, each end also says what it makes of the other's t."""
-        target, *other = target.chunk(self.task.sides, dim=1)
+        target, *other = target.chunk(self.task.num_endpoints, dim=1)
         _, target = self.gate.scaled(target, target, scale)
         # layer-wise passes have the rest in main memory
         target = target * self.unit.to(target.device)
@@ -188,7 +188,7 @@ class Explainer(nn.Module):
             return target
         weight = self.class_weight[classes]
         weight = weight if classes.dim() == 1 else weight[:, 0] - weight[:, 1]
-        return target * weight.repeat(1, self.task.sides) if self.task.sides > 1 else target * weight
+        return target * weight.repeat(1, self.task.num_endpoints) if self.task.num_endpoints > 1 else target * weight
 
     def all_class_weights(self) -> Tensor:
         """(num_classes or 1, width)"""

@@ -73,7 +73,7 @@ class OneTarget:
     @property
     def output(self) -> float:
         """The explained value on the untouched graph."""
-        return float(self.game.value_of(self.batch.players.targets, self.batch.asked))
+        return float(self.game.full_value_of(self.batch.players.targets, self.batch.asked))
 
     def outputs(self, keep: Tensor) -> Tensor:
         """The model's own answers when only some players remain.
@@ -84,7 +84,7 @@ class OneTarget:
         Returns:
             (num_coalitions,) the explained value.
         """
-        return self.game.coalitions(self.batch.players, keep, self.batch.asked).flatten()
+        return self.game.values_per_target(self.batch.players, keep, self.batch.asked).flatten()
 
     def curves(self, counts: Sequence[int]) -> tuple[list[float], list[float]]:
         """The value with only the best `count` players, and with them removed, for each count; the target stays."""
@@ -98,15 +98,20 @@ class OneTarget:
 
     def _classes_of(self, nodes: Tensor) -> list[int] | None:
         """The class that the model predicts for each node; None where nodes are no targets, or have no class."""
-        if not self.task.local or self.task.sides > 1 or self.game.types is not None or self.game.value == "output":
+        if (
+            not self.task.has_distances
+            or self.task.num_endpoints > 1
+            or self.game.types is not None
+            or self.game.value == "output"
+        ):
             return None
         return self.game.explained_class[nodes].tolist()
 
     @property
     def nothing(self) -> float:
         """The explained value without any player."""
-        if self.batch.players.kind == "nodes":
-            return float(of_classes(self.game.null.view(1, 1, -1), self.batch.asked))
+        if self.batch.players.player_type == "nodes":
+            return float(of_classes(self.game.null_values.view(1, 1, -1), self.batch.asked))
         return float(self.outputs(torch.zeros(1, len(self), dtype=torch.bool, device=self.scores.device)))
 
     # --- as a table, a graph
@@ -123,7 +128,7 @@ class OneTarget:
         columns = ["player", *about, "hop", "score", "rank"]
         frame = self.batch.numbered_frame()[columns].sort_values("rank", ignore_index=True)
         labels = self.batch.names.labels
-        if labels is not None and self.batch.players.kind == "nodes":
+        if labels is not None and self.batch.players.player_type == "nodes":
             frame.insert(1, "label", [labels[player] for player in frame.player])
         return frame
 
@@ -139,11 +144,11 @@ class OneTarget:
         if EDGE in graph.edata:
             graph.edata.pop(EDGE)
         graph.ndata["hop"], graph.ndata["target"] = near.hop, self.task.is_target(near)
-        if self.batch.players.kind == "edges":
+        if self.batch.players.player_type == "edges":
             place = self._player_of_edges(graph)
             scores = torch.cat([self.scores, self.scores.new_full((1,), torch.nan)])
             graph.edata["score"] = scores[place]  # the last one stands at -1
-        elif self.batch.players.kind == "nodes":
+        elif self.batch.players.player_type == "nodes":
             graph.ndata["score"] = self.scores[self._player_of_nodes]
         return graph
 
@@ -156,16 +161,16 @@ class OneTarget:
     @cached_property
     def _near(self) -> Players:
         """The nodes that can reach the target."""
-        if self.batch.players.kind == "nodes" and self.task.sides == 1:
+        if self.batch.players.player_type == "nodes" and self.task.num_endpoints == 1:
             return self.batch.players
         return self.task.reach(self.game.graph, self.batch.players.targets, self.game.hops)
 
     def _player_of_edges(self, near: dgl.DGLGraph) -> Tensor:
         """The place among `players` of each edge of `subgraph`; -1: it does not play."""
-        kind, (src, dst) = self.game.kind, near.edges()
+        kind, (src, dst) = self.game.player_set, near.edges()
         if not isinstance(kind, EdgePlayers) or not len(self):
             return torch.full_like(src, -1)
-        place, plays = lookup_sorted(kind.of_edges(self.nodes[src], self.nodes[dst]), self.players)
+        place, plays = lookup_sorted(kind.player_of_edges(self.nodes[src], self.nodes[dst]), self.players)
         return torch.where(plays, place, -1)
 
     @property
@@ -189,16 +194,16 @@ class OneTarget:
         known = {name: values.tolist()[0] for name, values in self.batch.trust().items()}
         graph = nx.DiGraph(**about, **{name: value for name, value in known.items() if value == value})  # no NaN
         near, nodes = self.subgraph(), self.nodes
-        if self.batch.players.kind == "nodes":
+        if self.batch.players.player_type == "nodes":
             frame = self.numbered_frame().set_index("player").loc[self.players[self._player_of_nodes].tolist()]
             frame.index, frame["target"] = nodes.tolist(), near.ndata["target"].cpu().numpy()
             graph.add_nodes_from(frame.sort_values("rank", kind="stable").to_dict("index").items())
         else:
             for node, hop in zip(nodes.tolist(), near.ndata["hop"].tolist(), strict=True):
-                graph.add_node(node, hop=hop, target=self.task.local and hop == 0)
+                graph.add_node(node, hop=hop, target=self.task.has_distances and hop == 0)
         src, dst = near.edges()
         graph.add_edges_from(zip(nodes[src].tolist(), nodes[dst].tolist(), strict=True))
-        if self.batch.players.kind == "edges":
+        if self.batch.players.player_type == "edges":
             rank = self.batch.rank() + 1
             of_edges = zip(nodes[src].tolist(), nodes[dst].tolist(), self._player_of_edges(near).tolist(), strict=True)
             for one, other, place in of_edges:
@@ -208,7 +213,7 @@ class OneTarget:
 
     def to_dict(self) -> dict[str, Any]:
         """Everything, in plain values."""
-        graph, nodes_play = self.to_networkx(), self.batch.players.kind == "nodes"
+        graph, nodes_play = self.to_networkx(), self.batch.players.player_type == "nodes"
         rows = self.to_frame().to_dict("records")
         return {
             **graph.graph,
@@ -216,7 +221,7 @@ class OneTarget:
             "value": self.game.value,
             "output": self.output,
             "method": self.batch.method,
-            "kind": self.batch.players.kind,
+            "kind": self.batch.players.player_type,
             "players": [{"node": node, **values} for node, values in graph.nodes(data=True)] if nodes_play else rows,
             "edges": [list(edge) for edge in graph.edges],
         }

@@ -20,7 +20,7 @@ OF_THINGS = {True: "which they liked", False: "which they did not like", None: "
 def holds_ratings(game: Game) -> bool:
     """Somebody of one type rates what is of another, and a pair is one of either."""
     f = game.f
-    if not isinstance(f, HeteroAdapter) or game.task.sides != 2 or f.asked_types[0] == f.asked_types[1]:
+    if not isinstance(f, HeteroAdapter) or game.task.num_endpoints != 2 or f.asked_types[0] == f.asked_types[1]:
         return False
     between = {f.asked_types, f.asked_types[::-1]}
     data = [f.data[relation] for relation in f.types.relations if (relation[0], relation[2]) in between]

@@ -58,8 +58,8 @@ def pairs_frame(**columns: Any) -> pd.DataFrame:
 
 def about_players(game: Game, names: Labels, players: Tensor) -> dict[str, Any]:
     """Of each player, beyond its number: both ends of an edge, the name of a feature."""
-    if isinstance(game.kind, EdgePlayers):
-        return dict(zip(("u", "v"), (end.cpu().numpy() for end in game.kind.ends(players)), strict=True))
+    if isinstance(game.player_set, EdgePlayers):
+        return dict(zip(("u", "v"), (end.cpu().numpy() for end in game.player_set.endpoints(players)), strict=True))
     called = feature_names(game, names)
     return {} if called is None else {"name": np.array(called, dtype=object)[players.cpu().numpy()]}
 
@@ -70,14 +70,14 @@ def in_own_numbers(frame: pd.DataFrame, game: Game | None) -> pd.DataFrame:
     if game is None:
         return frame
     columns: dict[str, Any] = {str(name): values for name, values in frame.items()}
-    if game.cut_from is not None:
-        numbers = game.cut_from.numbers.cpu().numpy()
+    if game.parent is not None:
+        numbers = game.parent.node_ids.cpu().numpy()
         columns |= {name: numbers[frame[name].to_numpy()] for name in ("target", "player")}
     if isinstance(game.task, LinkTask):
         pairs = game.task.pairs.cpu().numpy()[frame.target.to_numpy()]
         columns |= {"target_u": pairs[:, 0], "target_v": pairs[:, 1]}
     if game.types is not None:
-        ends = ["u", "v", "target_u", "target_v", *(["player"] if game.kind.name == "nodes" else [])]
+        ends = ["u", "v", "target_u", "target_v", *(["player"] if game.player_set.name == "nodes" else [])]
         for name in filter(columns.__contains__, ends):
             kinds, own = game.types.split(torch.tensor(np.asarray(columns[name]), device=game.graph.device))
             columns[name] = own.cpu().numpy()
@@ -89,9 +89,9 @@ def in_own_numbers(frame: pd.DataFrame, game: Game | None) -> pd.DataFrame:
 
 def feature_names(game: Game, names: Labels) -> Sequence[str] | None:
     """Of each player that is a column or a group of columns; None where players are others, or have no names."""
-    if not isinstance(game.choice, Features):
+    if not isinstance(game.player_spec, Features):
         return None
-    return names.columns if game.choice.group_names is None else game.choice.group_names
+    return names.columns if game.player_spec.group_names is None else game.player_spec.group_names
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -147,7 +147,7 @@ class ScoreTable:
     @property
     def includes_target(self) -> bool:
         """A target is a player of its own."""
-        return self.task.local and self.players.kind == "nodes"
+        return self.task.has_distances and self.players.player_type == "nodes"
 
     @property
     def is_target(self) -> Tensor:
@@ -187,10 +187,10 @@ class ScoreTable:
     def in_motif(self, motif: Tensor) -> Tensor:
         """(num_pairs,) bool: the player is in the target's own motif (graph task: in any motif of the graph); an edge
         with both its ends."""
-        if self.players.kind == "nodes":
+        if self.players.player_type == "nodes":
             return self.task.in_motif(self.players, motif)
-        assert self.game is not None and isinstance(self.game.kind, EdgePlayers)
-        one, other = (replace(self.players, player=end) for end in self.game.kind.ends(self.players.player))
+        assert self.game is not None and isinstance(self.game.player_set, EdgePlayers)
+        one, other = (replace(self.players, player=end) for end in self.game.player_set.endpoints(self.players.player))
         return self.task.in_motif(one, motif) & self.task.in_motif(other, motif)
 
     def important(self, sparsity: float, include_target: bool = True) -> Tensor:
@@ -226,7 +226,7 @@ class ScoreTable:
             score=self.scores.cpu().numpy(),
             rank=self.rank().cpu().numpy() + 1,
             explained_class=self.explained_class[players.row].cpu().numpy(),
-            kind=players.kind,
+            kind=players.player_type,
         )
         rival = {} if self.rather_than is None else {"rather_than": self.rather_than[players.row].cpu().numpy()}
         return frame.assign(**rival, **self.about_players())

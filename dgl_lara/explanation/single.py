@@ -47,14 +47,14 @@ class Explanation(InWords):
 
     def scene(self, most: int) -> Scene:
         """At most so many nodes with their places, for whoever draws them; not where features play."""
-        names, near, edges_play = self.batch.names, self.subgraph(), self.batch.players.kind == "edges"
+        names, near, edges_play = self.batch.names, self.subgraph(), self.batch.players.player_type == "edges"
         src, dst = near.edges()
         nodes, classes = self.nodes, self._classes_of(self.nodes)
         return compose(
             names=self.node_names(nodes),
             labels=self._marks(nodes),
             score=(self.scores if edges_play else self.scores[self._player_of_nodes]).cpu().numpy(),
-            hop=self._near.hop.cpu().numpy() if self.task.local else None,
+            hop=self._near.hop.cpu().numpy() if self.task.has_distances else None,
             truth=None if names.motif is None else self.task.in_motif(self._near, names.motif).cpu().numpy(),
             edges=torch.stack([src, dst], dim=1).cpu().numpy(),
             most=most,
@@ -96,7 +96,7 @@ class Explanation(InWords):
         from dgl_lara.explanation.plot.figure import draw
 
         title = f"{self.in_words()} {self.how_sure()}".rstrip() if words else ""
-        if self.batch.players.kind == "features":
+        if self.batch.players.player_type == "features":
             return draw_bars(self.bars(min(most, BARS)), title, self.class_name, self.value_name)
         removed = _as_sentence(self.removed_in_words) if words else ""
         return draw(self.scene(most), title, self.class_name, self.value_name, removed)
@@ -122,9 +122,9 @@ class Explanation(InWords):
         from dgl_lara.explanation.plot.html import ViewData, drawn_players
 
         game, rank = self.game, self.batch.rank()
-        picture = self.bars(min(most, BARS)) if self.batch.players.kind == "features" else self.scene(most)
+        picture = self.bars(min(most, BARS)) if self.batch.players.player_type == "features" else self.scene(most)
         drawn, names = drawn_players(picture), self.player_names()
-        if self.batch.players.kind == "nodes":  # both ends of a link are drawn, and one player
+        if self.batch.players.player_type == "nodes":  # both ends of a link are drawn, and one player
             nodes, drawn = self.nodes[drawn], self._player_of_nodes.cpu().numpy()[drawn]
             called = self.node_names(nodes)
         else:
@@ -136,7 +136,7 @@ class Explanation(InWords):
             title=self.in_words(),
             about=f"Scores by {self.batch.method}; explained is the {self.value_name}"
             + (f" of class {self.class_name}" if self.class_name else "")
-            + f"; players are {game.kind.in_words}; {NOT_ADDITIVE.format(self.value_name)}. The curves are "
+            + f"; players are {game.player_set.description}; {NOT_ADDITIVE.format(self.value_name)}. The curves are "
             "the model's own outputs, evaluated for every step of the slider"
             + ("; the target itself always stays." if self.batch.includes_target else ".")
             + f" {self.how_sure()}".rstrip()
@@ -161,9 +161,9 @@ class Explanation(InWords):
 
     def _class_names(self, drawn: np.ndarray) -> list[str] | None:
         """What the model says of each drawn player: of a node, or of both ends of an edge."""
-        kind, of_class = self.game.kind, self.batch.names.of_class
+        kind, of_class = self.game.player_set, self.batch.names.of_class
         if isinstance(kind, EdgePlayers):
-            ends = [self._classes_of(end) for end in kind.ends(self.players[drawn])]
+            ends = [self._classes_of(end) for end in kind.endpoints(self.players[drawn])]
             if ends[0] is None or ends[1] is None:
                 return None
             return [f"{of_class(one)} and {of_class(other)}" for one, other in zip(*ends, strict=True)]
@@ -172,19 +172,19 @@ class Explanation(InWords):
 
     def _details(self, place: int) -> list[str]:
         """What a page tells of a player besides."""
-        if self.batch.players.kind == "nodes":
+        if self.batch.players.player_type == "nodes":
             return self._main_features(place)
         return list(filter(None, [self._value_of(place)]))
 
     def _value_of(self, place: int) -> str:
         """Of a single column: what the target has in it (a graph: on average)."""
-        kind = self.game.kind
+        kind = self.game.player_set
         if not isinstance(kind, FeaturePlayers):
             return ""
         _, columns = kind.columns_of(self.players[place : place + 1])
         if len(columns) > 1:
             return f"{len(columns)} columns"
-        own = self.task.nodes_of(self.game.graph, self.batch.players.targets)
+        own = self.task.target_nodes(self.game.graph, self.batch.players.targets)
         return f"{float(self.game.features[own][:, columns].float().mean()):.3g}"
 
     def _repr_html_(self) -> str:
@@ -200,7 +200,7 @@ class Explanation(InWords):
 
     def _main_features(self, place: int, most: int = 5) -> list[str]:
         """The largest features of a player that are not zero: 'x3 = 0.52', or by the names of the columns."""
-        row, names = self.game.features_of(int(self.players[place])), self.batch.names.columns
+        row, names = self.game.node_features(int(self.players[place])), self.batch.names.columns
         largest = torch.argsort(row.abs(), descending=True, stable=True)[:most].tolist()
         return [f"{names[column] if names else f'x{column}'} = {row[column]:.3g}" for column in largest if row[column]]
 
@@ -215,7 +215,7 @@ class Explanation(InWords):
         path = Path(path)
         if path.suffix not in FILES:
             raise InputError(f"the file must end in {', '.join(FILES)} (got '{path.name}').")
-        if path.suffix == ".graphml" and self.batch.players.kind == "features":
+        if path.suffix == ".graphml" and self.batch.players.player_type == "features":
             raise InputError("features have no place in a graph: save their scores as .csv or .json.")
         with atomic_write(path) as temporary:
             if path.suffix == ".csv":

@@ -136,12 +136,12 @@ def summarise(of: ScoreTable, game: Game) -> Summary:
     if not len(of):
         raise InputError("there is no explanation to sum up.")
     ways = _ways(of, game)
-    first = ways[0] if of.players.kind == "features" else None
+    first = ways[0] if of.players.player_type == "features" else None
     groups = [_table(of, *way) for way in ways]
     same = of.explained_class.unique()
     return Summary(
-        kind=of.players.kind,
-        noun="node" if of.players.kind == "nodes" else game.kind.noun,
+        kind=of.players.player_type,
+        noun="node" if of.players.player_type == "nodes" else game.player_set.noun,
         task=of.task.name,
         targets=len(of),
         value=game.value,
@@ -158,13 +158,13 @@ Way = tuple[str, Tensor, list[str]]
 
 
 def _ways(of: ScoreTable, game: Game) -> list[Way]:
-    kind, players = game.kind, of.players
+    kind, players = game.player_set, of.players
     if isinstance(kind, FeaturePlayers):
         called = feature_names(game, of.names)
         return [("feature", players.player, list(map(str, called or [f"x{number}" for number in range(kind.count)])))]
     ways: list[Way] = []
-    if of.task.local:
-        itself = "itself" if of.task.sides == 1 else "both ends"
+    if of.task.has_distances:
+        itself = "itself" if of.task.num_endpoints == 1 else "both ends"
         names = [itself, "1 hop", *(f"{hop} hops" for hop in range(2, game.hops + 1))]
         ways.append(("hop", players.hop, names))
     elif not _types(of):
@@ -175,14 +175,14 @@ def _ways(of: ScoreTable, game: Game) -> list[Way]:
     if not names:
         return ways
     if isinstance(kind, EdgePlayers):
-        one, other = (code[end] for end in kind.ends(players.player))
+        one, other = (code[end] for end in kind.endpoints(players.player))
         if not kind.directed:
             one, other = torch.minimum(one, other), torch.maximum(one, other)
         between = "→" if kind.directed else "–"
         pairs = [f"{first}{between}{second}" for first in names for second in names]
         return [*ways, (f"{_noun(of)} of both ends", one * len(names) + other, pairs)]
     mine = torch.where(of.is_target, -1, code[players.player])
-    if of.task.local and len(of.explained_class.unique()) > 1:
+    if of.task.has_distances and len(of.explained_class.unique()) > 1:
         agrees = (mine == of.explained_class[players.row]).long()
         ways.append(
             ("class, the same or not", torch.where(mine < 0, -1, agrees), ["another class", "the explained class"])
@@ -197,9 +197,9 @@ def _by_type(of: ScoreTable, types: HeteroIndex) -> Way:
 
 def _by_relation(of: ScoreTable, game: Game, types: HeteroIndex) -> Way:
     """An edge may stand for several relations: both directions of a pair of nodes are one player."""
-    kind, graph = game.kind, game.graph
+    kind, graph = game.player_set, game.graph
     assert isinstance(kind, EdgePlayers)
-    player = kind.of_edges(*graph.edges())
+    player = kind.player_of_edges(*graph.edges())
     plays = player >= 0
     belongs = torch.zeros(kind.count, len(types.relations), dtype=torch.bool, device=player.device)
     belongs[player[plays], types.relation_of(graph.edata[EDGE])[plays]] = True
@@ -211,13 +211,13 @@ def _by_relation(of: ScoreTable, game: Game, types: HeteroIndex) -> Way:
 
 
 def _noun(of: ScoreTable) -> str:
-    return "predicted class" if of.task.local else "label"
+    return "predicted class" if of.task.has_distances else "label"
 
 
 def _class_of_nodes(of: ScoreTable, game: Game) -> tuple[Tensor, list[str]]:
     """(num_nodes,) the class that f predicts for each, or in graphs its label; and what these are called."""
-    if of.task.local:
-        if game.value == "output" or of.task.sides > 1:  # no class is said of single nodes
+    if of.task.has_distances:
+        if game.value == "output" or of.task.num_endpoints > 1:  # no class is said of single nodes
             return torch.zeros(0), []
         count = int(game.explained_class.max()) + 1
         return game.explained_class, [of.names.of_class(number) for number in range(count)]
@@ -254,7 +254,7 @@ def _table(of: ScoreTable, by: str, code: Tensor, names: list[str]) -> pd.DataFr
 
 
 def _swarm(of: ScoreTable, game: Game, table: pd.DataFrame, names: list[str]) -> list[Swarm]:
-    kind = game.kind
+    kind = game.player_set
     assert isinstance(kind, FeaturePlayers)
     rows, found = _evenly(len(of), POINTS).to(of.scores.device), []
     own = of.task.reach(game.graph, of.players.targets[rows], 0)  # a node itself, all nodes of a graph
@@ -306,7 +306,7 @@ def _profiles(of: ScoreTable, rows: Tensor, ways: list[Way]) -> np.ndarray:
         plays = (mine >= 0) & (code >= 0)
         sums = torch.zeros(len(rows) * len(names), device=rows.device)
         parts.append(sums.index_add(0, mine[plays] * len(names) + code[plays], of.scores[plays]).view(len(rows), -1))
-    if players.kind != "features":
+    if players.player_type != "features":
         rank, counts = of.rank(), torch.repeat_interleave(players.counts, players.counts)
         for order in (rank, counts - 1 - rank):
             plays = (mine >= 0) & (order < ENDS)

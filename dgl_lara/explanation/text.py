@@ -43,7 +43,7 @@ class InWords(OneTarget):
     def numbered_frame(self) -> pd.DataFrame:
         """Nodes of a graph also under the names that sentence and picture have for them: O15 is no number in a file."""
         frame, game = super().numbered_frame(), self.batch.game
-        if game is None or game.task.local or self.batch.players.kind != "nodes":
+        if game is None or game.task.has_distances or self.batch.players.player_type != "nodes":
             return frame
         called = dict(zip(self.players.tolist(), self.player_names(), strict=True))
         rows = frame.drop(columns="label", errors="ignore")
@@ -103,8 +103,8 @@ class InWords(OneTarget):
     @property
     def subject(self) -> str:
         """What is explained, at the beginning of a sentence."""
-        if self.task.sides > 1:
-            u, v = self.node_names(self.task.nodes_of_one(self.target), LETTERS)
+        if self.task.num_endpoints > 1:
+            u, v = self.node_names(self.task.endpoints_of(self.target), LETTERS)
             return v[0].upper() + v[1:] if self._recommended_to else f"The link from {u} to {v}"
         if self.game.types is not None:
             return self.target_name[0].upper() + self.target_name[1:]
@@ -112,9 +112,9 @@ class InWords(OneTarget):
 
     def _whose(self, places: Tensor) -> list[str]:
         """Of players near a link: which end they are nearer to. Of others nothing."""
-        if self.task.sides == 1 or self.batch.players.kind != "nodes":
+        if self.task.num_endpoints == 1 or self.batch.players.player_type != "nodes":
             return []
-        ends = self.task.nodes_of_one(self.target).to(self.players.device)
+        ends = self.task.endpoints_of(self.target).to(self.players.device)
         near = in_neighborhood(self.game.graph, ends, self.game.hops)
         hop = torch.full((2, self.game.graph.num_nodes()), self.game.hops + 1, device=ends.device)
         hop[near.row, near.player] = near.hop
@@ -125,13 +125,13 @@ class InWords(OneTarget):
     @property
     def _recommended_to(self) -> str:
         """Whom the second end of a pair is recommended to; nobody where the graph holds no ratings."""
-        return self.node_names(self.task.nodes_of_one(self.target), LETTERS)[0] if holds_ratings(self.game) else ""
+        return self.node_names(self.task.endpoints_of(self.target), LETTERS)[0] if holds_ratings(self.game) else ""
 
     def _who_are(self, places: Tensor) -> list[str]:
         """Of players near a recommendation: how they come in."""
-        if not self._recommended_to or self.batch.players.kind != "nodes":
+        if not self._recommended_to or self.batch.players.player_type != "nodes":
             return []
-        u, v = self.task.nodes_of_one(self.target).tolist()
+        u, v = self.task.endpoints_of(self.target).tolist()
         return how_they_come_in(self.game, u, v, self.players[places])
 
     @property
@@ -139,7 +139,7 @@ class InWords(OneTarget):
         """The places of those whom the sentence names or takes away: among the nodes where nodes play, else among the
         players."""
         told = sorted({*self._told.named, *self._told.removed})
-        if self.batch.players.kind != "nodes" or self.task.sides == 1:
+        if self.batch.players.player_type != "nodes" or self.task.num_endpoints == 1:
             return told
         return lookup_sorted(self.players[told], self.nodes)[0].tolist()
 
@@ -161,16 +161,16 @@ class InWords(OneTarget):
     @property
     def value_name(self) -> str:
         """What the explained number is."""
-        if self.task.sides > 1 and self.game.value == "output":
+        if self.task.num_endpoints > 1 and self.game.value == "output":
             return "score"
         return self.game.value if self.batch.rather_than is None else f"{self.game.value} difference"
 
     @property
     def target_name(self) -> str:
         """Its number; a node that has a name of its own: name and number."""
-        if not self.task.local:
+        if not self.task.has_distances:
             return str(self.target)
-        return " and ".join(self.node_names(self.task.nodes_of_one(self.target), LETTERS))
+        return " and ".join(self.node_names(self.task.endpoints_of(self.target), LETTERS))
 
     def how_sure(self) -> str:
         """Where the scores come from and how far they can be trusted, in a sentence; empty where nobody knows."""
@@ -178,23 +178,23 @@ class InWords(OneTarget):
             return ""
         known, novelty = self.batch.confidence, self.batch.novelty
         confidence = None if known is None else float(known)
-        said = how_sure(bool(self.batch.corrected), confidence, self.kind, self.task.local)
+        said = how_sure(bool(self.batch.corrected), confidence, self.kind, self.task.has_distances)
         return said if novelty is None else f"{said} {how_far(float(novelty))}"
 
     def player_names(self, most: int | None = None) -> list[str]:
         """What the players are called: nodes by their numbers, in a graph by their places, after their atoms: N12;
         edges by their two ends; features by their names, or x3. `most`: letters of a name of one's own, else all."""
-        kind = self.game.kind
+        kind = self.game.player_set
         if isinstance(kind, EdgePlayers):
             between = "→" if kind.directed else "–"
-            ends = (self.node_names(end, most) for end in kind.ends(self.players))
+            ends = (self.node_names(end, most) for end in kind.endpoints(self.players))
             return [between.join(pair) for pair in zip(*ends, strict=True)]
         if isinstance(kind, FeaturePlayers):
             called = feature_names(self.game, self.batch.names)
             names = [f"x{player}" if called is None else str(called[player]) for player in self.players.tolist()]
             return names if most is None else [shortened(name, most) for name in names]
         names = self.node_names(self.players, most)
-        if self.task.sides == 1:
+        if self.task.num_endpoints == 1:
             return names
         return ["both ends" if own else name for own, name in zip(self.batch.is_target.tolist(), names, strict=True)]
 
@@ -205,8 +205,8 @@ class InWords(OneTarget):
             labels = {node: shortened(str(labels[node]), most) for node in nodes.tolist()}
         if self.game.types is not None:
             return self.game.types.in_words(nodes, labels)
-        known = nodes if self.game.cut_from is None else self.game.cut_from.numbers[nodes]
-        numbers = self.task.node_numbers(self.game.graph, self.batch.players.targets, known)
+        known = nodes if self.game.parent is None else self.game.parent.node_ids[nodes]
+        numbers = self.task.node_ids(self.game.graph, self.batch.players.targets, known)
         if labels is None:
             return list(map(str, numbers))
         form = "{}{}" if self._is_molecule else "{} ({})"
@@ -215,11 +215,15 @@ class InWords(OneTarget):
     @property
     def kind(self) -> str:
         """What a player is called in words."""
-        if self.batch.players.kind == "nodes":
+        if self.batch.players.player_type == "nodes":
             return self.task.player_noun(self._is_molecule)
-        return "bond" if self._is_molecule and self.batch.players.kind == "edges" else self.game.kind.noun
+        return "bond" if self._is_molecule and self.batch.players.player_type == "edges" else self.game.player_set.noun
 
     @property
     def _is_molecule(self) -> bool:
         labels = self.batch.names.labels
-        return not self.task.local and labels is not None and is_molecule(labels[node] for node in self.nodes.tolist())
+        return (
+            not self.task.has_distances
+            and labels is not None
+            and is_molecule(labels[node] for node in self.nodes.tolist())
+        )

@@ -31,12 +31,12 @@ class DistributedGame(PartitionedGame):
         self.ranks = view.ranks
 
     @cached_property
-    def answer(self) -> Tensor:
+    def full_outputs(self) -> Tensor:
         """(nodes of the part, columns): what f says of the untouched graph."""
         with eval_mode(self.f):
             if isinstance(self.f, LayerwiseModel) and self.f.num_hops == self.hops:
                 return self._own_layers(self.f)
-            return self._own_rows("asking the model about every node", self.context, self._said)
+            return self._own_rows("asking the model about every node", self.context_hops, self._said)
 
     def _said(self, here: SharedSubgraph) -> Tensor:
         return call.call(self.f, here.graph, self.view.features(here.nodes), len(here.nodes), self.task.name)
@@ -48,7 +48,7 @@ class DistributedGame(PartitionedGame):
         rows = []
         for number in Progress(range(rounds), label, unit="batch"):
             here = self.cut(own[number * size : (number + 1) * size], hops)
-            rows.append(make(here)[here.places])
+            rows.append(make(here)[here.target_rows])
         return torch.cat([some for some in rows if len(some)])
 
     def _own_layers(self, f: LayerwiseModel) -> Tensor:
@@ -60,16 +60,16 @@ class DistributedGame(PartitionedGame):
                 before = RowFetcher(self.view, here.nodes)(states[-1]) if number else self.view.features(here.nodes)
                 return f.layer(number, here.graph, before)
 
-            states.append(self._own_rows(f"the model's layer {number + 1}", 1 + self.context - self.hops, after))
+            states.append(self._own_rows(f"the model's layer {number + 1}", 1 + self.context_hops - self.hops, after))
         return f.read_out(states)
 
-    def answer_of(self, nodes: Tensor) -> Tensor:
-        return RowFetcher(self.view, nodes)(self.answer)
+    def full_outputs_of(self, nodes: Tensor) -> Tensor:
+        return RowFetcher(self.view, nodes)(self.full_outputs)
 
     @cached_property
-    def unit(self) -> float:
-        full = to_values(self._spread(self.answer), self.value)
-        total = self.ranks.summed((full - self.null).double().square().sum())
+    def value_scale(self) -> float:
+        full = to_values(self._spread(self.full_outputs), self.value)
+        total = self.ranks.summed((full - self.null_values).double().square().sum())
         return max(float(total / (self.num_targets * self.num_classes)) ** 0.5, 1e-6)
 
     def around(self, targets: Tensor) -> SharedSubgraph:

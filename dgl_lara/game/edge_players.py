@@ -32,13 +32,13 @@ class EdgePlayers(PlayerSet):
     def __init__(self, field: GameContext, directed: bool = False) -> None:
         super().__init__(field)
         self.directed = directed
-        if self.task.local and self.hops < 1:
+        if self.task.has_distances and self.hops < 1:
             raise InputError("with K = 0 the model looks at no edge; explain nodes or features instead.")
 
     @property
-    def in_words(self) -> str:
+    def description(self) -> str:
         which = "each direction by itself" if self.directed else "both directions together"
-        if not self.task.local:
+        if not self.task.has_distances:
             return f"all edges of the graph, {which}"
         return f"the edges that can reach it in {self.hops} step{'s' * (self.hops > 1)}, {which}"
 
@@ -57,40 +57,40 @@ class EdgePlayers(PlayerSet):
     def count(self) -> int:
         return len(self._keys)
 
-    def ends(self, players: Tensor) -> tuple[Tensor, Tensor]:
+    def endpoints(self, players: Tensor) -> tuple[Tensor, Tensor]:
         """The two nodes of each: source and destination; of an undirected pair the lower one first."""
         keys, nodes = self._keys[players], self.graph.num_nodes()
         return torch.div(keys, nodes, rounding_mode="floor"), keys % nodes
 
-    def of_edges(self, src: Tensor, dst: Tensor) -> Tensor:
+    def player_of_edges(self, src: Tensor, dst: Tensor) -> Tensor:
         """Which player each edge of the whole graph is, by its two nodes; -1: a self-loop, nobody."""
         if not self.count:
             return torch.full_like(src, -1)
         return torch.where(src == dst, -1, lookup_sorted(self._key(src, dst), self._keys)[0])
 
     @cached_property
-    def slots(self) -> Tensor:
+    def player_of_in_edges(self) -> Tensor:
         """`of_edges` of every incoming edge, node after node, in the order of `in_edges`."""
         pair, sources = in_edges(self.graph, torch.arange(self.graph.num_nodes(), device=self.graph.device))
-        return self.of_edges(sources, pair)
+        return self.player_of_edges(sources, pair)
 
-    def entering(self, nodes: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def in_edges(self, nodes: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """(index into `nodes`, source node, player) of every edge into one of them that is a player."""
         pair, sources = in_edges(self.graph, nodes)
-        player = self.of_edges(sources, nodes[pair])
+        player = self.player_of_edges(sources, nodes[pair])
         plays = player >= 0
         return pair[plays], sources[plays], player[plays]
 
-    def entering_numbers(self, nodes: Tensor) -> Tensor:
+    def in_edge_ids(self, nodes: Tensor) -> Tensor:
         """The places in the graph's list of edges of those in `entering`, in the same order."""
         pair, sources = in_edges(self.graph, nodes)
-        return in_edge_ids(self.graph, nodes)[self.of_edges(sources, nodes[pair]) >= 0]
+        return in_edge_ids(self.graph, nodes)[self.player_of_edges(sources, nodes[pair]) >= 0]
 
     def players(self, targets: Tensor) -> Players:
         heads = self.task.reach(self.graph, targets, self.hops - 1)
-        pair, _, player = self.entering(heads.player)
+        pair, _, player = self.in_edges(heads.player)
         key, place = torch.unique(heads.row[pair] * self.count + player, return_inverse=True)
-        hop = heads.hop[pair] + int(self.task.local)
+        hop = heads.hop[pair] + int(self.task.has_distances)
         nearest = torch.full_like(key, self.hops).scatter_reduce(0, place, hop, "amin")
         count = max(self.count, 1)
         counts = torch.bincount(torch.div(key, count, rounding_mode="floor"), minlength=len(targets))
@@ -99,7 +99,7 @@ class EdgePlayers(PlayerSet):
     def _of_graph(self, graph: dgl.DGLGraph, nodes: Tensor) -> Tensor:
         """The player that each edge of a part is."""
         src, dst = graph.edges()
-        return self.of_edges(nodes[src], nodes[dst])
+        return self.player_of_edges(nodes[src], nodes[dst])
 
     def ids(self, batch: SharedSubgraph | EgoBatch) -> Tensor:
         if batch.graph is self.graph:
@@ -122,28 +122,30 @@ class EdgePlayers(PlayerSet):
     def _plays(self, batch: SharedSubgraph | EgoBatch) -> Tensor:
         """Which of `ids` are anybody's players: those at the rim are there for the degrees of the others."""
         ids = self.ids(batch)
-        if not self.task.local:
+        if not self.task.has_distances:
             return torch.ones_like(ids, dtype=torch.bool)
         src, dst = batch.graph.edges()
-        inner = in_neighborhood(batch.graph, torch.cat(self.task.places_of_nodes(batch)), self.hops - 1).player
+        inner = in_neighborhood(batch.graph, torch.cat(self.task.target_node_indices(batch)), self.hops - 1).player
         near = torch.zeros(batch.graph.num_nodes(), dtype=torch.bool, device=ids.device)
         near[inner] = True
         plays = torch.zeros_like(ids, dtype=torch.bool)
         entering = near[dst] & (src != dst)
-        plays[lookup_sorted(self.of_edges(batch.nodes[src[entering]], batch.nodes[dst[entering]]), ids)[0]] = True
+        plays[lookup_sorted(self.player_of_edges(batch.nodes[src[entering]], batch.nodes[dst[entering]]), ids)[0]] = (
+            True
+        )
         return plays
 
     def match_units(self, here: EgoBatch, players: Players) -> tuple[Tensor, Tensor]:
         src, dst = here.graph.edges()
-        player = self.of_edges(here.nodes[src], here.nodes[dst])
+        player = self.player_of_edges(here.nodes[src], here.nodes[dst])
         place, there = lookup_sorted(here.row[dst] * max(self.count, 1) + player, players.key)
         return place, there & (player >= 0)
 
     def remove(self, here: SharedSubgraph | EgoBatch, features: Tensor, keep: Tensor) -> MaskedGraphs:
         return remove_edges(here.graph, features, keep)
 
-    def looks(self, nodes: Tensor) -> Tensor:
-        one, other = (nodes[end] for end in self.ends(torch.arange(self.count, device=nodes.device)))
+    def player_inputs(self, nodes: Tensor) -> Tensor:
+        one, other = (nodes[end] for end in self.endpoints(torch.arange(self.count, device=nodes.device)))
         return torch.cat([one + other, (one - other).abs()], dim=1)
 
     def noun_in(self, molecule: bool) -> str:

@@ -42,34 +42,40 @@ class FeaturePlayers(PlayerSet):
         group_names: Sequence[str] | None = None,
     ) -> None:
         super().__init__(field)
+<<<<<<< HEAD
         self.group_names = group_names
         self.alone, self.baseline, self.groups = of == "target" and self.task.local, baseline, groups
         self.shares = not self.alone
         self.repeats = len(self.background)
+=======
+        self.target_only, self.baseline, self.groups = of == "target" and self.task.has_distances, baseline, groups
+        self.supports_shared_masks = not self.target_only
+        self.num_baselines = len(self.baseline_rows)
+>>>>>>> c327439 (Rename members of Game, Task and PlayerSet to the words of the field)
 
     @property
-    def in_words(self) -> str:
+    def description(self) -> str:
         what = "columns" if self.groups is None else "groups of columns"
-        where = "of the target alone" if self.alone else "of all that reaches the target"
+        where = "of the target alone" if self.target_only else "of all that reaches the target"
         return f"{what} of the features {where}, removed by {_BASELINES[self.baseline]}"
 
     @property
-    def width(self) -> int:
+    def num_columns(self) -> int:
         """Columns of the features."""
         return self.features.shape[1]
 
     @cached_property
-    def group(self) -> Tensor:
+    def player_of_column(self) -> Tensor:
         """(width,) the player that each column belongs to; -1: nobody's, it stays."""
         if self.groups is None:
-            return torch.arange(self.width, device=self.features.device)
-        group = torch.full((self.width,), -1, device=self.features.device)
+            return torch.arange(self.num_columns, device=self.features.device)
+        group = torch.full((self.num_columns,), -1, device=self.features.device)
         for number, columns in enumerate(self.groups):
             group[list(columns)] = number
         return group
 
     @cached_property
-    def background(self) -> Tensor:
+    def baseline_rows(self) -> Tensor:
         """(repeats, width): what takes the place of removed columns."""
         if self.baseline == "zero":
             return torch.zeros_like(self.features[:1])
@@ -79,37 +85,37 @@ class FeaturePlayers(PlayerSet):
         return self.features[drawn.to(self.features.device)]
 
     @property
-    def everywhere(self) -> bool:
+    def all_columns_play(self) -> bool:
         """All columns play for every target."""
-        return self.width <= WIDE
+        return self.num_columns <= WIDE
 
-    def excess(self, nodes: Tensor | slice, columns: slice = slice(None)) -> Tensor:
+    def deviation(self, nodes: Tensor | slice, columns: slice = slice(None)) -> Tensor:
         """(nodes, columns): by how much features differ from their baseline; what a column has to contribute."""
-        return (self.features[nodes, columns] - self.background[:, columns].mean(0)).float()
+        return (self.features[nodes, columns] - self.baseline_rows[:, columns].mean(0)).float()
 
     def columns_of(self, players: Tensor) -> tuple[Tensor, Tensor]:
         """(index into `players`, column) of every column that plays for one of them."""
         if self.groups is None:
             return torch.arange(len(players), device=players.device), players
-        order = torch.argsort(self.group, stable=True)
-        many = torch.bincount(self.group[self.group >= 0], minlength=self.count)
-        first = int((self.group < 0).sum()) + many.cumsum(0) - many
+        order = torch.argsort(self.player_of_column, stable=True)
+        many = torch.bincount(self.player_of_column[self.player_of_column >= 0], minlength=self.count)
+        first = int((self.player_of_column < 0).sum()) + many.cumsum(0) - many
         pair, within = ragged(many[players])
         return pair, order[first[players][pair] + within]
 
     @property
     def count(self) -> int:
-        return self.width if self.groups is None else len(self.groups)
+        return self.num_columns if self.groups is None else len(self.groups)
 
-    def work(self) -> Tensor:
-        return super().work().clamp(min=self.count)
+    def cost_bound(self) -> Tensor:
+        return super().cost_bound().clamp(min=self.count)
 
     def players(self, targets: Tensor) -> Players:
-        if self.everywhere:
+        if self.all_columns_play:
             counts = torch.full_like(targets, self.count)
             player = torch.arange(self.count, device=targets.device).repeat(len(targets))
         else:
-            reach = self.task.reach(self.graph, targets, 0 if self.alone else self.hops)
+            reach = self.task.reach(self.graph, targets, 0 if self.target_only else self.hops)
             nodes, place = torch.unique(reach.player, return_inverse=True)
             present = self._present(nodes)
             pair, within = ragged(present.counts[place])
@@ -121,55 +127,55 @@ class FeaturePlayers(PlayerSet):
 
     def _present(self, nodes: Tensor) -> Players:
         """The players that differ from the baseline at each node."""
-        differs = (self.features[nodes].unsqueeze(1) != self.background).any(1)
+        differs = (self.features[nodes].unsqueeze(1) != self.baseline_rows).any(1)
         node, column = differs.nonzero().unbind(1)
-        player = self.group[column]
+        player = self.player_of_column[column]
         key = torch.unique((node * self.count + player)[player >= 0])
         counts = torch.bincount(torch.div(key, self.count, rounding_mode="floor"), minlength=len(nodes))
         return Players(nodes, counts, key % self.count, torch.zeros_like(key), self.count, self.name)
 
     def batch(self, targets: Tensor, context: int) -> SharedSubgraph | EgoBatch:
-        if self.alone:  # a target's own features are its neighbours' surroundings: each has a graph of its own
-            return self.task.egos(self.graph, targets, context)
+        if self.target_only:  # a target's own features are its neighbours' surroundings: each has a graph of its own
+            return self.task.ego_batch(self.graph, targets, context)
         return super().batch(targets, context)
 
     def ids(self, batch: SharedSubgraph | EgoBatch) -> Tensor:
         return torch.arange(self.count, device=self.features.device)
 
     def expand_mask(self, batch: SharedSubgraph | EgoBatch, keep: Tensor) -> Tensor:
-        stays = torch.where(self.group < 0, True, keep[:, self.group.clamp(min=0)])
+        stays = torch.where(self.player_of_column < 0, True, keep[:, self.player_of_column.clamp(min=0)])
         return stays.repeat(1, batch.num_targets) if isinstance(batch, EgoBatch) else stays
 
     def match_units(self, here: EgoBatch, players: Players) -> tuple[Tensor, Tensor]:
-        row = torch.arange(here.num_targets, device=self.group.device).unsqueeze(1)
-        place, there = lookup_sorted((row * self.count + self.group).flatten(), players.key)
-        return place, there & (self.group >= 0).repeat(here.num_targets)
+        row = torch.arange(here.num_targets, device=self.player_of_column.device).unsqueeze(1)
+        place, there = lookup_sorted((row * self.count + self.player_of_column).flatten(), players.key)
+        return place, there & (self.player_of_column >= 0).repeat(here.num_targets)
 
     def remove(self, here: SharedSubgraph | EgoBatch, features: Tensor, keep: Tensor) -> MaskedGraphs:
         """With separate graphs a mask speaks of (graph, column), otherwise of columns."""
         masks, nodes = len(keep), here.graph.num_nodes()
         if isinstance(here, EgoBatch):
-            stays = keep.view(masks, here.num_targets, self.width)[:, here.row]  # (masks, nodes, width)
+            stays = keep.view(masks, here.num_targets, self.num_columns)[:, here.row]  # (masks, nodes, width)
         else:
-            stays = keep.unsqueeze(1).expand(masks, nodes, self.width)
-        if self.alone:
+            stays = keep.unsqueeze(1).expand(masks, nodes, self.num_columns)
+        if self.target_only:
             others = torch.ones(nodes, 1, dtype=torch.bool, device=keep.device)
-            others[torch.cat(self.task.places_of_nodes(here))] = False
+            others[torch.cat(self.task.target_node_indices(here))] = False
             stays = stays | others
-        baseline = self.background.to(features).repeat(masks, 1).unsqueeze(1)  # (masks * repeats, 1, width)
-        if self.repeats > 1:
-            stays = stays.repeat_interleave(self.repeats, dim=0)
-        changed = torch.where(stays, features, baseline).view(-1, self.width)
-        kept = keep.new_ones(masks * self.repeats, nodes)
+        baseline = self.baseline_rows.to(features).repeat(masks, 1).unsqueeze(1)  # (masks * repeats, 1, width)
+        if self.num_baselines > 1:
+            stays = stays.repeat_interleave(self.num_baselines, dim=0)
+        changed = torch.where(stays, features, baseline).view(-1, self.num_columns)
+        kept = keep.new_ones(masks * self.num_baselines, nodes)
         return MaskedGraphs(copies(here.graph, len(kept)), changed, kept)
 
-    def looks(self, nodes: Tensor) -> Tensor:
+    def player_inputs(self, nodes: Tensor) -> Tensor:
         """How large the columns are and how much they vary; of a group, on average."""
         x = self.features.float()
         of_column = torch.stack([x.abs().mean(0), x.std(0, unbiased=False)], dim=1).add(1e-6).log()
-        plays = self.group >= 0
-        total = of_column.new_zeros(self.count, 2).index_add(0, self.group[plays], of_column[plays])
-        many = torch.bincount(self.group[plays], minlength=self.count).clamp(min=1)
+        plays = self.player_of_column >= 0
+        total = of_column.new_zeros(self.count, 2).index_add(0, self.player_of_column[plays], of_column[plays])
+        many = torch.bincount(self.player_of_column[plays], minlength=self.count).clamp(min=1)
         return total / many.unsqueeze(1)
 
     def names(self, players: Players, node_names: NodeNames, own: Sequence[str] | None) -> list[str]:

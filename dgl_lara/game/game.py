@@ -47,7 +47,7 @@ CHECKED = 16  # nodes on whose ego graphs f must give its own predictions
 class ParentGraph:
     """What a part of a graph must be told of the whole (`parts/`), for its inner nodes to be as they are there."""
 
-    numbers: Tensor  # (num_nodes,) which nodes of the whole graph its nodes are, rising
+    node_ids: Tensor  # (num_nodes,) which nodes of the whole graph its nodes are, rising
     in_degrees: Tensor  # (num_nodes,) there
     null_logits: Tensor  # what f says of nothing at all
 
@@ -87,34 +87,34 @@ class Game:
         self.features, self.hops = features, hops
         self.f, self.graph = without_edge_data(f, graph) if edge_data is False else detach_edge_data(f, graph)
         self.graph = strip_data(self.graph)
-        self.choice, self.known, self.cut_from = as_players(players), known, cut_from
+        self.player_spec, self.valid_targets, self.parent = as_players(players), known, cut_from
         self.budget = Budget.of(memory, features.device)
-        self.calls, self.evaluations = 0 if answer is not None else 2, 0
-        self.nodes_asked = 0  # of all graphs that f was given since: what it cost, whoever asked (see `count`)
+        self.num_calls, self.num_evaluations = 0 if answer is not None else 2, 0
+        self.nodes_evaluated = 0  # of all graphs that f was given since: what it cost, whoever asked (see `count`)
         if answer is None:
             with working("asking the model about the whole graph"):
                 answer = self._untouched()
-        self.answer = answer
+        self.full_outputs = answer
         if edge_data is None and isinstance(self.f, WithEdgeData) and self._does_without_edge_data():
             self.f, self.graph = without_edge_data(self.f, self.graph)
-            vars(self).pop("everything", None)
-        self.kind = self.choice.on(GameContext(self.task, self.graph, features, hops))
-        self.single = self.answer.shape[1] == 1 and value != "output"  # one number for two classes
-        self.value = "log-odds" if self.single and value == "logit" else value
-        self.logits = self._spread(self.answer)  # (num_targets, num_classes)
+            vars(self).pop("full_batch", None)
+        self.player_set = self.player_spec.build(GameContext(self.task, self.graph, features, hops))
+        self.is_single_logit = self.full_outputs.shape[1] == 1 and value != "output"  # one number for two classes
+        self.value = "log-odds" if self.is_single_logit and value == "logit" else value
+        self.full_logits = self._spread(self.full_outputs)  # (num_targets, num_classes)
         self.null_logits = cut_from.null_logits if cut_from else self._null_logits()  # (num_classes,)
-        self.null = to_values(self.null_logits, self.value)  # (num_classes,)
-        self.full = to_values(self.logits, self.value)  # (num_targets, num_classes)
+        self.null_values = to_values(self.null_logits, self.value)  # (num_classes,)
+        self.full_values = to_values(self.full_logits, self.value)  # (num_targets, num_classes)
         # an output is no class: the first is explained, unless another is asked for
-        best = self.logits.argmax(dim=1)
+        best = self.full_logits.argmax(dim=1)
         self.explained_class = torch.zeros_like(best) if value == "output" else best  # (num_targets,)
         if context is None:
-            context = self._context_hops() if self.task.local else hops
-        self.context = context
+            context = self._context_hops() if self.task.has_distances else hops
+        self.context_hops = context
 
     def _null_logits(self) -> Tensor:
         with eval_mode(self.f):
-            nobody = null_features(self.f, self.features, self.task.sides)
+            nobody = null_features(self.f, self.features, self.task.num_endpoints)
             device = self.features.device
             alone = torch.arange(len(nobody), device=device).unsqueeze(1).unbind() if len(nobody) > 1 else ()
             return null_prediction(self.call, self.graph, nobody, *alone)
@@ -122,7 +122,7 @@ class Game:
     @cached_property
     def in_degrees(self) -> Tensor:
         """(num_nodes,) in the whole graph, also where this is a part of it."""
-        return self.cut_from.in_degrees if self.cut_from else self.graph.in_degrees()
+        return self.parent.in_degrees if self.parent else self.graph.in_degrees()
 
     @property
     def num_targets(self) -> int:
@@ -135,54 +135,56 @@ class Game:
 
     @property
     def num_classes(self) -> int:
-        return self.logits.shape[1]
+        return self.full_logits.shape[1]
 
     @property
     def nodes_per_call(self) -> int:
         return self.budget.nodes_per_call(columns_of(self.f, self.features))
 
     @cached_property
-    def looks(self) -> list[Tensor]:
+    def input_blocks(self) -> list[Tensor]:
         """What g may see of every node beside what f says of it, in blocks of columns: its features, and what else
         the graph says of it."""
         return seen_of_nodes(self.f, self.graph, self.features)
 
     @cached_property
-    def edge_looks(self) -> Tensor | None:
+    def edge_inputs(self) -> Tensor | None:
         """(num_edges, columns) likewise of every edge of the whole graph, by its number there; None: nothing."""
         return seen_of_edges(self.f)
 
     @cached_property
-    def work(self) -> Tensor:
+    def cost_bound(self) -> Tensor:
         """(num_targets,) a bound on the players of each target and on what explaining it costs."""
-        return self.kind.work()
+        return self.player_set.cost_bound()
 
     @property
     def num_players(self) -> int:
         """In the whole graph: the columns of a mask that all targets share."""
-        return self.kind.count
+        return self.player_set.count
 
     @cached_property
-    def unit(self) -> float:
+    def value_scale(self) -> float:
         """The size of what there is to explain: how far the players together move the values."""
-        nothing = self.null
-        if self.kind.shares and self.kind.name != "nodes":
-            nothing = self.shared(torch.zeros(1, self.num_players, dtype=torch.bool, device=self.features.device))[0]
-        return float((self.full[: self.num_targets] - nothing).square().mean().sqrt().clamp(min=1e-6))
+        nothing = self.null_values
+        if self.player_set.supports_shared_masks and self.player_set.name != "nodes":
+            nothing = self.shared_values(
+                torch.zeros(1, self.num_players, dtype=torch.bool, device=self.features.device)
+            )[0]
+        return float((self.full_values[: self.num_targets] - nothing).square().mean().sqrt().clamp(min=1e-6))
 
     @cached_property
-    def least(self) -> float:
+    def min_resolvable(self) -> float:
         """What rounding alone may move a value by: less than that is nothing to explain."""
-        return ROUNDING * max(1.0, float(self.full[: self.num_targets].abs().max()))
+        return ROUNDING * max(1.0, float(self.full_values[: self.num_targets].abs().max()))
 
     # --- asking f
 
     def call(self, graph: dgl.DGLGraph, features: Tensor, *ends: Tensor) -> Tensor:
         """Logits of f. `ends`: of the pairs that are asked about, where targets are pairs."""
-        self.count(graph)
-        rows = len(ends[0]) if ends else self.task.rows(graph)
+        self.record_call(graph)
+        rows = len(ends[0]) if ends else self.task.num_rows(graph)
         answer = call.call(self.f, graph, features, rows, self.task.name, *ends)
-        whole = vars(self).get("answer", answer)
+        whole = vars(self).get("full_outputs", answer)
         if answer.shape[1] != whole.shape[1]:
             raise ModelError(
                 f"the model must return as many numbers a {self.task} on every graph (got {whole.shape[1]} on the "
@@ -190,32 +192,36 @@ class Game:
             )
         return self._spread(answer)
 
-    def count(self, graph: dgl.DGLGraph) -> None:
+    def record_call(self, graph: dgl.DGLGraph) -> None:
         """f is given this graph, by whatever way. The way back that gradients take is not counted."""
-        self.calls += 1
-        self.nodes_asked += graph.num_nodes()
+        self.num_calls += 1
+        self.nodes_evaluated += graph.num_nodes()
 
     def _untouched(self) -> Tensor:
-        ends, rows = self.task.ends(self.everything), self.task.rows(self.graph)
+        ends, rows = self.task.endpoint_indices(self.full_batch), self.task.num_rows(self.graph)
         return call.predict_and_validate(self.f, self.graph, self.features, rows, self.task.name, *ends)
 
     def _does_without_edge_data(self) -> bool:
         """f says the same where edges carry nothing, so that nothing need be carried along."""
         f, graph = without_edge_data(self.f, self.graph)
-        ends = self.task.ends(self.everything)
-        self.calls += 1
+        ends = self.task.endpoint_indices(self.full_batch)
+        self.num_calls += 1
         with working("asking the model whether it reads what edges carry"):
-            return call.same_predictions(f, graph, self.features, self.answer, self.task.name, *ends)
+            return call.same_predictions(f, graph, self.features, self.full_outputs, self.task.name, *ends)
 
     def _spread(self, answer: Tensor) -> Tensor:
         """Logits: f's own, or two for the one z of two classes (see the top of the file)."""
-        return torch.cat([-answer, answer], dim=1) / 2 if self.single else answer
+        return torch.cat([-answer, answer], dim=1) / 2 if self.is_single_logit else answer
 
     def _context_hops(self) -> int:
         """The fewest hops, from K on, whose ego graphs give f's predictions: K + 1 where boundary degrees count."""
-        known = torch.arange(self.num_targets, device=self.features.device) if self.known is None else self.known
+        known = (
+            torch.arange(self.num_targets, device=self.features.device)
+            if self.valid_targets is None
+            else self.valid_targets
+        )
         nodes = known[evenly_spaced(len(known), CHECKED, known.device)]
-        full, allowed = self.logits[nodes], 1e-4 * self.logits[known].abs().max()
+        full, allowed = self.full_logits[nodes], 1e-4 * self.full_logits[known].abs().max()
         with working("finding out how much around a node the model must be shown"), eval_mode(self.f):
             found = fewest_hops(
                 self.call, self.task, self.graph, self.features, nodes, full, range(self.hops, self.hops + 4), allowed,
@@ -229,11 +235,11 @@ class Game:
             )
         return self.hops + 1 if found is None else found
 
-    def value_of(self, targets: Tensor, classes: Tensor) -> Tensor:
+    def full_value_of(self, targets: Tensor, classes: Tensor) -> Tensor:
         """(num_targets,) the explained value on the untouched graph."""
-        return of_classes(self.full[targets].unsqueeze(0), classes)[0]
+        return of_classes(self.full_values[targets].unsqueeze(0), classes)[0]
 
-    def features_of(self, node: int) -> Tensor:
+    def node_features(self, node: int) -> Tensor:
         """(columns,) of one node; on a graph of several types those of its type."""
         if not isinstance(self.f, HeteroAdapter):
             return self.features[node]
@@ -268,68 +274,68 @@ class Game:
 
     def players(self, targets: Tensor) -> Players:
         """N(v): for a node its K-hop in-neighbourhood with the target itself; for a graph all its nodes."""
-        return self.kind.players(targets)
+        return self.player_set.players(targets)
 
     @cached_property
-    def side(self) -> Game:
+    def endpoint_game(self) -> Game:
         """The game seen from single nodes: itself, unless a target is several nodes. For g, whose scores of such a
         target are sums over its nodes; values and coalitions are not to be asked of it."""
-        if self.task.sides == 1:
+        if self.task.num_endpoints == 1:
             return self
         side = copy.copy(self)
         side.task = NODE
-        side.kind = self.choice.on(GameContext(NODE, self.graph, self.features, self.hops))
+        side.player_set = self.player_spec.build(GameContext(NODE, self.graph, self.features, self.hops))
         return side
 
     def chunks(self, targets: Tensor) -> list[slice]:
         """Slices of the targets that stay within the memory, whatever the hubs (one that does not fit stands alone)."""
         if len(targets) == 1:
             return [slice(0, 1)]
-        return slices_within_budget(self.work[targets], self.budget.walks_per_chunk)
+        return slices_within_budget(self.cost_bound[targets], self.budget.walks_per_chunk)
 
     # --- coalitions
 
     @cached_property
-    def everything(self) -> SharedSubgraph:
+    def full_batch(self) -> SharedSubgraph:
         """All targets on the whole graph."""
         everyone = torch.arange(self.num_targets, device=self.features.device)
         return SharedSubgraph(
             self.graph, torch.arange(self.graph.num_nodes(), device=everyone.device), everyone, everyone
         )
 
-    def shared(self, keep: Tensor) -> Tensor:
+    def shared_values(self, keep: Tensor) -> Tensor:
         """(num_masks, num_targets, num_classes): one mask over all players is a coalition for every target.
 
         Uniform masks are uniform coalitions of every target's players at once. Nodes outside a target's players
         are masked too: that moves f only through boundary degrees (a test says how much).
         """
-        return to_values(self.logits_of(self.everything, keep), self.value)
+        return to_values(self.batch_logits(self.full_batch, keep), self.value)
 
-    def logits_of(self, batch: SharedSubgraph | EgoBatch, keep: Tensor) -> Tensor:
+    def batch_logits(self, batch: SharedSubgraph | EgoBatch, keep: Tensor) -> Tensor:
         """(num_masks, num_targets, num_classes): what f says of a batch's targets under each mask over its players."""
         features = self.features if batch.graph is self.graph else self.features[batch.nodes]
-        logits = self.logits_under(batch, features, self.kind.expand_mask(batch, keep))
-        whole = batch is vars(self).get("everything") and logits.shape[1] == len(batch.places)
-        return logits if whole else logits[:, batch.places]
+        logits = self.masked_logits(batch, features, self.player_set.expand_mask(batch, keep))
+        whole = batch is vars(self).get("full_batch") and logits.shape[1] == len(batch.target_rows)
+        return logits if whole else logits[:, batch.target_rows]
 
-    def logits_under(self, here: SharedSubgraph | EgoBatch, features: Tensor, keep: Tensor) -> Tensor:
+    def masked_logits(self, here: SharedSubgraph | EgoBatch, features: Tensor, keep: Tensor) -> Tensor:
         """(num_masks, rows, num_classes): f on a (sub)graph under each mask over its units (see `player_kind.py`);
         null where the row itself is removed."""
         with eval_mode(self.f):
             parts = [self._answer(here, features, part) for part in self._affordable(keep, here.graph.num_nodes())]
-        self.evaluations += sum(part.shape[0] * part.shape[1] for part in parts)
+        self.num_evaluations += sum(part.shape[0] * part.shape[1] for part in parts)
         return torch.cat(parts)
 
     def _answer(self, here: SharedSubgraph | EgoBatch, features: Tensor, keep: Tensor) -> Tensor:
-        left, repeats = self.kind.remove(here, features, keep), self.kind.repeats
+        left, repeats = self.player_set.remove(here, features, keep), self.player_set.num_baselines
         logits = self.task.predict(self.call, here, left, self.null_logits)
         return logits if repeats == 1 else logits.view(len(keep), repeats, *logits.shape[1:]).mean(1)
 
     def _affordable(self, keep: Tensor, num_nodes: int) -> Iterator[Tensor]:
         """As many masks at a time as one call of f can take copies of the graph for."""
-        yield from keep.split(max(1, self.nodes_per_call // max(num_nodes * self.kind.repeats, 1)))
+        yield from keep.split(max(1, self.nodes_per_call // max(num_nodes * self.player_set.num_baselines, 1)))
 
-    def coalitions(self, players: Players, keep: Tensor, classes: Tensor | None = None) -> Tensor:
+    def values_per_target(self, players: Players, keep: Tensor, classes: Tensor | None = None) -> Tensor:
         """(num_masks, num_targets): the value of each target when only the kept players remain.
 
         `keep` has a row a coalition and a column a (target, player) pair. Whoever is not a player stays.
@@ -340,7 +346,7 @@ class Game:
             players, keep, values, lambda rows, logits: of_classes(to_values(logits, self.value), classes[rows])
         )
 
-    def predictions(self, players: Players, keep: Tensor) -> Tensor:
+    def logits_per_target(self, players: Players, keep: Tensor) -> Tensor:
         """(num_masks, num_targets, num_classes): the same, but f's own logits of all classes."""
         logits = torch.empty(len(keep), len(players.targets), self.num_classes, device=keep.device)
         return self._ask(players, keep, logits, lambda rows, logits: logits)
@@ -348,7 +354,7 @@ class Game:
     def _ask(self, players: Players, keep: Tensor, into: Tensor, take: Callable[[slice, Tensor], Tensor]) -> Tensor:
         """Fills `into`, (num_masks, num_targets, ...), with what `take` takes of f's logits."""
         total = len(keep) * len(players.targets)
-        self.evaluations += total
+        self.num_evaluations += total
         indptr = players.indptr
         bar: Progress[None] = Progress(
             label="asking the model about coalitions (random subsets)", total=total, unit="evaluation"
@@ -361,19 +367,19 @@ class Game:
 
     def _sizes(self, players: Players) -> Tensor:
         """(num_targets,) about how many nodes the separate graph of each has."""
-        return players.counts if players.kind == "nodes" else self.work[players.targets]
+        return players.counts if players.player_type == "nodes" else self.cost_bound[players.targets]
 
     def _some_coalitions(
         self, players: Players, keep: Tensor, take: Callable[[Tensor], Tensor], bar: Progress
     ) -> Tensor:
-        here = self.task.egos(self.graph, players.targets, self.context)
-        features, (pair, plays) = self.features[here.nodes], self.kind.match_units(here, players)
+        here = self.task.ego_batch(self.graph, players.targets, self.context_hops)
+        features, (pair, plays) = self.features[here.nodes], self.player_set.match_units(here, players)
         values = []
         with eval_mode(self.f):
             for part in self._affordable(keep, len(here.nodes)):
                 stays = plays.new_ones(len(part), len(plays))
                 stays[:, plays] = part[:, pair[plays]]
-                logits = self._answer(here, features, stays)[:, here.places]
+                logits = self._answer(here, features, stays)[:, here.target_rows]
                 values.append(take(logits))
                 bar.advance(logits.shape[0] * logits.shape[1])
         return torch.cat(values)

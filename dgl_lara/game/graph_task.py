@@ -18,7 +18,7 @@ from dgl_lara.graphs.subgraph import EgoBatch, SharedSubgraph
 
 class GraphTask(Task):
     name = "graph"
-    local = False
+    has_distances = False
     sampled_pairs = 100
     # graphs come in batches and want more steps; twice the width agrees hardly better (MUTAG .907 for .905) and takes
     # twice as long to explain with
@@ -28,19 +28,19 @@ class GraphTask(Task):
     def num_targets(self, graph: dgl.DGLGraph) -> int:
         return graph.batch_size
 
-    def rows(self, graph: dgl.DGLGraph) -> int:
+    def num_rows(self, graph: dgl.DGLGraph) -> int:
         return graph.batch_size
 
     def reach(self, graph: dgl.DGLGraph, targets: Tensor, hops: int) -> Players:
         return nodes_of_graphs(graph, targets)
 
-    def work(self, graph: dgl.DGLGraph, hops: int) -> Tensor:
+    def cost_bound(self, graph: dgl.DGLGraph, hops: int) -> Tensor:
         return graph.batch_num_nodes().double()
 
-    def nodes_of(self, graph: dgl.DGLGraph, targets: Tensor) -> Tensor:
+    def target_nodes(self, graph: dgl.DGLGraph, targets: Tensor) -> Tensor:
         return nodes_of_graphs(graph, targets).player
 
-    def per_node(self, graph: dgl.DGLGraph, rows: Tensor) -> Tensor:
+    def expand_to_nodes(self, graph: dgl.DGLGraph, rows: Tensor) -> Tensor:
         return torch.repeat_interleave(rows, graph.batch_num_nodes(), dim=0)
 
     def batch(self, graph: dgl.DGLGraph, targets: Tensor, hops: int, context: int) -> SharedSubgraph:
@@ -49,15 +49,15 @@ class GraphTask(Task):
     def full_batch(self, graph: dgl.DGLGraph, targets: Tensor) -> SharedSubgraph:
         targets = targets.sort().values
         batch, nodes = take_graphs(graph, targets)
-        return SharedSubgraph(batch, nodes, targets, places=torch.arange(len(targets), device=targets.device))
+        return SharedSubgraph(batch, nodes, targets, target_rows=torch.arange(len(targets), device=targets.device))
 
     def encoder_nodes(self, graph: dgl.DGLGraph, targets: Tensor, hops: int) -> Tensor:
-        return self.nodes_of(graph, targets)
+        return self.target_nodes(graph, targets)
 
     def encoder_sizes(self, sizes: Tensor, targets: Tensor) -> Tensor:
         return sizes[targets]
 
-    def egos(self, graph: dgl.DGLGraph, targets: Tensor, hops: int, inner: int | None = None) -> EgoBatch:
+    def ego_batch(self, graph: dgl.DGLGraph, targets: Tensor, hops: int, inner: int | None = None) -> EgoBatch:
         batch, nodes = take_graphs(graph, targets)
         row = rows_of_graphs(batch.batch_num_nodes())
         places = torch.arange(len(targets), device=targets.device)
@@ -89,7 +89,7 @@ class GraphTask(Task):
         """Eq. 7: t_G is the max-pool of t over the graph."""
         return ops.segment_reduce(sizes, t, "max")
 
-    def t_of(self, pooled: Tensor, targets: Tensor, nodes: Tensor | None) -> Tensor:
+    def target_embeddings(self, pooled: Tensor, targets: Tensor, nodes: Tensor | None) -> Tensor:
         return pooled[targets] if nodes is None else pooled  # of a batch, g saw these graphs and no others
 
     def is_target(self, players: Players) -> Tensor:
@@ -101,11 +101,11 @@ class GraphTask(Task):
     def player_noun(self, molecule: bool) -> str:
         return "atom" if molecule else "node"
 
-    def node_numbers(self, graph: dgl.DGLGraph, target: Tensor, nodes: Tensor) -> Sequence[int]:
+    def node_ids(self, graph: dgl.DGLGraph, target: Tensor, nodes: Tensor) -> Sequence[int]:
         sizes = graph.batch_num_nodes()
         return (nodes - (sizes.cumsum(0) - sizes)[target]).tolist()  # places within their graph
 
-    def players_in_words(self, hops: int) -> str:
+    def players_text(self, hops: int) -> str:
         return "all nodes of the graph"
 
     def target_names(self, target: int, node_names: NodeNames) -> list[str]:

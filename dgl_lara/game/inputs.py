@@ -103,7 +103,7 @@ def _typed(
     target_type: str | None,
     relation: str | Relation | None,
 ) -> GameInputs:
-    if not task.local:
+    if not task.has_distances:
         raise InputError("graphs of several types can be explained by their nodes and links, not as a batch of graphs.")
     if isinstance(task, LinkTask):
         start, _, end = relation_of(graph, relation)

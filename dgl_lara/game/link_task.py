@@ -2,7 +2,7 @@
 
 Both ends together are the target, and one player: they go together, and without them f says what it says of two
 isolated nodes without features. So a score means what it means for a node. One mask over the whole graph is a coalition
-for every pair whose ends it treats alike, half of them; of the others it says nothing (`NodePlayers.usable`).
+for every pair whose ends it treats alike, half of them; of the others it says nothing (`NodePlayers.valid_masks`).
 """
 
 from __future__ import annotations
@@ -28,9 +28,14 @@ from dgl_lara.graphs.subgraph import EgoBatch, SharedSubgraph
 
 class LinkTask(Task):
     name = "link"
+<<<<<<< HEAD
     local = True
     joint_name = "both ends"
     sides = 2
+=======
+    has_distances = True
+    num_endpoints = 2
+>>>>>>> c327439 (Rename members of Game, Task and PlayerSet to the words of the field)
     value = "output"
     sampled_pairs = 300
     # half of the masks say nothing of a pair; a score is linear in either end, whose embeddings are as wide as f's own
@@ -44,32 +49,32 @@ class LinkTask(Task):
     def num_targets(self, graph: dgl.DGLGraph) -> int:
         return len(self.pairs)
 
-    def rows(self, graph: dgl.DGLGraph) -> int:
+    def num_rows(self, graph: dgl.DGLGraph) -> int:
         return len(self.pairs)
 
-    def side_nodes(self, targets: Tensor) -> list[Tensor]:
+    def endpoints(self, targets: Tensor) -> list[Tensor]:
         return list(self.pairs[targets].unbind(1))
 
     def reach(self, graph: dgl.DGLGraph, targets: Tensor, hops: int) -> Players:
-        sides = [in_neighborhood(graph, nodes, hops) for nodes in self.side_nodes(targets)]
+        sides = [in_neighborhood(graph, nodes, hops) for nodes in self.endpoints(targets)]
         key, place = torch.unique(torch.cat([side.key for side in sides]), return_inverse=True)
         hop = torch.full_like(key, hops).scatter_reduce(0, place, torch.cat([side.hop for side in sides]), "amin")
         nodes = graph.num_nodes()
         counts = torch.bincount(torch.div(key, nodes, rounding_mode="floor"), minlength=len(targets))
         return Players(targets, counts, key % nodes, hop, nodes)
 
-    def work(self, graph: dgl.DGLGraph, hops: int) -> Tensor:
+    def cost_bound(self, graph: dgl.DGLGraph, hops: int) -> Tensor:
         return walk_counts(graph, hops)[self.pairs].sum(1)
 
-    def nodes_of(self, graph: dgl.DGLGraph, targets: Tensor) -> Tensor:
+    def target_nodes(self, graph: dgl.DGLGraph, targets: Tensor) -> Tensor:
         return torch.unique(self.pairs[targets])
 
-    def per_node(self, graph: dgl.DGLGraph, rows: Tensor) -> Tensor:
+    def expand_to_nodes(self, graph: dgl.DGLGraph, rows: Tensor) -> Tensor:
         """Nothing is said of single nodes."""
         return torch.empty(graph.num_nodes(), 0, device=rows.device)
 
     def batch(self, graph: dgl.DGLGraph, targets: Tensor, hops: int, context: int) -> SharedSubgraph:
-        ends = self.nodes_of(graph, targets)
+        ends = self.target_nodes(graph, targets)
         part = khop_batch(graph, ends, context)
         bystander = None
         if context != hops:
@@ -80,24 +85,24 @@ class LinkTask(Task):
         return SharedSubgraph(graph, torch.arange(graph.num_nodes(), device=targets.device), targets, _rows(targets))
 
     def encoder_nodes(self, graph: dgl.DGLGraph, targets: Tensor, hops: int) -> Tensor:
-        input_nodes, _, _ = MultiLayerFullNeighborSampler(hops).sample_blocks(graph, self.nodes_of(graph, targets))
+        input_nodes, _, _ = MultiLayerFullNeighborSampler(hops).sample_blocks(graph, self.target_nodes(graph, targets))
         return input_nodes.sort().values
 
     def encoder_sizes(self, sizes: Tensor, targets: Tensor) -> Tensor:
         return sizes
 
-    def egos(self, graph: dgl.DGLGraph, targets: Tensor, hops: int, inner: int | None = None) -> EgoBatch:
+    def ego_batch(self, graph: dgl.DGLGraph, targets: Tensor, hops: int, inner: int | None = None) -> EgoBatch:
         near, whole = self.reach(graph, targets, hops), graph.num_nodes()
         return EgoBatch(ego_graphs(graph, near, inner), near.player, near.row, near.hop, _rows(targets), whole, targets)
 
-    def ends(self, here: SharedSubgraph | EgoBatch) -> tuple[Tensor, ...]:
-        sides = self.side_nodes(here.targets)
+    def endpoint_indices(self, here: SharedSubgraph | EgoBatch) -> tuple[Tensor, ...]:
+        sides = self.endpoints(here.targets)
         if isinstance(here, EgoBatch):
             return tuple(lookup_sorted(_rows(nodes) * here.num_nodes + nodes, here.key)[0] for nodes in sides)
         return tuple(lookup_sorted(nodes, here.nodes)[0] for nodes in sides)
 
     def predict(self, f: Model, here: SharedSubgraph | EgoBatch, left: MaskedGraphs, null: Tensor) -> Tensor:
-        u, v = self.ends(here)
+        u, v = self.endpoint_indices(here)
         there = left.kept[:, u] & left.kept[:, v]  # (num_masks, num_targets)
         place = left.kept.flatten().cumsum(0).view_as(left.kept) - 1
         answers = null.expand(*there.shape, -1).clone()
@@ -111,9 +116,9 @@ class LinkTask(Task):
     def pool(self, sizes: Tensor, t: Tensor) -> Tensor:
         return t
 
-    def t_of(self, pooled: Tensor, targets: Tensor, nodes: Tensor | None) -> Tensor:
+    def target_embeddings(self, pooled: Tensor, targets: Tensor, nodes: Tensor | None) -> Tensor:
         """Each end's t, turned by what g says of the other end."""
-        u, v = (side if nodes is None else lookup_sorted(side, nodes)[0] for side in self.side_nodes(targets))
+        u, v = (side if nodes is None else lookup_sorted(side, nodes)[0] for side in self.endpoints(targets))
         t, other = pooled.chunk(2, dim=1)
         return torch.cat([t[u] * other[v], t[v] * other[u]], dim=1)
 
@@ -128,7 +133,7 @@ class LinkTask(Task):
         return torch.where(nodes == second, first, nodes)
 
     def is_target(self, players: Players) -> Tensor:
-        if players.kind != "nodes":
+        if players.player_type != "nodes":
             return torch.zeros_like(players.player, dtype=torch.bool)
         first, second = (ends[players.row] for ends in self.pairs[players.targets].unbind(1))
         return (players.player == first) | (players.player == second)
@@ -140,10 +145,10 @@ class LinkTask(Task):
     def player_noun(self, molecule: bool) -> str:
         return "neighbour"
 
-    def node_numbers(self, graph: dgl.DGLGraph, target: Tensor, nodes: Tensor) -> Sequence[int]:
+    def node_ids(self, graph: dgl.DGLGraph, target: Tensor, nodes: Tensor) -> Sequence[int]:
         return nodes.tolist()
 
-    def players_in_words(self, hops: int) -> str:
+    def players_text(self, hops: int) -> str:
         return f"the {hops}-hop in-neighbourhoods of both ends; the two ends themselves are one player"
 
     def subject(self, target_names: Sequence[str]) -> str:

@@ -20,8 +20,12 @@ from dgl_lara.graphs.subgraph import EgoBatch, SharedSubgraph
 
 class NodeTask(Task):
     name = "node"
+<<<<<<< HEAD
     local = True
     targets_are_nodes = True
+=======
+    has_distances = True
+>>>>>>> c327439 (Rename members of Game, Task and PlayerSet to the words of the field)
     sampled_pairs = 300
     settings = {"masks": 2}  # a mask over the graph teaches all targets; the neighbours need two, to see what varies
 
@@ -32,19 +36,19 @@ class NodeTask(Task):
     def num_targets(self, graph: dgl.DGLGraph) -> int:
         return graph.num_nodes() if self.count is None else self.count
 
-    def rows(self, graph: dgl.DGLGraph) -> int:
+    def num_rows(self, graph: dgl.DGLGraph) -> int:
         return graph.num_nodes()
 
     def reach(self, graph: dgl.DGLGraph, targets: Tensor, hops: int) -> Players:
         return in_neighborhood(graph, targets, hops)
 
-    def work(self, graph: dgl.DGLGraph, hops: int) -> Tensor:
+    def cost_bound(self, graph: dgl.DGLGraph, hops: int) -> Tensor:
         return walk_counts(graph, hops)
 
-    def nodes_of(self, graph: dgl.DGLGraph, targets: Tensor) -> Tensor:
+    def target_nodes(self, graph: dgl.DGLGraph, targets: Tensor) -> Tensor:
         return targets
 
-    def per_node(self, graph: dgl.DGLGraph, rows: Tensor) -> Tensor:
+    def expand_to_nodes(self, graph: dgl.DGLGraph, rows: Tensor) -> Tensor:
         return rows
 
     def batch(self, graph: dgl.DGLGraph, targets: Tensor, hops: int, context: int) -> SharedSubgraph:
@@ -55,12 +59,14 @@ class NodeTask(Task):
             batch.graph,
             batch.nodes,
             targets,
-            batch.places,
+            batch.target_rows,
             bystander=~torch.isin(batch.nodes, khop_batch(graph, targets, hops).nodes),
         )
 
     def full_batch(self, graph: dgl.DGLGraph, targets: Tensor) -> SharedSubgraph:
-        return SharedSubgraph(graph, torch.arange(graph.num_nodes(), device=targets.device), targets, places=targets)
+        return SharedSubgraph(
+            graph, torch.arange(graph.num_nodes(), device=targets.device), targets, target_rows=targets
+        )
 
     def encoder_nodes(self, graph: dgl.DGLGraph, targets: Tensor, hops: int) -> Tensor:
         input_nodes, _, _ = MultiLayerFullNeighborSampler(hops).sample_blocks(graph, targets)
@@ -69,7 +75,7 @@ class NodeTask(Task):
     def encoder_sizes(self, sizes: Tensor, targets: Tensor) -> Tensor:
         return sizes
 
-    def egos(self, graph: dgl.DGLGraph, targets: Tensor, hops: int, inner: int | None = None) -> EgoBatch:
+    def ego_batch(self, graph: dgl.DGLGraph, targets: Tensor, hops: int, inner: int | None = None) -> EgoBatch:
         context = in_neighborhood(graph, targets, hops)
         own = (context.hop == 0).nonzero().flatten()  # one target a row, in order
         whole = graph.num_nodes()
@@ -91,11 +97,11 @@ class NodeTask(Task):
     def pool(self, sizes: Tensor, t: Tensor) -> Tensor:
         return t
 
-    def t_of(self, pooled: Tensor, targets: Tensor, nodes: Tensor | None) -> Tensor:
+    def target_embeddings(self, pooled: Tensor, targets: Tensor, nodes: Tensor | None) -> Tensor:
         return pooled[targets if nodes is None else lookup_sorted(targets, nodes)[0]]
 
     def is_target(self, players: Players) -> Tensor:
-        if players.kind != "nodes":
+        if players.player_type != "nodes":
             return torch.zeros_like(players.player, dtype=torch.bool)
         return players.player == players.targets[players.row]
 
@@ -106,10 +112,10 @@ class NodeTask(Task):
     def player_noun(self, molecule: bool) -> str:
         return "neighbour"
 
-    def node_numbers(self, graph: dgl.DGLGraph, target: Tensor, nodes: Tensor) -> Sequence[int]:
+    def node_ids(self, graph: dgl.DGLGraph, target: Tensor, nodes: Tensor) -> Sequence[int]:
         return nodes.tolist()
 
-    def players_in_words(self, hops: int) -> str:
+    def players_text(self, hops: int) -> str:
         return f"its {hops}-hop in-neighbourhood, itself included"
 
 

@@ -53,8 +53,8 @@ class PartitionedGame:
     """As far as training and explaining ask for it, what a `Game` is; targets are known by the numbers of the graph."""
 
     types = None
-    cut_from = None
-    edge_looks = None
+    parent = None
+    edge_inputs = None
 
     def __init__(
         self, f: Model, view: GraphView, hops: int, value: str, store: RowStore | None = None, memory: int | None = None
@@ -68,10 +68,12 @@ class PartitionedGame:
         with working("asking the model about a few nodes"):
             probe = self._probe()
         # what holds of these nodes holds of all
-        self.value, self.num_classes, self.context = probe.value, probe.num_classes, probe.context
+        self.value, self.num_classes, self.context_hops = probe.value, probe.num_classes, probe.context_hops
         nowhere = dgl.graph(([], []), num_nodes=0)  # its surroundings can be half the graph: nothing keeps them
-        self.kind = probe.choice.on(GameContext(self.task, nowhere, probe.features.new_empty(0, view.columns), hops))
-        self._single, self.null_logits, self.null = probe.single, probe.null_logits, probe.null
+        self.player_set = probe.player_spec.build(
+            GameContext(self.task, nowhere, probe.features.new_empty(0, view.columns), hops)
+        )
+        self._single, self.null_logits, self.null_values = probe.is_single_logit, probe.null_logits, probe.null_values
 
     def _probe(self) -> Game:
         """The game on what lies around a few nodes: f is checked there, and how much context it needs."""
@@ -88,7 +90,7 @@ class PartitionedGame:
         with eval_mode(self.f):
             nothing = null_prediction(f, dgl.graph((own, own), num_nodes=1), features.new_zeros(1, view.columns))
         whole = ParentGraph(here.nodes, view.in_degrees(here.nodes), nothing)
-        known, memory = here.places.sort().values, self.budget.memory
+        known, memory = here.target_rows.sort().values, self.budget.memory
         return Game(
             self.f, here.graph, features, self.task, self.hops, self.asked_value, answer, known, memory, cut_from=whole
         )
@@ -106,7 +108,7 @@ class PartitionedGame:
         return weights_hash(self.f)
 
     @cached_property
-    def answer(self) -> Tensor:
+    def full_outputs(self) -> Tensor:
         """(num_nodes, columns) mapped: what f says of the untouched graph."""
         assert self.store is not None, "the answer needs a place on disk"
         with eval_mode(self.f):
@@ -114,8 +116,8 @@ class PartitionedGame:
                 return self._layer_by_layer(self.f, self.store)
             return self._rows_of_answer(self.store, self._in_surroundings, self.batch_size)
 
-    def answer_of(self, nodes: Tensor) -> Tensor:
-        return self.answer[nodes]
+    def full_outputs_of(self, nodes: Tensor) -> Tensor:
+        return self.full_outputs[nodes]
 
     def _rows_of_answer(self, store: RowStore, make: Make, size: int) -> Tensor:
         return store.rows("answer", self.model_key, self.num_targets, make, size, "asking the model about every node")
@@ -131,23 +133,23 @@ class PartitionedGame:
 
     def _in_surroundings(self, nodes: Tensor) -> Tensor:
         """In halves, where the surroundings of all of them are too many for one call."""
-        here = extract_subgraph(self.view, nodes, self.context)
+        here = extract_subgraph(self.view, nodes, self.context_hops)
         if len(here.nodes) > self.nodes_per_call and len(nodes) > 1:
             return torch.cat([self._in_surroundings(half) for half in nodes.tensor_split(2)])
         features = self.view.features(here.nodes)
-        return call.call(self.f, here.graph, features, len(here.nodes), self.task.name)[here.places]
+        return call.call(self.f, here.graph, features, len(here.nodes), self.task.name)[here.target_rows]
 
     def _layer_by_layer(self, f: LayerwiseModel, store: RowStore) -> Tensor:
         """A layer's cut has one hop, and the context that f needs beyond its layers."""
         states: list[Tensor] = []
-        hops = 1 + self.context - self.hops
+        hops = 1 + self.context_hops - self.hops
         if store.is_whole("answer", self.model_key, self.num_targets):
             return self._rows_of_answer(store, self._in_surroundings, self.batch_size)
 
         def state_after(number: int, nodes: Tensor) -> Tensor:
             here = extract_subgraph(self.view, nodes, hops, inner=hops == 1 and not self.view.has_loops)
             before = self.view.features(here.nodes) if number == 0 else states[-1][here.nodes]
-            return f.layer(number, here.graph, before)[here.places]
+            return f.layer(number, here.graph, before)[here.target_rows]
 
         def logits_of(nodes: Tensor) -> Tensor:
             last = state_after(self.hops - 1, nodes)
@@ -162,24 +164,24 @@ class PartitionedGame:
             return self._rows_of_answer(store, logits_of, self.batch_size)
 
     @cached_property
-    def unit(self) -> float:
-        """As `Game.unit`."""
+    def value_scale(self) -> float:
+        """As `Game.value_scale`."""
         total = 0.0
-        for rows in self.answer.split(ROWS):
-            total += float((to_values(self._spread(rows), self.value) - self.null).double().square().sum())
+        for rows in self.full_outputs.split(ROWS):
+            total += float((to_values(self._spread(rows), self.value) - self.null_values).double().square().sum())
         return max((total / (self.num_targets * self.num_classes)) ** 0.5, 1e-6)
 
     @cached_property
-    def least(self) -> float:
-        """As `Game.least`."""
-        largest = (to_values(self._spread(rows), self.value).abs().max() for rows in self.answer.split(ROWS))
+    def min_resolvable(self) -> float:
+        """As `Game.min_resolvable`."""
+        largest = (to_values(self._spread(rows), self.value).abs().max() for rows in self.full_outputs.split(ROWS))
         return ROUNDING * max(1.0, *map(float, largest))
 
     def _spread(self, answer: Tensor) -> Tensor:
         return torch.cat([-answer, answer], dim=1) / 2 if self._single else answer
 
     def explained_class(self, targets: Tensor) -> Tensor:
-        logits = self._spread(self.answer_of(targets))
+        logits = self._spread(self.full_outputs_of(targets))
         return torch.zeros_like(targets) if self.asked_value == "output" else logits.argmax(1)
 
     # --- around targets
@@ -194,34 +196,34 @@ class PartitionedGame:
         return self.near(nodes, 0, inner=not self.view.has_loops).game
 
     def cut(self, targets: Tensor, hops: int, inner: bool = False) -> SharedSubgraph:
-        self._asked, self._last = self.nodes_asked, None  # what was cut before need not be held beside it
+        self._asked, self._last = self.nodes_evaluated, None  # what was cut before need not be held beside it
         return extract_subgraph(self.view, targets, hops, inner)
 
     def game_on(self, here: SharedSubgraph, f_is_asked: bool = True) -> LocalGame:
         whole = ParentGraph(here.nodes, self.view.in_degrees(here.nodes), self.null_logits)
         if f_is_asked:
-            features, answer = self.view.features(here.nodes), self.answer_of(here.nodes)
+            features, answer = self.view.features(here.nodes), self.full_outputs_of(here.nodes)
         else:
-            features, answer = torch.empty(len(here.nodes), 0), torch.zeros(len(here.nodes), self.answer.shape[1])
-            answer[here.places] = self.answer_of(here.targets)
+            features, answer = torch.empty(len(here.nodes), 0), torch.zeros(len(here.nodes), self.full_outputs.shape[1])
+            answer[here.target_rows] = self.full_outputs_of(here.targets)
         game = Game(
             self.f, here.graph, features, self.task, self.hops, self.asked_value, answer, memory=self.budget.memory,
-            edge_data=False, context=self.context, cut_from=whole,
+            edge_data=False, context=self.context_hops, cut_from=whole,
         )  # fmt: skip
-        self._asked, self._last = self.nodes_asked, game
-        return LocalGame(game, here.nodes, here.places)
+        self._asked, self._last = self.nodes_evaluated, game
+        return LocalGame(game, here.nodes, here.target_rows)
 
     @property
-    def nodes_asked(self) -> int:
+    def nodes_evaluated(self) -> int:
         """That f was given for coalitions, in all cuts so far."""
-        return self._asked + (self._last.nodes_asked if self._last else 0)
+        return self._asked + (self._last.nodes_evaluated if self._last else 0)
 
     def check_targets(self, targets: Tensor) -> None:
         check_targets(targets, self.num_targets, self.task)
 
     @property
-    def work(self) -> Work:
-        """As `Game.work`, where it is looked at."""
+    def cost_bound(self) -> Work:
+        """As `Game.cost_bound`, where it is looked at."""
         return Work(self)
 
 
@@ -231,4 +233,4 @@ class Work:
 
     def __getitem__(self, targets: Tensor) -> Tensor:
         near = self.game.near(targets, self.game.hops, inner=True, f_is_asked=False)
-        return near.game.work[near.targets]
+        return near.game.cost_bound[near.targets]

@@ -26,7 +26,7 @@ class Players:
     player: Tensor  # (num_pairs,) ids, rising for each target: nodes, edges or columns of features
     hop: Tensor  # (num_pairs,) distance to the target; 0 throughout for a graph task
     num_ids: int  # how many ids there are in the whole graph
-    kind: str = "nodes"  # what the ids are: the name of a `PlayerKind`
+    player_type: str = "nodes"  # what the ids are: the name of a `PlayerKind`
 
     @property
     def row(self) -> Tensor:
@@ -106,4 +106,4 @@ def joined(parts: list[Players]) -> Players:
     fields = {
         name: torch.cat([getattr(part, name) for part in parts]) for name in ("targets", "counts", "player", "hop")
     }
-    return Players(num_ids=parts[0].num_ids, kind=parts[0].kind, **fields)
+    return Players(num_ids=parts[0].num_ids, player_type=parts[0].player_type, **fields)

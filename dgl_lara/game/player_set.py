@@ -27,10 +27,15 @@ class PlayerSet(ABC):
     noun: ClassVar[str]  # one of them, in words
     removal: ClassVar[str]  # what it means to remove one, in words
     includes_target: bool = False  # a target is a player of its own
+<<<<<<< HEAD
     shares: bool = True  # one mask over all players is a coalition for every target at once
     repeats: int = 1  # times that f is asked about one coalition
     in_graph: ClassVar[bool] = True  # players are nodes or edges, so a picture of the graph shows them
     empties_graph: ClassVar[bool] = False  # removing all players leaves nothing of a target
+=======
+    supports_shared_masks: bool = True  # one mask over all players is a coalition for every target at once
+    num_baselines: int = 1  # times that f is asked about one coalition
+>>>>>>> c327439 (Rename members of Game, Task and PlayerSet to the words of the field)
 
     def __init__(self, field: GameContext) -> None:
         self.task, self.graph, self.features, self.hops = field.task, field.graph, field.features, field.hops
@@ -46,18 +51,18 @@ class PlayerSet(ABC):
 
     @property
     @abstractmethod
-    def in_words(self) -> str:
+    def description(self) -> str:
         """Who plays, in words."""
 
-    def work(self) -> Tensor:
+    def cost_bound(self) -> Tensor:
         """(num_targets,) a bound on the players of a target and on what explaining it costs."""
-        return self.task.work(self.graph, self.hops)
+        return self.task.cost_bound(self.graph, self.hops)
 
-    def own(self, targets: Tensor) -> Tensor | None:
+    def target_player(self, targets: Tensor) -> Tensor | None:
         """(num_targets,) the player that a target itself is; None where no target is one."""
         return None
 
-    def usable(self, inside: Callable[[Tensor], Tensor], targets: Tensor) -> Tensor | None:
+    def valid_masks(self, inside: Callable[[Tensor], Tensor], targets: Tensor) -> Tensor | None:
         """(num_masks, num_targets) bool: shared masks are coalitions for the target; None: all are. `inside`: which
         players are in S, (num_masks, len(players))."""
         return None
@@ -83,7 +88,7 @@ class PlayerSet(ABC):
         """A copy of the graph for each mask over its units, less what the mask leaves out."""
 
     @abstractmethod
-    def looks(self, nodes: Tensor) -> Tensor:
+    def player_inputs(self, nodes: Tensor) -> Tensor:
         """(count, ...): what is known of each player, from what is known of each node."""
 
     # --- what users see of players
@@ -141,7 +146,7 @@ class NodePlayers(PlayerSet):
 
     def __init__(self, field: GameContext) -> None:
         super().__init__(field)
-        self.includes_target = self.task.local
+        self.includes_target = self.task.has_distances
 
     @property
     def count(self) -> int:
@@ -151,17 +156,17 @@ class NodePlayers(PlayerSet):
         return self.task.players_among(self.task.reach(self.graph, targets, self.hops))
 
     @property
-    def in_words(self) -> str:
-        return self.task.players_in_words(self.hops)
+    def description(self) -> str:
+        return self.task.players_text(self.hops)
 
-    def own(self, targets: Tensor) -> Tensor | None:
-        return self.task.side_nodes(targets)[0] if self.includes_target else None
+    def target_player(self, targets: Tensor) -> Tensor | None:
+        return self.task.endpoints(targets)[0] if self.includes_target else None
 
-    def usable(self, inside: Callable[[Tensor], Tensor], targets: Tensor) -> Tensor | None:
+    def valid_masks(self, inside: Callable[[Tensor], Tensor], targets: Tensor) -> Tensor | None:
         """What is one player in several nodes must be in S, or out of it, with all of them."""
-        if self.task.sides == 1:
+        if self.task.num_endpoints == 1:
             return None
-        first, second = map(inside, self.task.side_nodes(targets))
+        first, second = map(inside, self.task.endpoints(targets))
         return first == second
 
     def ids(self, batch: SharedSubgraph | EgoBatch) -> Tensor:
@@ -178,7 +183,7 @@ class NodePlayers(PlayerSet):
     def remove(self, here: SharedSubgraph | EgoBatch, features: Tensor, keep: Tensor) -> MaskedGraphs:
         return remove_nodes(here.graph, features, keep)
 
-    def looks(self, nodes: Tensor) -> Tensor:
+    def player_inputs(self, nodes: Tensor) -> Tensor:
         return nodes
 
     def noun_in(self, molecule: bool) -> str:

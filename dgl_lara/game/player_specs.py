@@ -22,7 +22,7 @@ class Nodes:
 
     name: ClassVar[str] = "nodes"
 
-    def on(self, field: GameContext) -> PlayerSet:
+    def build(self, field: GameContext) -> PlayerSet:
         return NodePlayers(field)
 
 
@@ -41,7 +41,7 @@ class Edges:
         if not isinstance(self.directed, bool):
             raise InputError(f"directed must be True or False (got {self.directed!r}).")
 
-    def on(self, field: GameContext) -> PlayerSet:
+    def build(self, field: GameContext) -> PlayerSet:
         return EdgePlayers(field, self.directed)
 
 
@@ -95,7 +95,7 @@ class Features:
         assert isinstance(self.groups, tuple)
         return self.groups
 
-    def on(self, field: GameContext) -> PlayerSet:
+    def build(self, field: GameContext) -> PlayerSet:
         groups = None if self.groups is None else tuple(columns for _, columns in self._plain)
         width = field.features.shape[1]
         if groups and max(max(columns) for columns in groups) >= width:

@@ -36,8 +36,8 @@ def on_ego_graphs(
     """(len(targets), num_classes): what f says of each target on its own ego graph; as many in one call as fit."""
     answers = []
     for rows in slices_within_budget(task.reach(graph, targets, hops).counts, nodes_per_call):
-        here = task.egos(graph, targets[rows], hops)
-        answers.append(f(here.graph, features[here.nodes], *task.ends(here))[here.places])
+        here = task.ego_batch(graph, targets[rows], hops)
+        answers.append(f(here.graph, features[here.nodes], *task.endpoint_indices(here))[here.target_rows])
     return torch.cat(answers)
 
 
@@ -76,7 +76,7 @@ def max_hop(
     """Eq. 13: K of a black box, the smallest radius that gives its own predictions and from which one hop more changes
     nothing (against the largest logit); one sentence where it looks further than `limit`."""
     whole = task.full_batch(graph, targets)
-    full = f(graph, features, *task.ends(whole))[whole.places]
+    full = f(graph, features, *task.endpoint_indices(whole))[whole.target_rows]
     allowed = tolerance * full.abs().max().clamp(min=1e-12)
     found: int | None = -1
     while found is not None:
@@ -120,15 +120,15 @@ def choose_hops(
                 "number of hops yourself (--hops)."
             )
         return int(declared)
-    if not task.local:
+    if not task.has_distances:
         return DEPTH
     graph, targets = strip_data(graph), evenly_spaced(task.num_targets(graph), SAMPLE, features.device)
     # a model that cannot be explained at all is told so first
-    ends = task.ends(task.full_batch(graph, torch.arange(task.num_targets(graph), device=features.device)))
-    call.predict_and_validate(model, graph, features, task.rows(graph), task.name, *ends)
+    ends = task.endpoint_indices(task.full_batch(graph, torch.arange(task.num_targets(graph), device=features.device)))
+    call.predict_and_validate(model, graph, features, task.num_rows(graph), task.name, *ends)
 
     def f(part: dgl.DGLGraph, x: Tensor, *ends: Tensor) -> Tensor:
-        rows = len(ends[0]) if ends else task.rows(part)
+        rows = len(ends[0]) if ends else task.num_rows(part)
         return call.call(model, part, x, rows, task.name, *ends)
 
     with working("measuring how far the model looks (Eq. 13)"), eval_mode(model):

@@ -25,7 +25,7 @@ NodeNames = Callable[[Tensor], list[str]]  # returns the names of nodes
 
 class Task(ABC):
     name: ClassVar[str]
-    local: ClassVar[bool]  # players stand at hop distances from the target, which is itself one of them
+    has_distances: ClassVar[bool]  # players stand at hop distances from the target, which is itself one of them
     value: ClassVar[str] = "logit"  # what is explained, unless something else is asked for
     targets_are_nodes: ClassVar[bool] = False
     joint_name: ClassVar[str | None] = None  # of the player that a target is, if it is several nodes
@@ -43,7 +43,7 @@ class Task(ABC):
         """How many targets the whole graph has."""
 
     @abstractmethod
-    def rows(self, graph: dgl.DGLGraph) -> int:
+    def num_rows(self, graph: dgl.DGLGraph) -> int:
         """How many rows f's answer on a graph has, where it is not asked about pairs."""
 
     @abstractmethod
@@ -51,15 +51,15 @@ class Task(ABC):
         """The nodes that can matter to each target."""
 
     @abstractmethod
-    def work(self, graph: dgl.DGLGraph, hops: int) -> Tensor:
+    def cost_bound(self, graph: dgl.DGLGraph, hops: int) -> Tensor:
         """(num_targets,) a bound on the players of a target and on what explaining it costs."""
 
     @abstractmethod
-    def nodes_of(self, graph: dgl.DGLGraph, targets: Tensor) -> Tensor:
+    def target_nodes(self, graph: dgl.DGLGraph, targets: Tensor) -> Tensor:
         """The nodes that targets are, or are made of."""
 
     @abstractmethod
-    def per_node(self, graph: dgl.DGLGraph, rows: Tensor) -> Tensor:
+    def expand_to_nodes(self, graph: dgl.DGLGraph, rows: Tensor) -> Tensor:
         """(num_nodes, ...): to each node the row of the target that it is, or belongs to."""
 
     # --- cutting out
@@ -82,18 +82,18 @@ class Task(ABC):
         """Nodes of each graph of the batch that g then sees, from those of the whole batch."""
 
     @abstractmethod
-    def egos(self, graph: dgl.DGLGraph, targets: Tensor, hops: int, inner: int | None = None) -> EgoBatch:
+    def ego_batch(self, graph: dgl.DGLGraph, targets: Tensor, hops: int, inner: int | None = None) -> EgoBatch:
         """A separate graph for each target; with `inner`, without the edges into nodes that far away or further."""
 
     # --- asking f
 
-    def ends(self, here: SharedSubgraph | EgoBatch) -> tuple[Tensor, ...]:
+    def endpoint_indices(self, here: SharedSubgraph | EgoBatch) -> tuple[Tensor, ...]:
         """What f is given beside a graph and its features: of pairs, the places of both ends; of others nothing."""
         return ()
 
-    def places_of_nodes(self, here: SharedSubgraph | EgoBatch) -> tuple[Tensor, ...]:
+    def target_node_indices(self, here: SharedSubgraph | EgoBatch) -> tuple[Tensor, ...]:
         """Where the nodes that the targets are stand in a part: the node itself, or both ends."""
-        return self.ends(here) or (here.places,)
+        return self.endpoint_indices(here) or (here.target_rows,)
 
     @abstractmethod
     def predict(self, f: Model, here: SharedSubgraph | EgoBatch, left: MaskedGraphs, null: Tensor) -> Tensor:
@@ -105,21 +105,21 @@ class Task(ABC):
 
     # --- g
 
-    sides: ClassVar[int] = 1  # nodes from which the scores of a target walk out, each with a t of its own
+    num_endpoints: ClassVar[int] = 1  # nodes from which the scores of a target walk out, each with a t of its own
 
     @abstractmethod
     def pool(self, sizes: Tensor, t: Tensor) -> Tensor:
         """What is kept of what the target head says of every node: t of the targets, or what it is made of."""
 
     @abstractmethod
-    def t_of(self, pooled: Tensor, targets: Tensor, nodes: Tensor | None) -> Tensor:
+    def target_embeddings(self, pooled: Tensor, targets: Tensor, nodes: Tensor | None) -> Tensor:
         """(num_targets, sides * width): t of targets, where g saw `nodes` (None: everybody)."""
 
-    def nodes_of_one(self, target: int) -> Tensor:
+    def endpoints_of(self, target: int) -> Tensor:
         """The node that a target is, or both ends of a link, in that order."""
-        return torch.cat(self.side_nodes(torch.tensor([target])))
+        return torch.cat(self.endpoints(torch.tensor([target])))
 
-    def side_nodes(self, targets: Tensor) -> list[Tensor]:
+    def endpoints(self, targets: Tensor) -> list[Tensor]:
         """(num_targets,) for each side: the node from which the scores walk out."""
         return [targets]
 
@@ -148,11 +148,11 @@ class Task(ABC):
         """What a player is called: neighbour, node, atom."""
 
     @abstractmethod
-    def node_numbers(self, graph: dgl.DGLGraph, target: Tensor, nodes: Tensor) -> Sequence[int]:
+    def node_ids(self, graph: dgl.DGLGraph, target: Tensor, nodes: Tensor) -> Sequence[int]:
         """The numbers under which people know nodes near one target."""
 
     @abstractmethod
-    def players_in_words(self, hops: int) -> str:
+    def players_text(self, hops: int) -> str:
         """Who plays."""
 
     def target_names(self, target: int, node_names: NodeNames) -> list[str]:

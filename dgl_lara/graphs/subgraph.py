@@ -16,7 +16,7 @@ class SharedSubgraph:
     graph: dgl.DGLGraph  # the part
     nodes: Tensor  # (num_local,) which nodes of the whole graph its nodes are
     targets: Tensor  # (num_targets,) nodes or graphs of the whole graph
-    places: Tensor  # (num_targets,) the rows of f's answer on the part that are theirs
+    target_rows: Tensor  # (num_targets,) the rows of f's answer on the part that are theirs
     bystander: Tensor | None = None  # (num_local,) bool: nobody's player, there only for the degrees of the others
 
 
@@ -28,7 +28,7 @@ class EgoBatch:
     nodes: Tensor  # (num_local,) which node of the whole graph it is
     row: Tensor  # (num_local,) which of the targets it belongs to; rising
     hop: Tensor  # (num_local,) distance to that target; 0 throughout for a graph
-    places: Tensor  # (num_targets,) the row of f's answer that is the target
+    target_rows: Tensor  # (num_targets,) the row of f's answer that is the target
     num_nodes: int  # of the whole graph
     targets: Tensor  # (num_targets,) nodes or graphs of the whole graph
 
@@ -39,7 +39,7 @@ class EgoBatch:
 
     @property
     def num_targets(self) -> int:
-        return len(self.places)
+        return len(self.target_rows)
 
     def counts(self, of: Tensor) -> Tensor:
         """(num_targets,) how many of its nodes are marked in `of` (bool)."""

@@ -16,9 +16,9 @@ def per_target_uniform(game: Game, players: Players, count: int, seed: int, numb
     """(count, num_pairs) uniform in [0, 1); `number` tells draws for several purposes apart. Drawn on the CPU, so that
     a seed means the same on every device."""
     game.budget.check(BYTES_A_DRAW * count * len(players.player), f"{count:,} draws for each of these targets")
-    who = torch.stack(game.task.side_nodes(players.targets), dim=1)  # a link is its ends, wherever it is listed
-    if game.cut_from is not None:
-        who = game.cut_from.numbers[who]
+    who = torch.stack(game.task.endpoints(players.targets), dim=1)  # a link is its ends, wherever it is listed
+    if game.parent is not None:
+        who = game.parent.node_ids[who]
     drawn = torch.empty(count, len(players.player))
     for target, mine in zip(who.tolist(), players.slices, strict=True):
         own = np.random.default_rng([seed % 2**64, number, *target])  # numpy takes no negative seed

@@ -63,10 +63,10 @@ class EmbeddingStore:
 
     def embeddings(self, explainer: Explainer) -> Embeddings | None:
         nodes, targets = self.sizes
-        sides = explainer.task.sides
+        sides = explainer.task.num_endpoints
         fields = {
             "source": matrix(*explainer.source_shape(nodes)),
-            "target": matrix(nodes if explainer.task.local else targets, explainer.config.width * sides),
+            "target": matrix(nodes if explainer.task.has_distances else targets, explainer.config.width * sides),
             "answer": matrix(targets),
         }
         if self._content.get("key") != self._key(explainer) or not self._stored(fields):

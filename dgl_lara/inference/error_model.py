@@ -74,10 +74,10 @@ def looks(explanations: Explanations) -> Tensor:
     """(num_targets, looks): what can be seen of an explanation at no cost."""
     players, game, own = explanations.players, explanations.game, explanations.is_target
     assert game is not None
-    count, hops = len(explanations), (game.hops + 1 if game.task.local else 1)
+    count, hops = len(explanations), (game.hops + 1 if game.task.has_distances else 1)
     squares = torch.zeros(count, hops, device=explanations.scores.device)
     squares.view(-1).index_add_(0, players.row * hops + players.hop, explanations.scores.square())
-    logits = game.logits[players.targets]
+    logits = game.full_logits[players.targets]
     sure = logits.softmax(1).amax(1) if logits.shape[1] > 1 else torch.ones_like(logits[:, 0])
     others = torch.zeros(count, device=squares.device).index_add(
         0, players.row[~own], torch.ones_like(players.row[~own], dtype=torch.float)

@@ -157,7 +157,7 @@ def pieces(game: Game, targets: Tensor, top: int | None, pairs: int = 0) -> Iter
     for part in targets.tensor_split(bought) if bought else targets.split(TARGETS_A_PART):
         if top is None:
             a_walk = 1 + pairs * BYTES_A_DRAW / BYTES_A_WALK
-            for rows in slices_within_budget(game.work[part] * a_walk, game.budget.walks_per_chunk):
+            for rows in slices_within_budget(game.cost_bound[part] * a_walk, game.budget.walks_per_chunk):
                 yield part[rows]
         else:
             width = min(top, most_players(game, part))

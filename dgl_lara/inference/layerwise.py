@@ -45,7 +45,7 @@ def predict_in_batches(f: Model, graph: dgl.DGLGraph, features: Tensor, hops: in
     with eval_mode(f):
         for targets in Progress(torch.arange(graph.num_nodes()).split(size), "predicting", unit="batch"):
             part = khop_batch(graph, targets.to(graph.device), hops + 1)
-            parts.append(call.call(f, part.graph, features[part.nodes], len(part.nodes), "node")[part.places])
+            parts.append(call.call(f, part.graph, features[part.nodes], len(part.nodes), "node")[part.target_rows])
     return torch.cat(parts)
 
 
@@ -53,7 +53,7 @@ def embed_layerwise(
     explainer: Explainer, game: Game, kind: str, size: int = NODES_A_BATCH, workers: int = 0
 ) -> Embeddings:
     """p and t of all nodes. Beside them, only two layers' states of all nodes are held at a time."""
-    if not game.task.local:
+    if not game.task.has_distances:
         raise InputError("graph tasks need no layer-wise pass: their graphs are small, and come in batches.")
     where, graph = explainer.unit.device, game.graph
     # cut into batches in main memory: DGL's loader wants graph and numbers in one place

@@ -30,14 +30,14 @@ def explain_nearby(
 ) -> Explanations:
     """With a game at hand, which may have asked f about the surroundings of the targets only."""
     game.check_targets(targets)
-    if not game.task.local:
+    if not game.task.has_distances:
         return explain_embedded(explainer, game, embed_all(explainer, game, kind), targets, classes)
     classes, against = classes_for(explainer, game, targets, classes)
     nodes = game.task.encoder_nodes(game.graph, targets, explainer.form.sight(explainer.config))
     with eval_mode(explainer):
         seen = EncoderGraph.around(game.graph, nodes, explainer_inputs(game, kind, nodes), game.in_degrees)
         p, t = explainer(seen)
-        embedded = SubgraphEmbeddings(seen, nodes, p, game.task.t_of(t, targets, nodes))
+        embedded = SubgraphEmbeddings(seen, nodes, p, game.task.target_embeddings(t, targets, nodes))
         players = game.players(targets)
         scores = local_scores(explainer, game, embedded, players, with_rival(classes, against))
     return Explanations(players, scores, classes, game.task, "lara", game, rather_than=against)

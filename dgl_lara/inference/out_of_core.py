@@ -177,8 +177,8 @@ class OutOfCoreBulkExplainer:
             return self.walks.top(targets, classes, t, top)
         bulk, here = self.near(targets)
         best = bulk.top(here, top)
-        assert bulk.game.cut_from is not None
-        numbers = bulk.game.cut_from.numbers.numpy()
+        assert bulk.game.parent is not None
+        numbers = bulk.game.parent.node_ids.numpy()
         player = np.where(best.player < 0, -1, numbers[best.player])
         return replace(best, targets=numbers[best.targets], player=player)
 

@@ -41,7 +41,7 @@ def refine(game: Game, explanations: Explanations, pairs: int, stretch: float = 
     needed = BYTES_A_DRAW * pairs * len(old) + 32 * pairs * (pairs + int(players.counts.max()))
     game.budget.check(needed, f"refining {len(explanations)} {game.task}s with {pairs:,} pairs")
     everyone = torch.ones(len(explanations), dtype=torch.bool, device=old.device)
-    if game.task.local and explanations.variance is not None:
+    if game.task.has_distances and explanations.variance is not None:
         better = with_own_samples(game, explanations, everyone, pairs, stretch, seed)
     else:
         better = _by_likelihood(game, explanations, pairs, seed)
@@ -68,18 +68,18 @@ def _by_likelihood(game: Game, explanations: Explanations, pairs: int, seed: int
         prior = covariance(old[mine], players.hop[mine], looks[players.player[mine]])
         step, variance[mine] = correction(signed(keep[:, mine]), d[:, row], old[mine], prior)
         scores[mine] += step
-    return replace(explanations, scores=scores, variance=None if game.task.local else variance)
+    return replace(explanations, scores=scores, variance=None if game.task.has_distances else variance)
 
 
 def _looks(game: Game) -> Tensor:
     """(num_players, dim): what is known of each player, on one scale."""
-    inputs = explainer_inputs(game, "rich", game.known)
+    inputs = explainer_inputs(game, "rich", game.valid_targets)
     looks = ((inputs - inputs.mean(0)) / inputs.std(0, unbiased=False).clamp(min=1e-3)).clamp(-CLIP, CLIP)
-    if game.known is None:
-        return game.kind.looks(looks)
+    if game.valid_targets is None:
+        return game.player_set.player_inputs(looks)
     everyone = looks.new_full((game.graph.num_nodes(), looks.shape[1]), torch.nan)  # nobody asks about the others
-    everyone[game.known] = looks
-    return game.kind.looks(everyone)
+    everyone[game.valid_targets] = looks
+    return game.player_set.player_inputs(everyone)
 
 
 def covariance(scores: Tensor, hop: Tensor, looks: Tensor) -> Tensor:

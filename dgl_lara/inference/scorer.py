@@ -50,7 +50,7 @@ def explain_embedded(
     scores, parts = [], []
     with eval_mode(explainer):
         for rows in game.chunks(targets):
-            t = game.task.t_of(embeddings.target, targets[rows], None)
+            t = game.task.target_embeddings(embeddings.target, targets[rows], None)
             players, found = scorer(targets[rows], explainer.for_class(t, turned[rows]))
             scores.append(found)
             parts.append(players)
@@ -76,7 +76,7 @@ def classes_for(
 def can_compile(explainer: Explainer, game: Game) -> bool:
     """Whether the compiled walk can do it: on the CPU, for players at hop distances, with a gate that it knows."""
     known = explainer.gate.kernel is not None and explainer.config.players != "features"
-    return game.task.local and known and game.features.device.type == "cpu"
+    return game.task.has_distances and known and game.features.device.type == "cpu"
 
 
 def sum_of_sides(of_nodes: Scorer, game: Game) -> Scorer:
@@ -85,7 +85,7 @@ def sum_of_sides(of_nodes: Scorer, game: Game) -> Scorer:
     def scorer(targets: Tensor, t: Tensor) -> tuple[Players, Tensor]:
         players = game.players(targets)
         scores = torch.zeros(len(players.player), device=t.device)
-        for nodes, mine in zip(game.task.side_nodes(targets), t.chunk(game.task.sides, dim=1), strict=True):
+        for nodes, mine in zip(game.task.endpoints(targets), t.chunk(game.task.num_endpoints, dim=1), strict=True):
             near, found = of_nodes(nodes, mine.contiguous())
             scores.index_add_(0, place_among(game, players, near), found)
         return players, scores
@@ -95,11 +95,11 @@ def sum_of_sides(of_nodes: Scorer, game: Game) -> Scorer:
 
 def make_scorer(explainer: Explainer, game: Game, source: Tensor, num_targets: int) -> Scorer:
     """(targets, their t) -> (players, scores); compiled where that pays."""
-    if game.task.sides > 1:
-        return sum_of_sides(make_scorer(explainer, game.side, source, num_targets), game)
+    if game.task.num_endpoints > 1:
+        return sum_of_sides(make_scorer(explainer, game.endpoint_game, source, num_targets), game)
     if num_targets >= MANY and can_compile(explainer, game):
         # a few targets shall not wait for the compiler
-        if game.kind.name == "edges":
+        if game.player_set.name == "edges":
             from dgl_lara.inference.kernels.edge_walk import EdgeWalkScorer
 
             return EdgeWalkScorer(explainer, game, source).scores

@@ -47,7 +47,7 @@ def most_players(game: Game | PartitionedGame, targets: Tensor) -> int:
     """A bound on the players of any of these targets; of a graph in parts none is known without looking."""
     if isinstance(game, PartitionedGame):
         return game.num_players
-    return max(1, int(game.work[targets].max().clamp(max=game.num_players)))
+    return max(1, int(game.cost_bound[targets].max().clamp(max=game.num_players)))
 
 
 class BulkExplainer:
@@ -55,8 +55,8 @@ class BulkExplainer:
 
     def __init__(self, explainer: Explainer, game: Game, embeddings: Embeddings) -> None:
         self.explainer, self.game, self.embeddings = explainer, game, embeddings
-        self.compiled = can_compile(explainer, game) and game.task.sides == 1
-        if self.compiled and game.kind.name == "edges":
+        self.compiled = can_compile(explainer, game) and game.task.num_endpoints == 1
+        if self.compiled and game.player_set.name == "edges":
             from dgl_lara.inference.kernels.edge_walk import EdgeWalkScorer
 
             self.edges = EdgeWalkScorer(explainer, game, embeddings.source)
@@ -80,16 +80,16 @@ class BulkExplainer:
 
     def _described(self, best: TopPlayers) -> TopPlayers:
         """With the kind of the players; edges are known by their two nodes."""
-        kind = self.game.kind
+        kind = self.game.player_set
         if not isinstance(kind, EdgePlayers) or not kind.count:
             return replace(best, kind=kind.name)
-        ends = kind.ends(torch.from_numpy(best.player.clip(0)).flatten().to(self.game.features.device))
+        ends = kind.endpoints(torch.from_numpy(best.player.clip(0)).flatten().to(self.game.features.device))
         u, v = (end.view(best.player.shape).cpu().numpy() for end in ends)
         return replace(best, kind=kind.name, about={"u": u, "v": v})
 
     def _best(self, targets: Tensor, classes: Tensor, top: int) -> TopPlayers:
-        kind = self.game.kind
-        if isinstance(kind, FeaturePlayers) and kind.everywhere and self.game.task.sides == 1:
+        kind = self.game.player_set
+        if isinstance(kind, FeaturePlayers) and kind.all_columns_play and self.game.task.num_endpoints == 1:
             return self._top_columns(targets, classes, top)
         if not self.compiled:
             return self._top_by_pairs(targets, classes, top)

@@ -31,9 +31,9 @@ def node_mask(lara: LARA, explanations: Explanations) -> Tensor:
 
 def edge_mask(lara: LARA, explanations: Explanations) -> Tensor:
     """(num_edges,), in the order of `edge_index`; 0 for loops, both directions of a pair alike unless `directed`."""
-    kind = lara.game.kind
+    kind = lara.game.player_set
     assert isinstance(kind, EdgePlayers)
-    player = kind.of_edges(*lara.graph.edges())
+    player = kind.player_of_edges(*lara.graph.edges())
     scores = torch.cat([of_players(explanations), explanations.scores.new_zeros(1)])
     return scores[player]  # -1, nobody, is the last
 

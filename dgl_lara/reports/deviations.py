@@ -111,15 +111,15 @@ DEVIATIONS = (
 def applying(config: TrainingConfig, task: Task) -> list[Deviation]:
     """Those that a run with these settings has; D2, D4 and D6 are about neighbourhoods, which a graph task has not."""
     off = {
-        "D2": not task.local,
-        "D4": not task.local,
+        "D2": not task.has_distances,
+        "D4": not task.has_distances,
         "D5": config.objective == "running-mean",
-        "D6": config.gate == "none" or not task.local,
+        "D6": config.gate == "none" or not task.has_distances,
         "D7": config.inputs == "features",
         "D8": not config.all_classes,
         "D9": config.encoder == "plain",
         "D10": config.batch_size != ALL,
-        "D12": config.objective != "balanced" or not task.local,
-        "D13": config.shared_pairs == 0 or (config.shared_pairs is None and not task.local),
+        "D12": config.objective != "balanced" or not task.has_distances,
+        "D13": config.shared_pairs == 0 or (config.shared_pairs is None and not task.has_distances),
     }
     return [deviation for deviation in DEVIATIONS if not off.get(deviation.number, False)]

@@ -64,8 +64,8 @@ def render(found: ReportData) -> str:
         training=_picture(training_figure(found.history), "Loss and validation agreement against training steps"),
         trained=f"{int(found.history['step'].max())} steps; the weights of the best validation agreement "
         f"({found.history['agreement'].max():.3f}) are used.",
-        kept=game.kind.includes_target,
-        noun=game.kind.noun,
+        kept=game.player_set.includes_target,
+        noun=game.player_set.noun,
         fidelity_plot=_picture(fidelity_figure(found.tables["fidelity"], ""), "Fidelity against sparsity"),
         fidelity=_fidelity_table(average),
         verdict=_verdict(average),
@@ -80,7 +80,8 @@ def render(found: ReportData) -> str:
         machine=f"Measured on {platform.machine()} {game.features.device.type}, {torch.get_num_threads()} thread(s); "
         "median of three after a warm-up (sampled: one).",
         chosen=f"Of the {len(found.targets)} {found.split} {game.task}s measured, those with the highest, the middle "
-        f"and the lowest Δ fidelity of their own{' (target kept)' * game.kind.includes_target}. Δ is in units of the "
+        f"and the lowest Δ fidelity of their own{' (target kept)' * game.player_set.includes_target}. "
+        f"Δ is in units of the "
         f"{game.value}, so targets whose {game.value} can fall far rank higher.",
         general=_general(found),
         examples={name: _examples(name, group, labels) for name, group in found.examples.items() if group},
@@ -147,7 +148,7 @@ def _summary(found: ReportData, average: pd.DataFrame) -> list[str]:
     assert lara is not None and chance is not None
     corrected = " corrected" if _corrections(found.run) else ""
     alone = ""
-    if game.kind.includes_target:
+    if game.player_set.includes_target:
         alone = f", and with {_r2(agreement['neighbours only'])} over the neighbours alone"
     right = f"The model is right on {found.accuracy['test']:.1%} of the test " if found.accuracy else ""
     return [
@@ -155,7 +156,7 @@ def _summary(found: ReportData, average: pd.DataFrame) -> list[str]:
         f"The explainer's{corrected} scores agree with the true attribution with R² = "
         f"{_r2(agreement['R2 corrected'])} on {len(found.targets)} {found.split} {game.task}s "
         f"(1 is perfect; the reference's noise is taken out){alone}.",
-        f"Δ fidelity{' with the target kept' * game.kind.includes_target} is {format_with_error(lara, 'delta')}; "
+        f"Δ fidelity{' with the target kept' * game.player_set.includes_target} is {format_with_error(lara, 'delta')}; "
         f"players ranked by chance reach {format_with_error(chance, 'delta')}.",
         f"One explanation takes {found.speed['seconds'].iloc[0] * 1000:.1f} ms once the explainer is trained.",
     ]
@@ -185,7 +186,7 @@ def _what(found: ReportData) -> list[str]:
     run, game = found.run, found.run.game
     graph, dataset = run.dataset.graph, run.dataset
     size = f"{graph.num_nodes():,} nodes and {graph.num_edges():,} directed edges"
-    if not game.task.local:
+    if not game.task.has_distances:
         size = f"{graph.batch_size:,} graphs with together {size}"
     many = game.num_classes > 1
     outputs = "output" + "s" * many if game.value == "output" else "class" + "es" * many
@@ -194,10 +195,10 @@ def _what(found: ReportData) -> list[str]:
         f"Model: {_model_name(run)}, a black box to the explainer: only its outputs are used, no gradients, no hidden "
         "layers.",
         f"Explained is, for every {game.task}, the {game.value} of the class that the model predicts. The players are "
-        f"{game.kind.in_words}. A player's score estimates its removal-based attribution φ: the "
+        f"{game.player_set.description}. A player's score estimates its removal-based attribution φ: the "
         "mean value of the model over random coalitions with it, less the mean over those without it (Eq. 5 of the "
         "paper; the Banzhaf value). A positive score speaks for the class, a negative one against it.",
-        game.kind.removal,
+        game.player_set.removal,
         f"Explainer: LARA, one small network trained on {_learners(run)} without any label; "
         f"afterwards a score is a dot product, {_corrections(run)}without a call of the model.",
     ]
@@ -259,7 +260,7 @@ def _caveats(found: ReportData) -> list[str]:
     caveats = [
         "The explanations say what this model does, not what is true of the world: they are not causal statements "
         "about the data, and a model can be wrong for reasons that are explained faithfully.",
-        f"Removing {game.kind.name} makes inputs that the model was not trained on; its answers there, on which "
+        f"Removing {game.player_set.name} makes inputs that the model was not trained on; its answers there, on which "
         "attribution and fidelity rest, may be unusual.",
         f"Scores are estimates. The agreement is a figure over all {len(found.targets)} targets; for a single one the "
         "error can be much larger. Where a single explanation matters, check it by direct sampling.",
@@ -269,7 +270,7 @@ def _caveats(found: ReportData) -> list[str]:
             f"The model is wrong on {1 - found.right:.1%} of the {len(found.targets)} targets measured here; their "
             "explanations explain the mistake."
         )
-    if game.kind.includes_target:
+    if game.player_set.includes_target:
         caveats.append(
             "R² is dominated by the target's own, large attribution; over the neighbours alone it is "
             f"{_r2(lara['neighbours only'])}."

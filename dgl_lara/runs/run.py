@@ -237,7 +237,7 @@ class Run:
             # also where nothing was left to do
             self._keep_best(self.lara.state_, self.lara.errors_, self.lara.cost_, **beside)
             if self.lara.store is not None:  # of a graph in parts it is on disk already
-                self.lara.store.keep_answer(self.game.answer)
+                self.lara.store.keep_answer(self.game.full_outputs)
         return self.lara
 
     @cached_property
@@ -287,7 +287,7 @@ class Run:
         told |= {"embedding": training.embedding, "encoder": training.encoder}
         told |= {"players": self.lara.players.name}
         told |= {"layers": self.config.hops if training.layers is None else training.layers}
-        told |= {"gate": training.gate} if self.lara.task.local else {}
+        told |= {"gate": training.gate} if self.lara.task.has_distances else {}
         self._check_same({**told, "value": self.config.value}, {"value": self.config.value, **stored, **asdict(shape)})
         self._check_same(asdict(training), stored.get("training", {}))
         self._check_same({"data": self.config.data}, stored)
@@ -347,7 +347,7 @@ class Run:
             content = load_tensors(path, mmap=True)
             if expected and zip_fingerprint(path) != expected:
                 raise LaraError(f"{path} is not the file that the explainer beside it was trained with.")
-            return SharedSamples.from_dict(content, path, known, self.lara.task.sides > 1)
+            return SharedSamples.from_dict(content, path, known, self.lara.task.num_endpoints > 1)
         except LaraError as damage:
             log_info(f"{damage} Going on without it: scores are not corrected.")
             return None
@@ -380,7 +380,7 @@ def make_run(folder: Path, config: RunConfig, dataset: Dataset, lara: LARA) -> R
     if isinstance(lara, PartitionedLara):
         lara.keep_rows(folder / "rows", data)
     else:
-        sizes = lara.graph.num_nodes(), lara.task.rows(lara.graph)
+        sizes = lara.graph.num_nodes(), lara.task.num_rows(lara.graph)
         lara.store = EmbeddingStore(folder / "embeddings.pt", lara.model, data, sizes)
     return Run(folder, config, dataset, lara)
 

@@ -31,7 +31,7 @@ def on_graph(of: LARA, graph: dgl.DGLGraph, features: Tensor, answer: Tensor) ->
     lara.explainer_, lara.config_, lara.errors_, lara.cost_ = of.explainer_, of.config_, of.errors_, of.cost_
     lara.game = Game(
         game.f, graph, features, game.task, game.hops, of.value, answer, memory=of.memory, players=of.players,
-        context=game.context,
+        context=game.context_hops,
     )  # fmt: skip
     return lara
 
@@ -75,12 +75,12 @@ class ServedExplainer:
     def values(self) -> np.ndarray:
         """(num_targets,) the explained value of that class."""
         everyone = torch.arange(self.game.num_targets)
-        return short(self.game.value_of(everyone, torch.from_numpy(self.predicted)).numpy())
+        return short(self.game.full_value_of(everyone, torch.from_numpy(self.predicted)).numpy())
 
     @property
     def walked(self) -> bool:
         """By the compiled walk; one way for one target and for many, so that all give the same numbers."""
-        return self.game.kind.name == "nodes" and can_compile(self.lara.explainer_, self.game)
+        return self.game.player_set.name == "nodes" and can_compile(self.lara.explainer_, self.game)
 
     def explain(self, targets: Tensor, classes: Tensor | None = None) -> Iterator[tuple[Tensor, Explanations]]:
         """(places among the targets, their explanations), in pieces. Classes: a column, or two to set against each
@@ -101,9 +101,11 @@ class ServedExplainer:
             assert isinstance(self.source, Tensor)
             return explain_embedded(explainer, game, Embeddings(self.source, self.target), targets, classes)
         classes, against = classes_for(explainer, game, targets, classes)
-        scores_of: Scorer = self.walks.scores if game.task.sides == 1 else sum_of_sides(self.walks.scores, game)
+        scores_of: Scorer = self.walks.scores if game.task.num_endpoints == 1 else sum_of_sides(self.walks.scores, game)
         with torch.no_grad():
-            t = explainer.for_class(game.task.t_of(self.target, targets, None), with_rival(classes, against))
+            t = explainer.for_class(
+                game.task.target_embeddings(self.target, targets, None), with_rival(classes, against)
+            )
             players, scores = scores_of(targets, t)
         return Explanations(players, scores, classes, game.task, "lara", game, rather_than=against)
 
@@ -151,7 +153,7 @@ class ServedExplainer:
     def _told(self, target: int, players: list[int]) -> list[Json]:
         """id and name of each."""
         task = self.game.task
-        if self.game.kind.name == "nodes" and task.local:
+        if self.game.player_set.name == "nodes" and task.has_distances:
             return [self.called.of_player(player, target) for player in players]
         every = self.game.players(torch.tensor([target]))
         classes = self.game.explained_class[every.targets]
@@ -169,4 +171,4 @@ def base_part(lara: LARA, table: ExplanationCache, called: IdCodec) -> ServedExp
 
 def prepare(part: ServedExplainer) -> None:
     """What is made when first needed is made now: workers that are forked from here share it."""
-    _ = part.predicted, part.values, part.game.work, part.walks if part.walked else None
+    _ = part.predicted, part.values, part.game.cost_bound, part.walks if part.walked else None

@@ -48,9 +48,9 @@ def list_targets(job: RequestHandler, query: TargetsQuery) -> Json:
     if query.order == "confidence":
         found = found[part.table.known(found) & ~np.isnan(part.table.confidence[found])]
         found = found[np.argsort(part.table.confidence[found], kind="stable")]
-    some = found[query.offset : query.offset + (query.limit if model.task.local else min(query.limit, GALLERY))]
+    some = found[query.offset : query.offset + (query.limit if model.task.has_distances else min(query.limit, GALLERY))]
     rows = [_row(job, one, int(labels[one])) for one in some.tolist()]
-    if not model.task.local:
+    if not model.task.has_distances:
         for row in rows:
             row["picture"] = _thumbnail(job, int(row["target"]))
     return {"total": len(found), "rows": rows, "about": about(job)}
@@ -65,7 +65,7 @@ def about(job: RequestHandler) -> Json:
         "name": model.name,
         "dataset": model.run.dataset.name,
         "task": model.task.name,
-        "noun": types.nodes[0] if types is not None and model.task.sides == 1 else model.task.name,
+        "noun": types.nodes[0] if types is not None and model.task.num_endpoints == 1 else model.task.name,
         "targets": len(part.predicted),
         "edges": snapshot.graph.num_edges(),
         "hops": config.hops,
@@ -117,7 +117,7 @@ def _row(job: RequestHandler, target: int, label: int) -> Json:
 
 def _thumbnail(job: RequestHandler, target: int) -> Json:
     part = job.snapshot.first
-    if part.game.kind.name != "nodes":
+    if part.game.player_set.name != "nodes":
         return {}
     scene = job.called.named(part.one(target, [])).scene(THUMBNAIL)
     assert scene.score is not None
@@ -141,9 +141,9 @@ def view(job: RequestHandler, query: ViewQuery) -> Json:
     instance = Instance(**given, players=query.players)
     found = job.explanation(instance)
     explanation = job.naming(instance, found).named(found)
-    before = explanation.game.calls
+    before = explanation.game.num_calls
     picture, story = explanation.view(query.most, STEPS if len(explanation.nodes) < CROWD else FEWER)
-    job.model_calls += explanation.game.calls - before
+    job.model_calls += explanation.game.num_calls - before
     number, told = job.target(instance), job.called.class_name
     label = -1 if number == ELSEWHERE else int(_labels(job)[number])
     confidence = found.confidence
@@ -153,7 +153,7 @@ def view(job: RequestHandler, query: ViewQuery) -> Json:
         "walk": _walk(job, explanation, picture),
         "target": query.target if "," in query.target else int(query.target),
         "asked": asked,
-        "players_kind": explanation.batch.players.kind,
+        "players_kind": explanation.batch.players.player_type,
         "explained_class": explanation.explained_class,
         "rather_than": query.rather_than,
         "predicted_class": explanation.predicted_class,
@@ -172,24 +172,24 @@ def _asked(job: RequestHandler, key: str) -> Json:
     """What an instance says of the target that the page calls so."""
     task = job.model.task
     numbers = [int(part) for part in key.split(",")]
-    if len(numbers) != task.sides:
-        form = "both ends, like 3,14" if task.sides > 1 else "a number"
+    if len(numbers) != task.num_endpoints:
+        form = "both ends, like 3,14" if task.num_endpoints > 1 else "a number"
         raise InputError(f"target must be {form} (got {key}).")
-    return {"pair": tuple(numbers)} if task.sides > 1 else {task.name: numbers[0]}
+    return {"pair": tuple(numbers)} if task.num_endpoints > 1 else {task.name: numbers[0]}
 
 
 def _walk(job: RequestHandler, explanation: Explanation, picture: Any) -> list[str | None]:
     """Where a click on each drawn disc leads: to that node; of a link, to the pair that it makes with the other end;
     None where that cannot be asked about, and nothing at all where features play, or graphs are explained."""
     task, types = explanation.task, explanation.game.types
-    if explanation.batch.players.kind == "features" or not task.local:
+    if explanation.batch.players.player_type == "features" or not task.has_distances:
         return []
     drawn = explanation.nodes[torch.from_numpy(picture.place)]
     kinds, own = types.split(drawn) if types is not None else ([""] * len(drawn), drawn)
-    if task.sides == 1:
+    if task.num_endpoints == 1:
         asked = types.nodes[0] if types is not None else ""
         return [str(node) if kind == asked else None for kind, node in zip(kinds, own.tolist(), strict=True)]
-    ends = task.nodes_of_one(explanation.target)
+    ends = task.endpoints_of(explanation.target)
     (start, end), (u, v) = (types.split(ends)[0], types.local_id(ends)) if types is not None else (["", ""], ends)
     leads = {start: lambda node: f"{node},{v}", end: lambda node: f"{u},{node}"}  # of one type: to another second end
     there = set(ends.tolist())
@@ -204,7 +204,7 @@ def _likeliest(job: RequestHandler, explanation: Explanation) -> list[Json]:
     game, told = explanation.game, job.called.class_name
     if game.value == "output":
         return []
-    chance = game.logits[explanation.target].softmax(0)
+    chance = game.full_logits[explanation.target].softmax(0)
     best = chance.topk(min(LIKELIEST, len(chance)))
     return [
         {"class": one, "name": told(one), "probability": round(value, 4)}

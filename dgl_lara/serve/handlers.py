@@ -93,7 +93,7 @@ class RequestHandler:
     def _check_own(self, asked: TargetRef) -> None:
         """A subgraph of its own: the instance names what of it is meant."""
         named = [name for name in ("node", "graph", "pair") if getattr(asked, name) is not None]
-        wanted = ["pair"] if self.model.task.sides > 1 else ["node"] if self.model.task.local else []
+        wanted = ["pair"] if self.model.task.num_endpoints > 1 else ["node"] if self.model.task.has_distances else []
         if named != wanted:
             one = f'one of its {wanted[0]}s with "{wanted[0]}"' if wanted else "nothing else"
             raise InputError(f"this model explains {self.model.task}s: with a subgraph an instance names {one}.")
@@ -102,7 +102,7 @@ class RequestHandler:
 
     def understood(self, body: bytes) -> CachedQuery | ExplainRequest:
         """What is asked; `Stored`, where the table can answer all of it for one kind of players."""
-        usual = usual_nodes(body) if self.model.task.local and self.model.task.sides == 1 else None
+        usual = usual_nodes(body) if self.model.task.has_distances and self.model.task.num_endpoints == 1 else None
         if usual is not None:
             found = self._there(self.called.checked(usual, len(self.snapshot.first.predicted)))
             return CachedQuery(self.snapshot.first, found, None)
@@ -164,7 +164,7 @@ class RequestHandler:
         row: Json = {
             "target": list(instance.pair) if instance.pair else int(targets),
             "class": int(found.explained_class),
-            "value": float(short(game.value_of(targets, found.asked).numpy())[0]),
+            "value": float(short(game.full_value_of(targets, found.asked).numpy())[0]),
             "confidence": None if confidence != confidence else confidence,
             "source": SOURCES[bool(best.state[0] == CORRECTED)],
             "players": [{**called[player], "hop": hop, "score": score} for player, hop, score in players][
@@ -191,18 +191,18 @@ class RequestHandler:
             found = lara.explain(self._own_target(instance, lara), asked)
         else:
             part = self.part(instance)
-            lara, before = part.lara, part.game.calls
+            lara, before = part.lara, part.game.num_calls
             found = part.one(self.target(instance), classes)
         self.computed += 1
         if instance.refine:
             found = lara.refine(found, instance.refine).explanations
         assert found.game is not None
-        self.model_calls += found.game.calls - before
+        self.model_calls += found.game.num_calls - before
         return found
 
     def _own_target(self, asked: TargetRef, lara: LARA) -> Tensor:
         """The one that is meant, where it is not among those of the run."""
-        if lara.task.sides > 1 or not lara.task.local:
+        if lara.task.num_endpoints > 1 or not lara.task.has_distances:
             return torch.tensor([0])
         count = lara.task.num_targets(lara.graph)
         if asked.node is None or asked.node >= count:
@@ -220,7 +220,7 @@ class RequestHandler:
             lara = self.elsewhere(asked)
             if lara is not None:
                 target, game = int(self._own_target(asked, lara)), lara.game
-                self.model_calls += game.calls
+                self.model_calls += game.num_calls
             else:
                 target, game = self.target(asked), self.snapshot.first.game
             explained = int(game.explained_class[target])
@@ -229,7 +229,7 @@ class RequestHandler:
                     "target": list(asked.pair) if asked.pair else target,
                     "class": explained,
                     "name": self.called.class_name(explained),
-                    "logits": short(game.logits[target].numpy()).tolist(),
+                    "logits": short(game.full_logits[target].numpy()).tolist(),
                 }
             )
         return {"predictions": rows}

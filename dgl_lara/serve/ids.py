@@ -34,7 +34,7 @@ class IdCodec:
 
     def numbers(self, asked: Sequence[TargetRef], count: int) -> np.ndarray:
         """Of the targets that are asked about, of which there are `count`."""
-        noun = "pair" if self.task.sides > 1 else self.task.name
+        noun = "pair" if self.task.num_endpoints > 1 else self.task.name
         given = [getattr(one, noun) for one in asked]
         for other in {"node", "graph", "pair"} - {noun}:
             if any(getattr(one, other) is not None for one in asked):
@@ -56,9 +56,9 @@ class IdCodec:
         return np.array(numbers, dtype=np.int64)
 
     def _check_kind(self, asked: TargetRef) -> None:
-        if self.task.sides > 1 and asked.type is None:
+        if self.task.num_endpoints > 1 and asked.type is None:
             return  # the relation is checked with its pair
-        if self.task.sides > 1 or asked.relation is not None:
+        if self.task.num_endpoints > 1 or asked.relation is not None:
             raise InputError('a node has a "type", and a pair a "relation", where there are several.')
         if self.types is None:
             raise InputError(f"this model's nodes have one type: leave out type (got '{asked.type}').")
@@ -95,8 +95,8 @@ class IdCodec:
     def target_name(self, number: int) -> str:
         """For people, in a list."""
         if self._ends is not None:
-            return " → ".join(self.of_node(node)["name"] for node in self.task.nodes_of_one(number).tolist())
-        return self.of_node(number)["name"] if self.task.local else str(number)
+            return " → ".join(self.of_node(node)["name"] for node in self.task.endpoints_of(number).tolist())
+        return self.of_node(number)["name"] if self.task.has_distances else str(number)
 
     def of_node(self, node: int) -> Json:
         """id and name of a node; of several types also its type."""
@@ -126,7 +126,7 @@ class IdCodec:
     def players(self, found: Explanations) -> list[Json]:
         """id and name of each player of the first target, in the order of its players."""
         ids, target = found.players.player.tolist(), int(found.players.targets[0])
-        if found.players.kind == "nodes" and self.task.local:
+        if found.players.player_type == "nodes" and self.task.has_distances:
             return [self.of_player(node, target) for node in ids]
         names = self.named(found).player_names()
         return [{"id": player, "name": name} for player, name in zip(ids, names, strict=True)]

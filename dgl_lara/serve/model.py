@@ -140,9 +140,9 @@ class ServedModel:
 
     def accept(self, update: GraphUpdate) -> Entry:
         """Checked and written to the log. Returns the entry, in which all nodes have their numbers."""
-        if not self.task.local:
+        if not self.task.has_distances:
             raise InputError("this model explains graphs, each for itself; updates are for models that explain nodes.")
-        if self.task.sides > 1 or self.lara.types is not None or self.lara.explainer_.config.edge_columns:
+        if self.task.num_endpoints > 1 or self.lara.types is not None or self.lara.explainer_.config.edge_columns:
             raise InputError(
                 "updates are for models that explain nodes of one type and read no edge data; send what is new as a "
                 "subgraph, or change the data set and reload."

@@ -53,7 +53,7 @@ class Snapshot:
     def gone_targets(self) -> np.ndarray:
         """(num_targets,) bool: removed nodes, which nobody can ask about."""
         game = self.first.game
-        are_nodes = game.task.local and game.task.sides == 1
+        are_nodes = game.task.has_distances and game.task.num_endpoints == 1
         return self.gone[: game.num_targets] if are_nodes else np.zeros(game.num_targets, dtype=bool)
 
 
@@ -109,7 +109,7 @@ def write_snapshot(before: Snapshot, after: UpdatedGraph, folder: Path) -> int:
     folder.mkdir(parents=True, exist_ok=True)
     graph, first = after.graph, before.first.lara
     hops, layers = first.game.hops, max(part.lara.explainer_.config.layers for part in before.parts.values())
-    answer = _grown(before.first.game.answer, graph.num_nodes())
+    answer = _grown(before.first.game.full_outputs, graph.num_nodes())
     answers_change = downstream(graph, after.touched, hops)
     _ask_again(first, after, answers_change.nonzero().flatten(), answer)
     embeddings_change = downstream(graph, answers_change, layers)
@@ -140,7 +140,7 @@ def _ask_again(lara: LARA, after: UpdatedGraph, nodes: Tensor, answer: Tensor) -
         for some in nodes.split(A_BATCH):
             near = khop_batch(after.graph, some, lara.game.hops + 1)
             said = call.call(f, near.graph, after.features[near.nodes], len(near.nodes), task.name)
-            answer[some] = said[near.places]
+            answer[some] = said[near.target_rows]
 
 
 def _embedded_again(part: ServedExplainer, lara: LARA, nodes: Tensor) -> tuple[np.ndarray, Tensor]:

@@ -91,7 +91,7 @@ class InMemory(LocalBackend):
 
     def inputs_of(self, targets: Tensor) -> tuple[Tensor, Tensor]:
         game = self.subgraphs.game
-        return self.subgraphs.encoder_graph.inputs, game.task.nodes_of(game.graph, targets)
+        return self.subgraphs.encoder_graph.inputs, game.task.target_nodes(game.graph, targets)
 
     def judged(self, validation: Tensor) -> tuple[Game, EncoderGraph, Tensor]:
         return self.subgraphs.game, self.subgraphs.encoder_graph, validation
@@ -145,7 +145,7 @@ class OutOfCore(LocalBackend):
 
     def _fitting(self, targets: Tensor, memory: int) -> LocalGame:
         game = self.game
-        inner = game.context < self.sight and not game.view.has_loops
+        inner = game.context_hops < self.sight and not game.view.has_loops
         while True:
             here = game.cut(targets, self.sight, inner)
             needed = step_bytes(self.config, game.hops, game.view.columns, game.num_classes, len(here.nodes))

@@ -99,6 +99,6 @@ def ask_pool(game: Game, pairs: int, learning: Tensor, seed: int, ranks: Process
     keep = random_coalitions(pairs, game.num_players, drawn, device)
     step = max(1, game.nodes_per_call // game.graph.num_nodes())
     bar = Progress(keep.split(step), "asking the model about the coalitions of all steps", unit="pass")
-    parts = [evaluate_masks(game, game.everything, part, ranks) for part in bar]
+    parts = [evaluate_masks(game, game.full_batch, part, ranks) for part in bar]
     inside, outside = (torch.cat(side) for side in zip(*((part.inside, part.outside) for part in parts), strict=True))
     return CoalitionPool(game, replace(parts[0], keep=keep, inside=inside, outside=outside), learning, seed)

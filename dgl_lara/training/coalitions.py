@@ -49,7 +49,7 @@ def evaluate_coalitions(
     game: Game, batch: SharedSubgraph | EgoBatch, masks: int, drawn: torch.Generator, ranks: ProcessGroup = ALONE
 ) -> CoalitionBatch:
     """Draw coalitions and ask f about them. Two passes of f teach every target of the batch."""
-    columns = len(game.kind.ids(batch))
+    columns = len(game.player_set.ids(batch))
     answers = BYTES_AN_ANSWER * len(batch.targets) * game.num_classes
     game.budget.check(masks * (BYTES_A_DRAW * columns + answers), f"{masks:,} pairs of coalitions a step (--masks)")
     return evaluate_masks(game, batch, random_coalitions(masks, columns, drawn, batch.targets.device), ranks)
@@ -60,12 +60,12 @@ def evaluate_masks(
 ) -> CoalitionBatch:
     """What f says of these coalitions. Several processes have drawn the same, and each asks about its share of all S
     and all rests."""
-    ids, masks = game.kind.ids(batch), len(keep)
+    ids, masks = game.player_set.ids(batch), len(keep)
     if ranks.count == 1:
-        inside, outside = (game.logits_of(batch, side) for side in (keep, ~keep))
+        inside, outside = (game.batch_logits(batch, side) for side in (keep, ~keep))
         return CoalitionBatch(batch.targets, ids, keep, inside, outside)
     mine = ranks.share(2 * masks)
     sides = torch.cat([keep, ~keep])[mine]
     nothing = game.null_logits.new_empty(0, len(batch.targets), game.num_classes)  # more processes than questions
-    said = ranks.joined(game.logits_of(batch, sides) if len(sides) else nothing, mine, 2 * masks)
+    said = ranks.joined(game.batch_logits(batch, sides) if len(sides) else nothing, mine, 2 * masks)
     return CoalitionBatch(batch.targets, ids, keep, said[:masks], said[masks:])

@@ -125,7 +125,7 @@ def default(task: str | Task, num_targets: int, seed: int = 0) -> TrainingConfig
     and they can be longer."""
     task = as_task(task)
     config = replace(TrainingConfig(seed=seed), **task.settings)
-    if not task.local:
+    if not task.has_distances:
         return config
     if num_targets > MANY_TARGETS:
         return replace(config, steps=300, gate="random-walk", hidden=128, lr=1e-2)

@@ -120,7 +120,9 @@ class BatchShare:
 
 def ask_about(near: LocalGame, masks: int, drawn: torch.Generator) -> CoalitionBatch:
     """Features are held for as long as f is asked."""
-    return evaluate_coalitions(near.game, near.game.kind.batch(near.targets, near.game.context), masks, drawn)
+    return evaluate_coalitions(
+        near.game, near.game.player_set.batch(near.targets, near.game.context_hops), masks, drawn
+    )
 
 
 @dataclass(eq=False)

@@ -62,11 +62,11 @@ def new_explainer(game: Game, config: TrainingConfig, inputs: Tensor, train_node
         layers=game.hops if config.layers is None else config.layers,
         hidden=config.hidden,
         dim=config.dim,
-        gate=config.gate if game.task.local else "none",
+        gate=config.gate if game.task.has_distances else "none",
         embedding=config.embedding,
         encoder=config.encoder,
         all_classes=config.all_classes and OBJECTIVES[config.objective].every_class,
-        **DECODERS[game.kind.name].shape(game),
+        **DECODERS[game.player_set.name].shape(game),
     )
     # weights, gradients, Adam's two moments, the average and the best so far, twice
     game.budget.check(28 * shape.num_weights, f"an explainer with {shape.num_weights:,} weights")
@@ -75,7 +75,7 @@ def new_explainer(game: Game, config: TrainingConfig, inputs: Tensor, train_node
     explainer.form.prepare(explainer, game)
     if config.inputs == "rich":
         fit_normalisation(explainer, inputs[train_nodes], None if game.types is None else inputs)
-        explainer.unit.fill_(game.unit)
+        explainer.unit.fill_(game.value_scale)
     return explainer
 
 
@@ -128,7 +128,7 @@ def train(
         The state after the last step; `state.best_explainer()` is the trained g.
     """
     targets = sample_targets(targets, config.targets or len(targets), config.seed)
-    whole = config.batch_size == ALL and game.task.local and game.kind.shares
+    whole = config.batch_size == ALL and game.task.has_distances and game.player_set.supports_shared_masks
     if ground is None:
         seen = encoder_graph(game, config.inputs) if seen is None else seen
         ground = InMemory((FullGraph if whole else NeighborSubgraphs)(game, seen), config)
@@ -142,7 +142,7 @@ def train(
     state.keeper = SampleReservoir(game, most if ranks.is_first else 0, config.seed) if whole and most else None
     if resume:
         state.load_dict(resume if ranks.is_first else {**resume, "shared": None})
-    asked_before, asked_elsewhere = state.nodes_asked, game.nodes_asked
+    asked_before, asked_elsewhere = state.nodes_asked, game.nodes_evaluated
     plan = Schedule.of(config, len(targets))
     if resume and ranks.is_first and state.step <= plan.total:
         state.went_on_from = state.step
@@ -176,7 +176,7 @@ def train(
             step = ground.step(state.explainer, batches[place], number, state.keeper, ranks)
             loss = update(state, objective, step, config, learning_rate(config, number, plan.total), ranks)
             del step  # what it holds of the graph is not needed beside that of the next
-            stop, given = ranks.total(len(asked), game.nodes_asked - asked_elsewhere)
+            stop, given = ranks.total(len(asked), game.nodes_evaluated - asked_elsewhere)
             state.nodes_asked = asked_before + given
             if judge and plan.is_check(state.step):
                 with bar.aside(plan.checks_after(state.step)):
@@ -208,7 +208,7 @@ def check_it_moves(game: Game, samples: Samples | None) -> None:
     if samples is None or not samples.d.numel():
         return
     moved = float(samples.d.nan_to_num(0).abs().max())
-    if moved <= game.least and game.unit <= game.least:
+    if moved <= game.min_resolvable and game.value_scale <= game.min_resolvable:
         raise ModelError(
             f"the model says the same whoever is removed: its {game.value} moves by at most {moved:.1g}, which "
             "nobody can tell from rounding. Are its weights loaded and the features not all zero? If its answers are "

@@ -57,7 +57,7 @@ class Step:
 
     def usable(self) -> Tensor | None:
         """(num_masks, num_targets) bool: the mask is a coalition for the target; None: all are."""
-        return self.game.kind.usable(lambda players: self.coalitions.sigma(players) > 0, self.targets)
+        return self.game.player_set.valid_masks(lambda players: self.coalitions.sigma(players) > 0, self.targets)
 
     def predicted_differences(self) -> Tensor:
         """(num_masks, num_targets, num_classes or 1): sum_j sigma_j phi_hat(j -> i, c), by g."""
@@ -74,7 +74,7 @@ class Step:
 
     def _along_the_edges(self) -> Tensor:
         """Without pairs: <sum over nodes v, players j of w_d sigma_j m_jv^(d), t^(d)>."""
-        g, here, sides = self.explainer, self.embedded, self.game.task.side_nodes(self.targets)
+        g, here, sides = self.explainer, self.embedded, self.game.task.endpoints(self.targets)
         held = g.form.held(g, self.game, here.graph, here.nodes, here.p, self.coalitions.sigma)
         arrived = g.gate.aggregate(here.graph, held, g.config.terms, lookup_sorted(torch.cat(sides), here.nodes)[0])
         met = [

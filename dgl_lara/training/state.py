@@ -31,7 +31,7 @@ class TrainingState:
     table: AttributionTable | None = None
     keeper: SampleReservoir | None = None  # what f said of everybody, where the whole graph is asked at once
     pool: int = 0  # pairs that all steps share; 0: each has its own
-    nodes_asked: int = 0  # that f was given, see `Game.nodes_asked`
+    nodes_asked: int = 0  # that f was given, see `Game.nodes_evaluated`
     went_on_from: int | None = None  # the step of the checkpoint, where training was resumed
     judging: Samples | None = None  # of validation targets, by which g was judged
 

@@ -39,7 +39,7 @@ class NeighborSubgraphs:
 
     def batch(self, targets: Tensor) -> SharedSubgraph | EgoBatch:
         """Eq. 11."""
-        return self.game.kind.batch(targets, self.game.context)
+        return self.game.player_set.batch(targets, self.game.context_hops)
 
     def embed(self, explainer: Explainer, targets: Tensor) -> SubgraphEmbeddings:
         """Eq. 12."""
@@ -47,7 +47,7 @@ class NeighborSubgraphs:
         nodes = task.encoder_nodes(self.game.graph, targets, explainer.form.sight(explainer.config))
         part = self.encoder_graph.part(nodes, task.encoder_sizes(self.encoder_graph.sizes, targets))
         p, t = explainer(part)
-        return SubgraphEmbeddings(part, nodes, p, task.t_of(t, targets, nodes))
+        return SubgraphEmbeddings(part, nodes, p, task.target_embeddings(t, targets, nodes))
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +63,7 @@ class FullGraph:
     def embed(self, explainer: Explainer, targets: Tensor) -> SubgraphEmbeddings:
         p, t = explainer(self.encoder_graph)
         everyone = torch.arange(self.game.graph.num_nodes(), device=p.device)
-        return SubgraphEmbeddings(self.encoder_graph, everyone, p, self.game.task.t_of(t, targets, None))
+        return SubgraphEmbeddings(self.encoder_graph, everyone, p, self.game.task.target_embeddings(t, targets, None))
 
 
 Subgraphs = NeighborSubgraphs | FullGraph

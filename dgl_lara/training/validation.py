@@ -56,7 +56,7 @@ class AttributionValidator:
 
     @cached_property
     def is_clear(self) -> bool:
-        return is_clear(self.estimate, self.subgraphs.game.least)
+        return is_clear(self.estimate, self.subgraphs.game.min_resolvable)
 
     def score(self, explainer: Explainer) -> float:
         """Where phi is nothing but noise there is no R squared: then the error against the size of f's values, which
@@ -65,7 +65,7 @@ class AttributionValidator:
         if self.is_clear:
             return corrected_r_squared(scores, self.estimate)
         error = (scores - self.estimate.phi).square().mean() - self.estimate.error.square().mean()
-        return 1 - float(error) / self.subgraphs.game.unit**2
+        return 1 - float(error) / self.subgraphs.game.value_scale**2
 
     def score_of_neighbours(self, explainer: Explainer) -> float | None:
         """Without the targets' own phi, by far the largest; None where nobody is a target and a player, NaN where the
@@ -74,7 +74,7 @@ class AttributionValidator:
         if others.all() or not others.any():
             return None
         estimate = Estimate(self.estimate.phi[others], self.estimate.error[others])
-        if not is_clear(estimate, self.subgraphs.game.least):
+        if not is_clear(estimate, self.subgraphs.game.min_resolvable):
             return math.nan
         return corrected_r_squared(self._scores(explainer)[others], estimate)
 
@@ -115,8 +115,8 @@ def make_judge(
     drawn = generator(seed + 77)
     chosen = _some(targets, drawn)
     small = game.graph.num_nodes() < SMALL_GRAPH
-    share = game.task.local and game.kind.shares
-    if share and not small and float(game.work[chosen].sum()) > AFFORDABLE:
+    share = game.task.has_distances and game.player_set.supports_shared_masks
+    if share and not small and float(game.cost_bound[chosen].sum()) > AFFORDABLE:
         whole = FullGraph(game, seen)
         return CoalitionValidator(whole, evaluate_coalitions(game, whole.batch(chosen), COALITIONS, drawn))
     # a judge may not cost more than the training: on a dense graph fewer coalitions must do

@@ -71,16 +71,18 @@ class MaskBatch:
 def instances(game: Game, targets: Tensor) -> Iterator[MaskBatch]:
     """The targets in order, as many at once as memory allows."""
     # what enters the outermost context nodes reaches no target; they are there for the degrees of those before
-    inner = game.context if game.context > game.hops else None
+    inner = game.context_hops if game.context_hops > game.hops else None
     for rows in game.chunks(targets):
         some = targets[rows]
         for part in slices_within_budget(_edges_entering(game, some, inner), EDGES_AT_ONCE):
-            yield _assemble(some[part], game.task.egos(game.graph, some[part], game.context, inner), game.hops)
+            yield _assemble(
+                some[part], game.task.ego_batch(game.graph, some[part], game.context_hops, inner), game.hops
+            )
 
 
 def _edges_entering(game: Game, targets: Tensor, inner: int | None) -> Tensor:
     """(num_targets,) how many edges the ego graph of each has, or a few more."""
-    context = game.task.reach(game.graph, targets, game.context)
+    context = game.task.reach(game.graph, targets, game.context_hops)
     entering = game.graph.in_degrees()[context.player] * (context.hop < (inner or game.hops + 1))
     return torch.zeros_like(context.counts).index_add(0, context.row, entering)
 
@@ -128,7 +130,7 @@ class EdgeMethod(Method):
 
     def predict(self, some: MaskBatch, mask: Tensor, features: Tensor) -> Tensor:
         """(num_targets, num_classes): logits of the targets under a mask of the scored edges."""
-        return self.call_with_weights(some.egos.graph, features, some.weights(mask))[some.egos.places]
+        return self.call_with_weights(some.egos.graph, features, some.weights(mask))[some.egos.target_rows]
 
     def _each(self, targets: Tensor) -> Iterator[EdgeScores]:
         self.game.check_targets(targets)

@@ -15,7 +15,7 @@ from dgl_lara.graphs.subgraph import EgoBatch
 
 def egos(game: Game, players: Players, hops: int | None = None) -> EgoBatch:
     """With as many hops as f needs to give its own predictions, unless `hops` says otherwise."""
-    return game.task.egos(game.graph, players.targets, game.context if hops is None else hops)
+    return game.task.ego_batch(game.graph, players.targets, game.context_hops if hops is None else hops)
 
 
 def place_of_players(here: EgoBatch, players: Players) -> Tensor:

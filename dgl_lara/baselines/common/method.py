@@ -77,7 +77,7 @@ class Method:
         """f with a weight for every edge of the graph; gradients flow."""
         argument = edge_weight_argument(self.game.f)
         assert argument is not None
-        self.game.count(graph)
+        self.game.record_call(graph)
         return self.game.f(graph, features, **{argument: weights})
 
     @property

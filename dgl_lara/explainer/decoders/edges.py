@@ -36,8 +36,8 @@ class EdgeDataLayers(nn.Module):
 
 def edge_inputs(game: Game, numbers: Tensor) -> Tensor:
     """(edges, edge_columns): x of edges, by their numbers in the whole graph; large numbers compressed."""
-    assert game.edge_looks is not None
-    x = game.edge_looks[numbers]
+    assert game.edge_inputs is not None
+    x = game.edge_inputs[numbers]
     return x.sign() * x.abs().log1p()
 
 
@@ -69,10 +69,10 @@ class EdgeDecoder(Decoder):
     def held(
         self, g: ExplainerProtocol, game: Game, seen: EncoderGraph, nodes: Tensor, p: Tensor, sigma: Signs
     ) -> Tensor:
-        assert isinstance(game.kind, EdgePlayers)
+        assert isinstance(game.player_set, EdgePlayers)
         src, dst = seen.looped.edges()
         real = src != dst
-        player = game.kind.of_edges(nodes[src[real]], nodes[dst[real]])
+        player = game.player_set.player_of_edges(nodes[src[real]], nodes[dst[real]])
         x = edge_inputs(game, seen.looped.edata[EDGE][real]) if g.config.edge_columns else None
         q = self.edge_vectors(g, p, src[real], dst[real], seen.scale[dst[real]], x)
         signed = sigma(player).T.unsqueeze(2) * q.unsqueeze(1)  # (edges, masks, width)
@@ -95,15 +95,15 @@ class EdgeDecoder(Decoder):
     def _each(self, g: ExplainerProtocol, pairs: PairBatch) -> Iterator[tuple[Tensor, Tensor]]:
         """(which pair, w q t) of every edge that enters somebody near a target, some edges at a time."""
         game, players, nodes = pairs.game, pairs.players, pairs.nodes
-        assert isinstance(game.kind, EdgePlayers)
+        assert isinstance(game.player_set, EdgePlayers)
         heads = game.task.reach(game.graph, players.targets, g.config.reach)
         gate = g.gate.weights(game.graph, heads, g.config.reach)
-        which, sources, player = game.kind.entering(heads.player)
+        which, sources, player = game.player_set.in_edges(heads.player)
         row, head = heads.row[which], heads.player[which]
         place, _ = lookup_sorted(row * max(players.num_ids, 1) + player, players.key)
         u, v = (sources, head) if nodes is None else (lookup_sorted(end, nodes)[0] for end in (sources, head))
         scale = walk_scale(game.graph).unsqueeze(1)
-        numbers = game.kind.entering_numbers(heads.player) if g.config.edge_columns else which
+        numbers = game.player_set.in_edge_ids(heads.player) if g.config.edge_columns else which
         for some in torch.arange(len(which), device=which.device).split(AT_ONCE):
             x = edge_inputs(game, game.graph.edata[EDGE][numbers[some]]) if g.config.edge_columns else None
             q = self.edge_vectors(g, pairs.p, u[some], v[some], scale[head[some]], x)

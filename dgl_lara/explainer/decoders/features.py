@@ -51,14 +51,14 @@ class ColumnEmbedding(nn.Module):
 
 class FeatureDecoder(Decoder):
     def shape(self, game: Game) -> dict[str, Any]:
-        assert isinstance(game.kind, FeaturePlayers)
-        return super().shape(game) | {"columns": game.kind.width, "alone": game.kind.alone}
+        assert isinstance(game.player_set, FeaturePlayers)
+        return super().shape(game) | {"columns": game.player_set.num_columns, "alone": game.player_set.target_only}
 
     def prepare(self, g: ExplainerProtocol, game: Game) -> None:
-        assert isinstance(g.form_weights, ColumnEmbedding) and isinstance(game.kind, FeaturePlayers)
-        for columns in torch.arange(game.kind.width).split(COLUMNS_AT_ONCE):
+        assert isinstance(g.form_weights, ColumnEmbedding) and isinstance(game.player_set, FeaturePlayers)
+        for columns in torch.arange(game.player_set.num_columns).split(COLUMNS_AT_ONCE):
             part = slice(int(columns[0]), int(columns[-1]) + 1)
-            square = game.kind.excess(slice(None), part).square()
+            square = game.player_set.deviation(slice(None), part).square()
             present = (square > 0).sum(0).clamp(min=1)  # a rare column is as large as it is where it is there
             g.form_weights.spread[part] = (square.sum(0) / present).sqrt().clamp(min=1e-6)
         found = responses(game, g.form_weights.spread)
@@ -86,16 +86,16 @@ class FeatureDecoder(Decoder):
     def held(
         self, g: ExplainerProtocol, game: Game, seen: EncoderGraph, nodes: Tensor, p: Tensor, sigma: Signs
     ) -> Tensor:
-        kind = game.kind
+        kind = game.player_set
         assert isinstance(kind, FeaturePlayers)
-        plays = kind.group >= 0
-        signs = sigma(kind.group.clamp(min=0)) * plays  # (masks, columns)
-        x = kind.excess(nodes if len(nodes) < len(kind.features) else slice(None))
+        plays = kind.player_of_column >= 0
+        signs = sigma(kind.player_of_column.clamp(min=0)) * plays  # (masks, columns)
+        x = kind.deviation(nodes if len(nodes) < len(kind.features) else slice(None))
         held = torch.stack([x @ (p * mask.unsqueeze(1)) for mask in signs], dim=1)
         return g.gate.scaled(held, held, seen.scale.unsqueeze(1))[0]
 
     def products(self, g: ExplainerProtocol, pairs: PairBatch) -> Tensor:
-        players, t, kind = pairs.players, pairs.t, pairs.game.kind
+        players, t, kind = pairs.players, pairs.t, pairs.game.player_set
         assert isinstance(kind, FeaturePlayers)
         which, column = kind.columns_of(players.player)
         row = players.row[which]
@@ -109,12 +109,12 @@ class FeatureDecoder(Decoder):
 
     def table(self, g: ExplainerProtocol, game: Game, p: Tensor, t: Tensor, targets: Tensor) -> Tensor:
         """(num_targets, count): the score of every player, also of those that are not present."""
-        kind, dim = game.kind, g.config.dim
+        kind, dim = game.player_set, g.config.dim
         assert isinstance(kind, FeaturePlayers)
         table, aggregate = t.new_zeros(len(targets), kind.count), PropagatedFeatures(g, game, targets)
-        for start in range(0, kind.width, COLUMNS_AT_ONCE):
+        for start in range(0, kind.num_columns, COLUMNS_AT_ONCE):
             columns = slice(start, start + COLUMNS_AT_ONCE)
-            group, arrived = kind.group[columns], aggregate.of(columns)
+            group, arrived = kind.player_of_column[columns], aggregate.of(columns)
             score = t.new_zeros(len(targets), len(group))
             for term in range(g.config.terms):
                 part = slice(term * dim, (term + 1) * dim)
@@ -124,11 +124,11 @@ class FeatureDecoder(Decoder):
 
     def parts(self, g: ExplainerProtocol, game: Game, p: Tensor, t: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
         """Of one target: the nodes that reach it, and (nodes, width) what each of them holds of the column's score."""
-        kind, dim = game.kind, g.config.dim
+        kind, dim = game.player_set, g.config.dim
         assert isinstance(kind, FeaturePlayers)
         near = game.task.reach(game.graph, target, g.config.reach)
         weights = g.gate.weights(game.graph, near, g.config.reach)  # (nodes, terms)
-        x = kind.excess(near.player)
+        x = kind.deviation(near.player)
         x = g.gate.scaled(x, x, walk_scale(game.graph)[near.player].unsqueeze(1))[0]
         met = (t * p).view(-1, g.config.terms, dim).sum(2)  # (width, terms)
         return near.player, x * (weights @ met.T)
@@ -136,9 +136,9 @@ class FeatureDecoder(Decoder):
 
 def contexts(game: Game) -> Tensor:
     """(1 + some, columns): nothing, and the average node of each of the most common classes."""
-    classes, counts = torch.unique(game.logits.argmax(1), return_counts=True)
+    classes, counts = torch.unique(game.full_logits.argmax(1), return_counts=True)
     common = classes[counts.argsort(descending=True)[:CONTEXTS]]
-    of_node = game.task.per_node(game.graph, game.logits.argmax(1))
+    of_node = game.task.expand_to_nodes(game.graph, game.full_logits.argmax(1))
     rows = [game.features[of_node == one].float().mean(0) for one in common]
     rows += [rows[0]] * (CONTEXTS - len(rows))
     return torch.stack([torch.zeros_like(rows[0]), *rows])
@@ -147,10 +147,10 @@ def contexts(game: Game) -> Tensor:
 def responses(game: Game, size: Tensor) -> Tensor:
     """(columns, contexts * classes): how f's logits of a single node move when a column is added to a typical one, as
     large as the column is. One call of f for each context, where all columns fit into it."""
-    kind = game.kind
+    kind = game.player_set
     assert isinstance(kind, FeaturePlayers)
     parts, around = [], contexts(game)
-    for columns in torch.arange(kind.width, device=size.device).split(max(1, game.nodes_per_call // 2)):
+    for columns in torch.arange(kind.num_columns, device=size.device).split(max(1, game.nodes_per_call // 2)):
         place = torch.arange(len(columns), device=size.device)
         singles = game.task.mark_singles(isolated(game.graph, 2 * len(columns)))
         found = []
@@ -169,8 +169,8 @@ class PropagatedFeatures:
     lists of pairs. Everything near the targets is found once, for all columns."""
 
     def __init__(self, g: ExplainerProtocol, game: Game, targets: Tensor) -> None:
-        assert isinstance(game.kind, FeaturePlayers)
-        self.gate, self.kind, self.steps = g.gate, game.kind, g.config.reach
+        assert isinstance(game.player_set, FeaturePlayers)
+        self.gate, self.kind, self.steps = g.gate, game.player_set, g.config.reach
         self.nodes: Tensor | None = None
         self.near: Players | None = None
         scale, everybody = walk_scale(game.graph).unsqueeze(1), game.graph.num_nodes()
@@ -191,7 +191,7 @@ class PropagatedFeatures:
 
     def of(self, columns: slice) -> Tensor:
         """(num_targets, terms, columns)"""
-        x = self.kind.excess(slice(None) if self.nodes is None else self.nodes, columns)
+        x = self.kind.deviation(slice(None) if self.nodes is None else self.nodes, columns)
         x = self.gate.scaled(x, x, self.scale)[0]
         if self.gate.supports_propagation:
             return self.gate.carry(self.seen, x, self.steps, self.places)

@@ -28,11 +28,14 @@ class EdgeWalkScorer:
     """What all targets share, in the layout the kernels want; made once."""
 
     def __init__(self, explainer: Explainer, game: Game, source: Tensor) -> None:
-        assert isinstance(game.kind, EdgePlayers) and isinstance(explainer.form, EdgeDecoder)
-        self.config, self.kind, self.gate = explainer.config, game.kind, explainer.gate.kernel
+        assert isinstance(game.player_set, EdgePlayers) and isinstance(explainer.form, EdgeDecoder)
+        self.config, self.kind, self.gate = explainer.config, game.player_set, explainer.gate.kernel
         indptr, sources, _ = game.graph.adj_tensors("csc")
         self.indptr, self.sources = indptr.numpy(), sources.numpy().astype(np.int32)
-        self.scale, self.slots = walk_scale(game.graph).numpy(), game.kind.slots.numpy().astype(np.int32)
+        self.scale, self.slots = (
+            walk_scale(game.graph).numpy(),
+            game.player_set.player_of_in_edges.numpy().astype(np.int32),
+        )
         self.vectors = self._vectors(explainer, game, source)
 
     def _vectors(self, explainer: Explainer, game: Game, source: Tensor) -> np.ndarray:

@@ -38,10 +38,10 @@ def predict_masked(game: Game, explanations: Explanations, definition: str) -> M
     players, kept = explanations.players, definition == "kept"
     important = torch.stack([explanations.important(sparsity, not kept) for sparsity in SPARSITIES])
     always = explanations.is_target if kept else torch.zeros_like(important[0])
-    said = game.predictions(players, torch.cat([important | always, ~important | always]))
+    said = game.logits_per_target(players, torch.cat([important | always, ~important | always]))
     seen = players.counts > int(kept)
     only, without = said[:, seen].chunk(2)
-    return MaskedPredictions(game.logits[players.targets[seen]], only, without)
+    return MaskedPredictions(game.full_logits[players.targets[seen]], only, without)
 
 
 _HEARD: WeakKeyDictionary[Explanations, dict[str, MaskedPredictions]] = WeakKeyDictionary()

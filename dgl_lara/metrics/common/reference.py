@@ -43,8 +43,14 @@ def reference(game: Game, targets: Tensor, pairs: int, seed: int) -> Reference:
     most = int(players.counts.max()) if len(players.counts) else 0
     if len(players.counts) and most <= EXACT_UP_TO:
         phi = exact(game, players)
-        return Reference(players, Estimate(phi, torch.zeros_like(phi)), 1.0, "exact, from every coalition", game.least)
-    share = game.task.local and game.kind.shares and 2 * pairs * int(players.counts.sum()) > AFFORDABLE
+        return Reference(
+            players, Estimate(phi, torch.zeros_like(phi)), 1.0, "exact, from every coalition", game.min_resolvable
+        )
+    share = (
+        game.task.has_distances
+        and game.player_set.supports_shared_masks
+        and 2 * pairs * int(players.counts.sum()) > AFFORDABLE
+    )
     draw = sample_shared if share else sample
     with repeat(2):
         first, second = (draw(game, players, pairs // 2, generator(1000 + seed * 2 + half)) for half in (0, 1))
@@ -54,4 +60,4 @@ def reference(game: Game, targets: Tensor, pairs: int, seed: int) -> Reference:
     how += ", the same for all" * share
     how += "" if first.enough else f"; that is few for up to {most:,} players"
     ceiling = 1 - (estimate.error.square().mean() / spread).item() if spread > 0 else math.nan
-    return Reference(players, estimate, ceiling, how, game.least)
+    return Reference(players, estimate, ceiling, how, game.min_resolvable)

@@ -24,7 +24,7 @@ class Balanced(Objective):
     every_class = True
 
     def loss(self, step: Step, table: AttributionTable | None) -> Tensor:
-        predicted, own = step.predicted_differences(), step.game.kind.own(step.targets)
+        predicted, own = step.predicted_differences(), step.game.player_set.target_player(step.targets)
         if own is None or len(predicted) < 2:  # nobody is the target itself, or there is no variation to see
             return squared_loss(step, predicted)
         wanted = step.differences()
