@@ -42,16 +42,10 @@ class FeaturePlayers(PlayerSet):
         group_names: Sequence[str] | None = None,
     ) -> None:
         super().__init__(field)
-<<<<<<< HEAD
         self.group_names = group_names
-        self.alone, self.baseline, self.groups = of == "target" and self.task.local, baseline, groups
-        self.shares = not self.alone
-        self.repeats = len(self.background)
-=======
         self.target_only, self.baseline, self.groups = of == "target" and self.task.has_distances, baseline, groups
         self.supports_shared_masks = not self.target_only
         self.num_baselines = len(self.baseline_rows)
->>>>>>> c327439 (Rename members of Game, Task and PlayerSet to the words of the field)
 
     @property
     def description(self) -> str:

@@ -28,14 +28,9 @@ from dgl_lara.graphs.subgraph import EgoBatch, SharedSubgraph
 
 class LinkTask(Task):
     name = "link"
-<<<<<<< HEAD
-    local = True
-    joint_name = "both ends"
-    sides = 2
-=======
     has_distances = True
+    joint_name = "both ends"
     num_endpoints = 2
->>>>>>> c327439 (Rename members of Game, Task and PlayerSet to the words of the field)
     value = "output"
     sampled_pairs = 300
     # half of the masks say nothing of a pair; a score is linear in either end, whose embeddings are as wide as f's own

@@ -20,12 +20,8 @@ from dgl_lara.graphs.subgraph import EgoBatch, SharedSubgraph
 
 class NodeTask(Task):
     name = "node"
-<<<<<<< HEAD
-    local = True
-    targets_are_nodes = True
-=======
     has_distances = True
->>>>>>> c327439 (Rename members of Game, Task and PlayerSet to the words of the field)
+    targets_are_nodes = True
     sampled_pairs = 300
     settings = {"masks": 2}  # a mask over the graph teaches all targets; the neighbours need two, to see what varies
 

@@ -27,15 +27,10 @@ class PlayerSet(ABC):
     noun: ClassVar[str]  # one of them, in words
     removal: ClassVar[str]  # what it means to remove one, in words
     includes_target: bool = False  # a target is a player of its own
-<<<<<<< HEAD
-    shares: bool = True  # one mask over all players is a coalition for every target at once
-    repeats: int = 1  # times that f is asked about one coalition
-    in_graph: ClassVar[bool] = True  # players are nodes or edges, so a picture of the graph shows them
-    empties_graph: ClassVar[bool] = False  # removing all players leaves nothing of a target
-=======
     supports_shared_masks: bool = True  # one mask over all players is a coalition for every target at once
     num_baselines: int = 1  # times that f is asked about one coalition
->>>>>>> c327439 (Rename members of Game, Task and PlayerSet to the words of the field)
+    in_graph: ClassVar[bool] = True  # players are nodes or edges, so a picture of the graph shows them
+    empties_graph: ClassVar[bool] = False  # removing all players leaves nothing of a target
 
     def __init__(self, field: GameContext) -> None:
         self.task, self.graph, self.features, self.hops = field.task, field.graph, field.features, field.hops
