@@ -355,7 +355,8 @@ def test_what_is_saved_comes_back(players, tmp_path):
 
 
 def test_who_plays_in_words():
-    said = {choice: small_game(choice).player_set.description for choice in (*KINDS, Features(of="target", baseline="mean"))}
+    choices = (*KINDS, Features(of="target", baseline="mean"))
+    said = {choice: small_game(choice).player_set.description for choice in choices}
     assert len(set(said.values())) == len(said)
     assert said[Edges(directed=True)] == "the edges that can reach it in 2 steps, each direction by itself"
     assert said[Features(of="target", baseline="mean")].endswith("of the target alone, removed by their mean")

@@ -1,8 +1,9 @@
 """What f said of coalitions that all targets share, kept: samples of every target's game, from one set of masks.
 
 One random mask over everything is a uniform coalition of every target's players at once (`Game.shared_values`), so a
-pair of passes of f, over S and over the rest, is a sample d(S) for every target there is. Training draws many such pairs; they
-are kept here, as many as memory allows, and serve whoever wants to know phi better afterwards, at no further call of f.
+pair of passes of f, over S and over the rest, is a sample d(S) for every target there is. Training draws many such
+pairs; they are kept here, as many as memory allows, and serve whoever wants to know phi better afterwards,
+at no further call of f.
 """
 
 from __future__ import annotations

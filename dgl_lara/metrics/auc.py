@@ -20,11 +20,11 @@ class GroundTruthAUC(Metric):
     columns = {"AUC": 1, "AUC |score|": 1}
 
     def missing(self, case: EvalCase) -> str | None:
-        if case.game.kind.name == "features":
+        if case.game.player_set.name == "features":
             return "no ground truth says which features matter."
         if case.motif is None:
             return "this data set has no ground truth."
-        if not bool((case.motif[case.game.task.nodes_of(case.game.graph, case.targets)] >= 0).any()):
+        if not bool((case.motif[case.game.task.target_nodes(case.game.graph, case.targets)] >= 0).any()):
             return "none of these targets has a ground truth; ask about more of them (--targets)."
         return None
 

@@ -47,7 +47,7 @@ class ExplainJob:
             "dataset": run.dataset.name,
             "source": run.dataset.source,
             "data": run.dataset.fingerprint,
-            "players": lara.game.kind.in_words,
+            "players": lara.game.player_set.description,
             "value": lara.game.value,
             "gate": lara.explainer_.config.gate,
             "seed": run.config.training.seed,
@@ -118,12 +118,12 @@ def open_requested_run(request: ExplainRequest, pairs: Sequence[tuple[int, int]]
     if request.graph is None and links is None:
         return run
     lara = run.trained()
-    if links is not None and lara.task.sides == 1:
+    if links is not None and lara.task.num_endpoints == 1:
         raise InputError("request.no_links", task=lara.task, dataset=run.dataset.name)
     if request.graph is None:
         assert links is not None
         return run.with_lara(lara.about(links), pairs=links)
-    if lara.task.sides > 1 and links is None:
+    if lara.task.num_endpoints > 1 and links is None:
         raise InputError("request.links_missing")
     graph, features = load_graph(request.graph)
     return run.with_lara(lara.on(graph, features, links), request.graph, graph, features, links)
