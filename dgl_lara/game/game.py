@@ -249,16 +249,16 @@ class Game:
 
     def null_value(self, players: Players, classes: Tensor) -> float:
         """Return the explained value of one target without any player."""
-        if self.kind.empties_graph:
-            return float(of_classes(self.null.view(1, 1, -1), classes))
+        if self.player_set.empties_graph:
+            return float(of_classes(self.null_values.view(1, 1, -1), classes))
         nothing = torch.zeros(1, len(players.player), dtype=torch.bool, device=players.player.device)
-        return float(self.coalitions(players, nothing, classes))
+        return float(self.values_per_target(players, nothing, classes))
 
     def user_ids(self, nodes: Tensor) -> tuple[list[str] | None, Tensor]:
         """Return the type of each node (None if the graph has one type) and the number by which users know it."""
         if self.types is not None:
             return self.types.split(nodes)
-        return None, nodes if self.cut_from is None else self.cut_from.numbers[nodes]
+        return None, nodes if self.parent is None else self.parent.node_ids[nodes]
 
     @property
     def node_classes(self) -> Tensor | None:

@@ -154,7 +154,7 @@ class LinkTask(Task):
 
     def owners(self, graph: dgl.DGLGraph, players: Players, hops: int, target_names: Sequence[str]) -> list[str]:
         """Return the end that each player is nearer to."""
-        ends = self.nodes_of_one(int(players.targets)).to(players.player.device)
+        ends = self.endpoints_of(int(players.targets)).to(players.player.device)
         near = in_neighborhood(graph, ends, hops)
         hop = torch.full((2, graph.num_nodes()), hops + 1, device=ends.device)
         hop[near.row, near.player] = near.hop

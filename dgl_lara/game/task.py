@@ -157,7 +157,7 @@ class Task(ABC):
 
     def target_names(self, target: int, node_names: NodeNames) -> list[str]:
         """Return the names of the nodes that a target is."""
-        return node_names(self.nodes_of_one(target))
+        return node_names(self.endpoints_of(target))
 
     def subject(self, target_names: Sequence[str]) -> str:
         """Return how a sentence about a target begins: "Node 5"."""
