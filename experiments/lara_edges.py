@@ -22,7 +22,7 @@ class LaraEdges:
 
     def explain_edges(self, targets):
         explanations = self.lara.explain(targets)
-        one, other = self.game.player_set.endpoints(explanations.players.player)  # type: ignore[attr-defined]
+        one, other = self.game.player_set.endpoints(explanations.players.player)
         row, scores = explanations.players.row.repeat(2), explanations.scores.abs().repeat(2)
         source, destination = torch.cat([one, other]), torch.cat([other, one])
         exists = self.game.graph.has_edges_between(source, destination)

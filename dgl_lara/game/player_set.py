@@ -110,7 +110,7 @@ class PlayerSet(ABC):
         """Return what each player is to the target: "its 1-hop neighbour", "edge"."""
         return [noun] * len(players.player)
 
-    def ends(self, players: Tensor) -> tuple[Tensor, ...]:
+    def endpoints(self, players: Tensor) -> tuple[Tensor, ...]:
         """Return the nodes that each player connects, or nothing if players are not edges."""
         return ()
 
@@ -118,11 +118,11 @@ class PlayerSet(ABC):
         """Return what the nodes have in the column of a player, or "" if players are not columns."""
         return ""
 
-    def of_nodes(self, targets: Tensor, nodes: Tensor) -> Tensor | None:
+    def player_of_nodes(self, targets: Tensor, nodes: Tensor) -> Tensor | None:
         """Return the player that each node is for its target, or None if nodes are not players."""
         return None
 
-    def of_edges(self, src: Tensor, dst: Tensor) -> Tensor | None:
+    def player_of_edges(self, src: Tensor, dst: Tensor) -> Tensor | None:
         """Return the player that each edge is (-1 for none), or None if edges are not players."""
         return None
 
@@ -196,5 +196,5 @@ class NodePlayers(PlayerSet):
         owners = self.task.owners(self.graph, players, self.hops, target_names)
         return [f"{owner} {hop}-hop {noun}" for owner, hop in zip(owners, players.hop.tolist(), strict=True)]
 
-    def of_nodes(self, targets: Tensor, nodes: Tensor) -> Tensor | None:
+    def player_of_nodes(self, targets: Tensor, nodes: Tensor) -> Tensor | None:
         return self.task.player_id(targets, nodes)
