@@ -157,4 +157,4 @@ class EdgePlayers(PlayerSet):
         return "→" if self.directed else "–"
 
     def names(self, players: Players, node_names: NodeNames, own: Sequence[str] | None) -> list[str]:
-        return [self.arrow.join(pair) for pair in zip(*map(node_names, self.ends(players.player)), strict=True)]
+        return [self.arrow.join(pair) for pair in zip(*map(node_names, self.endpoints(players.player)), strict=True)]
