@@ -26,12 +26,12 @@ from dgl_lara._util.progress import log_info, with_status, working
 from dgl_lara._util.randomness import generator, sample_targets
 from dgl_lara._util.validation import checked, checked_device, whole_number
 from dgl_lara.attribution.shared_samples import SampleReservoir, SharedSamples, draw_more
-from dgl_lara.blackbox.adapter import unwrapped
+from dgl_lara.blackbox.adapter import unwrap
 from dgl_lara.blackbox.call import Model
 from dgl_lara.blackbox.device import OnDevice
-from dgl_lara.blackbox.edge_data import WithEdgeData
-from dgl_lara.blackbox.hetero import HeteroAdapter, HeteroIndex, Relation
+from dgl_lara.blackbox.hetero_index import HeteroIndex, Relation
 from dgl_lara.blackbox.identity import identity, is_other
+from dgl_lara.blackbox.input_adapter import InputAdapter
 from dgl_lara.errors import InputError, LaraError
 from dgl_lara.explainer.encoder import EncoderGraph
 from dgl_lara.explainer.inputs import encoder_graph
@@ -185,14 +185,14 @@ class LARA:
         """What is explained, and how well it has learned; nothing is computed for it."""
         size = f"{self.graph.num_nodes():,} nodes and {self.graph.num_edges():,} edges"
         where = f"a graph with {size}" if self.task.has_distances else f"{self.graph.batch_size:,} graphs with {size}"
-        where += f" of {len(self.types.nodes)} types" if self.types else ""
+        where += f" of {len(self.types.node_types)} types" if self.types else ""
         state = "not trained yet: fit(targets)"
         if self.is_trained:
             config = self.explainer_.config
             state = f"K = {config.hops}, {config.num_classes} classes, gate {config.gate}"
         best = self.agreement
         learned = "" if best is None else f", agreement {best:.3f} after {self.history_[-1]['step']} steps"
-        inner = unwrapped(self.model)
+        inner = unwrap(self.model)
         model = getattr(inner, "__name__", type(inner).__name__)
         who = "" if self.players == Nodes() else f" by their {self.players.name}"
         return f"LARA(explains {self.task}s of {where}{who}; model {model}, value {self.value}; {state}{learned})"
@@ -209,7 +209,7 @@ class LARA:
     @property
     def user_model(self) -> Model:
         """The model as it was given."""
-        return self.model.model if isinstance(self.model, WithEdgeData | HeteroAdapter) else self.model
+        return self.model.model if isinstance(self.model, InputAdapter) else self.model
 
     @property
     def types(self) -> HeteroIndex | None:
@@ -228,7 +228,7 @@ class LARA:
         if not self.compute_device:
             return f
         there = OnDevice(self.user_model, self.compute_device)
-        return f.around(there) if isinstance(f, WithEdgeData | HeteroAdapter) else there
+        return f.rewrap(there) if isinstance(f, InputAdapter) else there
 
     @cached_property
     def game(self) -> Game:

@@ -21,7 +21,7 @@ from dgl_lara._util.progress import working
 from dgl_lara.blackbox.call import Model
 from dgl_lara.blackbox.eval_mode import eval_mode
 from dgl_lara.datasets.dataset import Dataset
-from dgl_lara.datasets.partitioned import DatasetInParts
+from dgl_lara.datasets.partitioned import PartitionedDataset
 from dgl_lara.errors import InputError
 from dgl_lara.explanation import Explanations
 from dgl_lara.game.distributed_game import DistributedGame
@@ -198,7 +198,7 @@ class DistributedLara(PartitionedLara):
 
 
 def lara_on(
-    dataset: Dataset | DatasetInParts,
+    dataset: Dataset | PartitionedDataset,
     model: Model,
     hops: int | str,
     value: str | None = None,
@@ -208,11 +208,11 @@ def lara_on(
     players: str | PlayerSpec = "nodes",
 ) -> LARA:
     """The method on a data set, whether its graph is in memory or in parts."""
-    if isinstance(dataset, DatasetInParts):
+    if isinstance(dataset, PartitionedDataset):
         kind = DistributedLara if isinstance(dataset.view, DistributedGraphView) else PartitionedLara
         return kind(model, dataset.view, None, "", hops, value, config, memory, players)
     where = (model, dataset.graph, dataset.features, dataset.task, hops, value, config, memory, compute_device)
-    return LARA(*where, players=players, **dataset.asked)
+    return LARA(*where, players=players, **dataset.lara_arguments)
 
 
 def in_batches(config: TrainingConfig, given: Container[str] = ()) -> TrainingConfig:

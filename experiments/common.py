@@ -19,8 +19,8 @@ from dgl_lara.evaluation.benchmark import METHODS, Benchmark
 from dgl_lara.evaluation.lara_method import LaraMethod
 from dgl_lara.game.game import Game
 from dgl_lara.gnns import recipe_for
-from dgl_lara.gnns.checkpoint import load_target
-from dgl_lara.gnns.training import get_target
+from dgl_lara.gnns.checkpoint import load_gnn
+from dgl_lara.gnns.training import get_gnn
 from dgl_lara.metrics.fidelity import fidelity_column
 
 RESULTS = Path(__file__).parent / "results"
@@ -91,8 +91,8 @@ def _model(name, data_dir, device):
     where = choose_device(device)
     dataset = load(name, Options("original" if original else "auto", nodes=nodes, data_dir=data_dir)).to(where)
     if original:
-        return dataset, load_target(original / weights, dataset)[0].to(where)
-    return dataset, get_target(dataset, recipe_for(name, dataset.task), 0)[0]
+        return dataset, load_gnn(original / weights, dataset)[0].to(where)
+    return dataset, get_gnn(dataset, recipe_for(name, dataset.task), 0)[0]
 
 
 def present(name, data_dir):

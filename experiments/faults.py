@@ -329,9 +329,9 @@ def jumping_clock(rounds: int) -> Tally:
 def soak(explanations: int, calls: int) -> list[Tally]:
     """Many explanations in one process: memory stays flat, and the last numbers are the first ones."""
     data = load("graph.npz")
-    from dgl_lara.gnns.checkpoint import load_target
+    from dgl_lara.gnns.checkpoint import load_gnn
 
-    model = load_target(Path("f.pt"), data)[0].train()
+    model = load_gnn(Path("f.pt"), data)[0].train()
     lara = LARA(model, data.graph, data.features, config=TrainingConfig(hidden=8, dim=4, steps=5)).fit(range(200))
     everyone = torch.arange(200).repeat(25)
     process, bulk, first = psutil.Process(), lara.bulk(), None

@@ -20,7 +20,7 @@ import torch
 from dgl_lara import LARA
 from dgl_lara._util.randomness import seeded
 from dgl_lara._util.tables import markdown_table
-from dgl_lara.gnns.models import ModelConfig, TargetModel
+from dgl_lara.gnns.models import GNN, ModelConfig
 from dgl_lara.training import loop
 from dgl_lara.training.backend import InMemory
 from dgl_lara.training.config import default
@@ -80,7 +80,7 @@ def dense(nodes, edges, seed=0):
         ends = torch.randint(nodes, (2, edges))
         graph = dgl.to_simple(dgl.graph((ends.flatten(), ends.flip(0).flatten()), num_nodes=nodes), return_counts=None)
         features = torch.randn(nodes, 10)
-        model = TargetModel(ModelConfig("sage", "node", 10, 4, hidden=32, layers=2)).eval()
+        model = GNN(ModelConfig("sage", "node", 10, 4, hidden=32, layers=2)).eval()
     return graph, features, model
 
 

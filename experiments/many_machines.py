@@ -31,14 +31,14 @@ from dgl_lara._util.distributed import join
 from dgl_lara._util.memory import hand_back_freed_memory
 from dgl_lara._util.tables import markdown_table
 from dgl_lara.datasets import Options, load
-from dgl_lara.datasets.partitioned import DatasetInParts
+from dgl_lara.datasets.partitioned import PartitionedDataset
 from dgl_lara.datasets.partitioning import partition
 from dgl_lara.explainer.inputs import encoder_graph
 from dgl_lara.explainer.network import load_explainer, save_explainer
 from dgl_lara.game.distributed_game import DistributedGame
 from dgl_lara.gnns import recipe_for
-from dgl_lara.gnns.checkpoint import load_target, save_target
-from dgl_lara.gnns.training import get_target
+from dgl_lara.gnns.checkpoint import load_gnn, save_gnn
+from dgl_lara.gnns.training import get_gnn
 from dgl_lara.inference.fetched_scores import explain_across
 from dgl_lara.lara import LARA
 from dgl_lara.training.config import MINI_BATCHES, default
@@ -89,7 +89,7 @@ def one(folder, task):
     """All of it in one process."""
     memory = Peak()
     dataset = the_dataset(task)
-    model = load_target(folder / "target.pt", dataset)[0]
+    model = load_gnn(folder / "target.pt", dataset)[0]
     memory.begin()
     config = config_for(task, dataset)
     lara = LARA(model, dataset.graph, dataset.features, config=config, memory=task["memory"])
@@ -107,8 +107,8 @@ def part(folder, task):
     """One part of it, beside the others."""
     memory = Peak()
     ranks = join()
-    dataset: Any = DatasetInParts(folder / f"parts-{ranks.count}", Options())
-    model = load_target(folder / "target.pt", dataset)[0]
+    dataset: Any = PartitionedDataset(folder / f"parts-{ranks.count}", Options())
+    model = load_gnn(folder / "target.pt", dataset)[0]
     memory.begin()
     hops = json.loads((folder / "one.json").read_text())["K"]
     across: Any = DistributedGame(model, dataset.view, hops, "logit", task["memory"] // ranks.count)
@@ -208,10 +208,10 @@ def main(name, data_dir, undirected, target, parts, steps, batch, seed, explaine
         task["asked"] = few.tolist()
         (folder / "task.json").write_text(json.dumps(task))
         if target:
-            model = load_target(target, dataset)[0]
+            model = load_gnn(target, dataset)[0]
         else:
-            model = get_target(dataset, recipe_for(dataset.name, dataset.task), 0).model
-        save_target(model, folder / "target.pt", {"dataset": dataset.name})
+            model = get_gnn(dataset, recipe_for(dataset.name, dataset.task), 0).model
+        save_gnn(model, folder / "target.pt", {"dataset": dataset.name})
         run(folder, 1)
         for count in parts:
             partition(dataset, count, folder / f"parts-{count}")

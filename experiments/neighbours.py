@@ -35,7 +35,7 @@ from dgl_lara.datasets import Options
 from dgl_lara.datasets import load as load_dataset
 from dgl_lara.game.game import Game
 from dgl_lara.gnns import recipe_for
-from dgl_lara.gnns.training import get_target
+from dgl_lara.gnns.training import get_gnn
 from dgl_lara.metrics.common.reference import Reference
 from dgl_lara.metrics.fidelity import fidelity
 from dgl_lara.training.config import MANY_TARGETS, default
@@ -64,8 +64,8 @@ def other_setting(name, architecture, data_dir):
     """A data set with one of several architectures that ship for it."""
     dataset = load_dataset(name, Options(data_dir=data_dir))
     typed = not dataset.graph.is_homogeneous
-    model = get_target(dataset, recipe_for(name, dataset.task, architecture, typed), 0).model
-    return dataset, LARA(model, dataset.graph, dataset.features, dataset.task, **dataset.asked).game
+    model = get_gnn(dataset, recipe_for(name, dataset.task, architecture, typed), 0).model
+    return dataset, LARA(model, dataset.graph, dataset.features, dataset.task, **dataset.lara_arguments).game
 
 
 def undirected_arxiv(data_dir):

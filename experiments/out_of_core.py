@@ -41,8 +41,8 @@ def target_model(folder, half, nodes):
     from dgl_lara.datasets.citation_stream import stream_citation
     from dgl_lara.datasets.dataset import Dataset
     from dgl_lara.gnns import RECIPES
-    from dgl_lara.gnns.checkpoint import save_target
-    from dgl_lara.gnns.training import get_target
+    from dgl_lara.gnns.checkpoint import save_gnn
+    from dgl_lara.gnns.training import get_gnn
     from dgl_lara.graphs.mmap import MmapGraphView
 
     path = folder / "target.pt"
@@ -58,8 +58,8 @@ def target_model(folder, half, nodes):
     train, val, test = map(view.split, ("train", "val", "test"))
     about = view.meta.classes, view.meta.source, view.meta.key
     dataset = Dataset("citation", "node", graph, view.features(everyone), labels, train, val, test, *about)
-    stored = get_target(dataset, replace(RECIPES["citation"], hidden=TARGET_HIDDEN), 0)
-    save_target(stored.model, path, stored.details)
+    stored = get_gnn(dataset, replace(RECIPES["citation"], hidden=TARGET_HIDDEN), 0)
+    save_gnn(stored.model, path, stored.details)
     return path
 
 

@@ -18,7 +18,7 @@ from dgl_lara.evaluation.benchmark import METHODS
 from dgl_lara.game.game import Game
 from dgl_lara.gnns import recipe_for
 from dgl_lara.gnns.models import masking_messages_only
-from dgl_lara.gnns.training import get_target
+from dgl_lara.gnns.training import get_gnn
 
 NAMES = ("ba-shapes", "ba-community", "tree-cycles", "ba-2motifs", "mutag")
 EDGE_METHODS = {"gnn-explainer": METHODS["gnn-explainer"], "pg-explainer": METHODS["pg-explainer"],
@@ -107,7 +107,7 @@ def _edge_auc(dataset, explainer, targets):
 def _variants(contest):
     """{(model, masks): contest}"""
     dataset, explained = contest.dataset, contest.game
-    own = get_target(dataset, recipe_for(dataset.name, dataset.task), 0)[0] if dataset.name in common.AUTHORS else None
+    own = get_gnn(dataset, recipe_for(dataset.name, dataset.task), 0)[0] if dataset.name in common.AUTHORS else None
     variants = {}
     for model, f in zip(MODELS, (explained.f, own), strict=True):
         if f is not None:

@@ -11,14 +11,14 @@ import numpy as np
 
 from dgl_lara.datasets import Options, load
 from dgl_lara.gnns import PAPER_ACCURACY, recipe_for
-from dgl_lara.gnns.training import accuracy, get_target
+from dgl_lara.gnns.training import accuracy, get_gnn
 
 
 def reached(dataset, seeds, epochs=None):
     """(seeds, 3): on training, validation and test. `epochs`: at most so many in the place of the recipe's."""
     usual = recipe_for(dataset.name, dataset.task)
     recipe = replace(usual, epochs=epochs or usual.epochs)
-    return np.array([list(accuracy(get_target(dataset, recipe, seed)[0], dataset).values()) for seed in range(seeds)])
+    return np.array([list(accuracy(get_gnn(dataset, recipe, seed)[0], dataset).values()) for seed in range(seeds)])
 
 
 @click.command()

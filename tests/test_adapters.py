@@ -18,7 +18,7 @@ from dgl_lara.blackbox.adapters import (
     head,
     keywords,
     link_predictor,
-    unwrapped,
+    unwrap,
 )
 from dgl_lara.blackbox.adapters import pyg as alone
 from dgl_lara.blackbox.identity import weights_hash, weights_of
@@ -100,7 +100,7 @@ def test_adapters_nest_keep_eval_mode_and_tell_hops():
     lara = LARA(element(features_in_graph(model), 0), GRAPH, FEATURES, config=QUICK).fit(range(40))
     torch.testing.assert_close(lara.game.full_logits, Game(PLAIN, GRAPH, FEATURES).full_logits)
     assert model.training and lara.game.hops == 2
-    assert unwrapped(lara.model) is model
+    assert unwrap(lara.model) is model
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from dgl_lara.evaluation import timing
 from dgl_lara.evaluation.lara_method import LaraMethod
 from dgl_lara.explanation.sentence import doubt
 from dgl_lara.game.game import Game
-from dgl_lara.gnns.models import ModelConfig, TargetModel
+from dgl_lara.gnns.models import GNN, ModelConfig
 from dgl_lara.reports.benchmark_table import comparison_markdown, on_terminal, shown, summary
 from dgl_lara.runs.run import open_run
 from dgl_lara.training.config import default
@@ -303,12 +303,10 @@ def test_every_rival_counts_what_it_gave_the_model_by_whatever_way(name, monkeyp
     """Through the game, with weights for edges or for embeddings: the model's own count says the same."""
     there, seen = gcn_game(nodes=20, edges=30), []
     with seeded(0):
-        model = TargetModel(ModelConfig("gcn", "node", 3, 3, hidden=6, layers=2))
+        model = GNN(ModelConfig("gcn", "node", 3, 3, hidden=6, layers=2))
     game = Game(model, there.graph, there.features, hops=2)
-    before, states = game.nodes_evaluated, TargetModel.states
-    monkeypatch.setattr(
-        TargetModel, "states", lambda self, graph, *rest: seen.append(graph) or states(self, graph, *rest)
-    )
+    before, states = game.nodes_evaluated, GNN.states
+    monkeypatch.setattr(GNN, "states", lambda self, graph, *rest: seen.append(graph) or states(self, graph, *rest))
     method = BASELINES[name].for_comparison(game, 0, BenchmarkSetting("toy", quick=True)).with_fewer_steps()
     method.fit(torch.arange(20))
     method.explain(torch.arange(4))

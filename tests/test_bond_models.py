@@ -11,10 +11,10 @@ from dgl.nn.pytorch import GINEConv
 from dgl_lara.datasets import load
 from dgl_lara.errors import InputError
 from dgl_lara.gnns import EDGE_AWARE, Recipe
-from dgl_lara.gnns.checkpoint import load_target, save_target
+from dgl_lara.gnns.checkpoint import load_gnn, save_gnn
 from dgl_lara.gnns.gine import BondLayer
-from dgl_lara.gnns.models import ModelConfig, TargetModel
-from dgl_lara.gnns.training import accuracy, train_target
+from dgl_lara.gnns.models import GNN, ModelConfig
+from dgl_lara.gnns.training import accuracy, train_gnn
 
 
 def molecules(count=4, seed=0):
@@ -32,7 +32,7 @@ def molecules(count=4, seed=0):
 
 def a_model(architecture, **changes):
     torch.manual_seed(0)
-    return TargetModel(ModelConfig(architecture, "graph", 10, 2, readout="max-mean", **changes)).eval()
+    return GNN(ModelConfig(architecture, "graph", 10, 2, readout="max-mean", **changes)).eval()
 
 
 def test_one_layer_is_dgls_gine():
@@ -95,7 +95,7 @@ def test_what_bonds_decide_only_the_one_learns():
     graph.edata["bond"] = F.one_hot(labels[dataset.graph_of_node[graph.edges()[0]]], 3).float()
     dataset = replace(dataset, graph=graph, labels=labels)
     reached = {
-        name: accuracy(train_target(dataset, Recipe(name, batch_size=200, epochs=6), 0), dataset)["test"]
+        name: accuracy(train_gnn(dataset, Recipe(name, batch_size=200, epochs=6), 0), dataset)["test"]
         for name in EDGE_AWARE
     }
     assert reached["gine"] > 0.95
@@ -105,9 +105,9 @@ def test_what_bonds_decide_only_the_one_learns():
 @pytest.mark.parametrize("architecture", EDGE_AWARE)
 def test_checkpoint_round_trip(architecture, tmp_path):
     dataset = load("molecules")
-    model = TargetModel(ModelConfig(architecture, "graph", 14, 2))
-    save_target(model, tmp_path / "model.pt", {"seed": 3})
-    loaded, _ = load_target(tmp_path / "model.pt", dataset)
+    model = GNN(ModelConfig(architecture, "graph", 14, 2))
+    save_gnn(model, tmp_path / "model.pt", {"seed": 3})
+    loaded, _ = load_gnn(tmp_path / "model.pt", dataset)
     assert loaded.config == model.config
     graph, features = molecules()
     features = torch.cat([features, features[:, :4]], dim=1)

@@ -203,7 +203,7 @@ def test_interrupted_before_there_is_anything_to_go_on_with(here, monkeypatch):
     def stop(*a, **b):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("dgl_lara.gnns.training.get_target", stop)
+    monkeypatch.setattr("dgl_lara.gnns.training.get_gnn", stop)
     found = run("train", "--dataset", "ba-shapes", "--out", "r")
     assert found.exit_code == 130 and "which begins anew next time" in found.stderr and not (here / "r").exists()
     assert "one of dgl-lara's own, trained first unless it was before" in found.stderr

@@ -17,7 +17,7 @@ from dgl_lara.cli.reproduce import script
 from dgl_lara.datasets import Options, load
 from dgl_lara.errors import InputError, LaraError
 from dgl_lara.game.game import Game
-from dgl_lara.gnns.models import ModelConfig, TargetModel
+from dgl_lara.gnns.models import GNN, ModelConfig
 from dgl_lara.metrics.fidelity import fidelity
 
 occlusion, edge_auc = script("occlusion"), script("edge_auc").edge_auc
@@ -76,7 +76,7 @@ def gcn(task="node", seed=0):
         graph = dgl.batch([random_graph(9, 14, number) for number in range(6)])
     features = torch.randn(graph.num_nodes(), 4, generator=torch.Generator().manual_seed(seed))
     torch.manual_seed(seed)
-    model = TargetModel(ModelConfig("gcn", task, 4, 3, hidden=8, layers=2))
+    model = GNN(ModelConfig("gcn", task, 4, 3, hidden=8, layers=2))
     return Game(model, graph, features, task, hops=2)
 
 

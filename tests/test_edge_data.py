@@ -11,7 +11,8 @@ from dgl_lara import LARA, Edges, Features
 from dgl_lara._util.randomness import generator
 from dgl_lara.attribution.exact import all_coalitions, exact
 from dgl_lara.attribution.monte_carlo import least_squares
-from dgl_lara.blackbox.edge_data import EDGE, WithEdgeData
+from dgl_lara.blackbox.edge_data import WithEdgeData
+from dgl_lara.blackbox.input_adapter import EDGE_ID
 from dgl_lara.errors import InputError, ModelError
 from dgl_lara.explainer.decoder import PairBatch
 from dgl_lara.explainer.inputs import encoder_graph, explainer_inputs
@@ -502,7 +503,7 @@ def test_the_numbers_inside_are_nobodys():
     before = {name: rows.clone() for name, rows in graph.edata.items()}
     game = Game(EdgeNet(2), graph, numbers(14), hops=2)
     game.shared_values(masks(2, 14))
-    assert set(graph.edata) == set(before) and EDGE in game.graph.edata
+    assert set(graph.edata) == set(before) and EDGE_ID in game.graph.edata
     assert all(torch.equal(graph.edata[name], rows) for name, rows in before.items())
 
 

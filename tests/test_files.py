@@ -202,7 +202,7 @@ def test_npz_of_the_amazon_and_coauthor_benchmarks(npz, adjacency, attributes, c
     first, second = load(npz(ours)), load(npz(theirs, node_names=objects, class_names=np.array(["a", "b", "c", "d"])))
     assert edges_of(first) == edges_of(second) and first.labels.tolist() == second.labels.tolist()
     torch.testing.assert_close(first.features, second.features)
-    assert second.own_names == {"classes": ("a", "b", "c", "d")}
+    assert second.display_names == {"classes": ("a", "b", "c", "d")}
     assert "is not symmetric" in capsys.readouterr().err
     both = load(npz({**theirs, **sparse_arrays(adjacency, matrix + matrix.T)}))
     assert both.graph.num_edges() == 2 * NODES and "symmetric" not in capsys.readouterr().err

@@ -7,7 +7,7 @@ from games import SmallGCN, random_graph
 from dgl_lara import LARA, TrainingConfig
 from dgl_lara.datasets import load
 from dgl_lara.gnns import Recipe
-from dgl_lara.gnns.training import accuracy, train_target
+from dgl_lara.gnns.training import accuracy, train_gnn
 
 
 @pytest.mark.gpu
@@ -15,7 +15,7 @@ from dgl_lara.gnns.training import accuracy, train_target
 @pytest.mark.parametrize("name", ["ba-shapes", "ba-2motifs"])
 def test_target_trains_on_cuda(name):
     dataset = load(name).to("cuda")
-    model = train_target(dataset, Recipe(epochs=30, batch_size=200), seed=0)
+    model = train_gnn(dataset, Recipe(epochs=30, batch_size=200), seed=0)
     assert next(model.parameters()).is_cuda
     assert accuracy(model, dataset)["train"] > 0.35  # .396 on the CPU after as many epochs
 

@@ -31,7 +31,7 @@ from dgl_lara.errors import InputError, LaraError
 from dgl_lara.explanation import Explanations
 from dgl_lara.game.game import Game
 from dgl_lara.gnns import Recipe
-from dgl_lara.gnns.training import get_target
+from dgl_lara.gnns.training import get_gnn
 from dgl_lara.inference import export
 from dgl_lara.inference.embedding_store import EmbeddingStore
 from dgl_lara.inference.scorer import explain_embedded
@@ -118,7 +118,7 @@ def test_a_trained_target_is_not_lost_with_its_cache(monkeypatch, capsys):
 
     dataset = load("ba-shapes")
     monkeypatch.setattr(torch, "save", full)
-    stored = get_target(dataset, Recipe(epochs=2, hidden=7), 0)
+    stored = get_gnn(dataset, Recipe(epochs=2, hidden=7), 0)
     assert not stored.path.exists() and 0 < stored.details["test"] <= 1
     assert "Going on without it" in capsys.readouterr().err
 

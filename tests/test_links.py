@@ -76,7 +76,7 @@ def on_what_is_left(game, target, stays):
         return game.null_logits[0]
     if hasattr(game.f, "types"):
         nodes, graph = by_type(game, stays.nonzero().flatten()), shop(1, game.graph.num_edges() // 5)
-        (_, own), x = game.f.types.split(torch.tensor([u, v])), features(graph)
+        (_, own), x = game.f.types.locate(torch.tensor([u, v])), features(graph)
         ends = [(nodes[kind] == end).nonzero()[0] for kind, end in zip(("user", "item"), own, strict=True)]
         return game.f.model(dgl.node_subgraph(graph, nodes), {kind: x[kind][nodes[kind]] for kind in x}, *ends)[0]
     part = dgl.node_subgraph(game.graph, stays.nonzero().flatten())
@@ -417,7 +417,7 @@ def test_the_explained_edges_left_out_of_several_types():
     pairs = list(zip(u, v, strict=True))
     where = (Recommender(), graph, features(graph), "link")
     lara = LARA(*where, hops=2, relation="buys", pairs=pairs, leave_out=True)
-    part = lara.model._typed(lara.graph, lara.types.local_id(torch.arange(57)), {"user": 18, "item": 27, "tag": 12})
+    part = lara.model._typed(lara.graph, lara.types.local_ids(torch.arange(57)), {"user": 18, "item": 27, "tag": 12})
     kept = set(zip(*(end.tolist() for end in part.edges(etype="buys")), strict=True))
     everyone = set(zip(*(end.tolist() for end in graph.edges(etype="buys")), strict=True))
     assert kept == everyone - set(pairs)

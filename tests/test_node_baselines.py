@@ -26,7 +26,7 @@ from dgl_lara.baselines.orphicx import (
 )
 from dgl_lara.errors import InputError, LaraError
 from dgl_lara.game.game import Game
-from dgl_lara.gnns.models import ModelConfig, TargetModel
+from dgl_lara.gnns.models import GNN, ModelConfig
 
 
 class LinearGNN(torch.nn.Module):
@@ -364,7 +364,7 @@ def open_game(task="node"):
     """On one of our models, which offer whatever a method needs."""
     config = ModelConfig("gcn", task, in_dim=3, num_classes=3, hidden=6, layers=2)
     with seeded(0):
-        model = TargetModel(config)
+        model = GNN(config)
     old = gcn_game(nodes=30, edges=45, seed=4) if task == "node" else graph_game()
     return Game(model, old.graph, old.features, task, hops=2)
 

@@ -21,7 +21,7 @@ from dgl_lara.cli import main
 from dgl_lara.datasets import Options, load
 from dgl_lara.datasets.dataset import Dataset
 from dgl_lara.errors import LaraError
-from dgl_lara.gnns.checkpoint import load_target
+from dgl_lara.gnns.checkpoint import load_gnn
 from dgl_lara.inference import export
 from dgl_lara.lara import LARA
 from dgl_lara.runs.run import Run, RunConfig, create_run
@@ -401,7 +401,7 @@ def test_two_runs_with_one_folder(here, monkeypatch):
 
     def create(seed):
         dataset = load("graph.npz")
-        model, details = load_target(Path("f.pt"), dataset)
+        model, details = load_gnn(Path("f.pt"), dataset)
         config = RunConfig("graph.npz", Options(), 3, "logit", TrainingConfig(seed=seed), "default")
         try:
             create_run(Path("two"), config, dataset, LARA(model, dataset.graph, dataset.features), details)

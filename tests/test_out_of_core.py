@@ -16,8 +16,8 @@ from dgl_lara.datasets import Options, load
 from dgl_lara.datasets.partitioning import partition
 from dgl_lara.errors import InputError
 from dgl_lara.game.partitioned_game import PartitionedGame
-from dgl_lara.gnns.checkpoint import save_target
-from dgl_lara.gnns.models import ModelConfig, TargetModel
+from dgl_lara.gnns.checkpoint import save_gnn
+from dgl_lara.gnns.models import GNN, ModelConfig
 from dgl_lara.graphs.mmap import MmapGraphView
 from dgl_lara.graphs.row_store import RowStore
 from dgl_lara.lara import LARA
@@ -32,7 +32,7 @@ SETTINGS = TrainingConfig(batch_size=16, epochs=2, masks=2, hidden=8, dim=4, sha
 def small_model(dataset, architecture, layers=2):
     torch.manual_seed(3)
     shape = {"task": "node", "in_dim": dataset.features.shape[1], "num_classes": dataset.num_classes}
-    return TargetModel(ModelConfig(architecture, hidden=8, layers=layers, **shape)).eval()
+    return GNN(ModelConfig(architecture, hidden=8, layers=layers, **shape)).eval()
 
 
 def both(dataset, model, folder, method="metis", settings=SETTINGS):
@@ -207,7 +207,7 @@ def commands(tmp_path_factory):
     """The same commands on BA-Shapes in memory and in parts."""
     folder = tmp_path_factory.mktemp("commands")
     dataset = load("ba-shapes")
-    save_target(small_model(dataset, "gcn", 2), folder / "target.pt", {})
+    save_gnn(small_model(dataset, "gcn", 2), folder / "target.pt", {})
     partition(dataset, 3, folder / "parts")
     settings = ["--target", folder / "target.pt", "--batch-size", 32, "--targets", 64, "--epochs", 1, "--memory", "1GB"]
     for name, where in (("inside", ["--dataset", "ba-shapes"]), ("outside", ["--graph", folder / "parts"])):

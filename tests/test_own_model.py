@@ -160,7 +160,7 @@ def test_other_ways_to_build(here, function):
 
 
 def test_a_model_of_pytorch_geometric(here):
-    """From PyG's own arrays, with names, to a picture; unwrapped it is told what to do."""
+    """From PyG's own arrays, with names, to a picture; unwrap it is told what to do."""
     pytest.importorskip("torch_geometric")
     graph = dgl.load_graphs("my_graph.bin")[0][0]
     arrays = {"edge_index": torch.stack(graph.edges()), "x": graph.ndata["feat"], "y": graph.ndata["label"]}

@@ -23,7 +23,7 @@ from dgl_lara.baselines.graphsvx import GraphSVX
 from dgl_lara.baselines.orphicx import OrphicX
 from dgl_lara.baselines.pg_explainer import PGExplainer, PGExplainerConfig
 from dgl_lara.game.game import Game
-from dgl_lara.gnns.models import ModelConfig, TargetModel
+from dgl_lara.gnns.models import GNN, ModelConfig
 from dgl_lara.inference.layerwise import embed_layerwise
 from dgl_lara.inference.local import explain_nearby, game_nearby
 from dgl_lara.inference.refine import refine
@@ -50,7 +50,7 @@ def graph_game(f=None):
 
 def our_model(task):
     with seeded(1):
-        return TargetModel(ModelConfig("gcn", task, in_dim=3, num_classes=3, hidden=8, layers=2)).eval()
+        return GNN(ModelConfig("gcn", task, in_dim=3, num_classes=3, hidden=8, layers=2)).eval()
 
 
 TRAININGS = {

@@ -13,7 +13,7 @@ from dgl_lara.errors import ModelError
 from dgl_lara.evaluation.run_evaluation import Evaluation, evaluate
 from dgl_lara.game.game import Game
 from dgl_lara.gnns import Recipe
-from dgl_lara.gnns.training import accuracy, train_target
+from dgl_lara.gnns.training import accuracy, train_gnn
 from dgl_lara.metrics.common.metric import EvalCase
 
 GRAPH, FEATURES = random_graph(60, 80, 0), torch.randn(60, 3, generator=torch.Generator().manual_seed(0))
@@ -119,14 +119,14 @@ def test_one_node_offloaded_without_a_store(tmp_path):
 def test_targets_learn_there(recipe):
     with pretended_gpu():
         dataset = load("citation", Options(nodes=400)).to("cuda")
-        model = train_target(dataset, recipe, 0)
+        model = train_gnn(dataset, recipe, 0)
         assert next(model.parameters()).device == CUDA and 0 <= accuracy(model, dataset)["test"] <= 1
 
 
 def test_graph_targets_learn_there():
     with pretended_gpu():
         dataset = load("molecules").to("cuda")
-        model = train_target(dataset, Recipe(epochs=1, hidden=8, batch_size=500), 0)
+        model = train_gnn(dataset, Recipe(epochs=1, hidden=8, batch_size=500), 0)
         assert next(model.parameters()).device == CUDA
 
 

@@ -203,16 +203,18 @@ def test_several_types_under_removal_are_those_of_pyg(which, target_type):
     torch.testing.assert_close(game.full_logits[: game.num_targets], ask(data))
     keep = torch.rand(6, 30, generator=seeded(6)) < 0.6
     for mask, seen in zip(keep, game.shared_values(keep), strict=True):
-        parts = mask.split([types.count(kind) for kind in types.nodes])
-        left = data.subgraph({kind: part.nonzero().flatten() for kind, part in zip(types.nodes, parts, strict=True)})
-        mine = parts[types.place(target_type)]
+        parts = mask.split([types.num_nodes(kind) for kind in types.node_types])
+        left = data.subgraph(
+            {kind: part.nonzero().flatten() for kind, part in zip(types.node_types, parts, strict=True)}
+        )
+        mine = parts[types.type_index(target_type)]
         torch.testing.assert_close(seen[: len(mine)][mine], ask(left))
 
 
 def test_several_types_in_one_line_and_their_mistakes():
     data = typed_data()
     lara = LARA(*from_pyg(Convs(), data), target_type="author", config=QUICK).fit(range(12))
-    assert lara.types and lara.types.nodes == ("author", "paper") and len(lara.explain([3, 4])) == 2
+    assert lara.types and lara.types.node_types == ("author", "paper") and len(lara.explain([3, 4])) == 2
     bare = typed_data()
     del bare["paper"].x
     bare["paper"].num_nodes = 18

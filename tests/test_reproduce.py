@@ -19,7 +19,7 @@ from dgl_lara.errors import LaraError
 from dgl_lara.evaluation import benchmark as benchmark
 from dgl_lara.evaluation.benchmark import METHODS
 from dgl_lara.game.game import Game
-from dgl_lara.gnns.models import ModelConfig, TargetModel
+from dgl_lara.gnns.models import GNN, ModelConfig
 from dgl_lara.metrics.fidelity import SPARSITIES, fidelity, fidelity_column
 
 DUAL = "paper's form, dual"
@@ -149,7 +149,7 @@ def small(tmp_path_factory):
         dataset = load("ba-shapes", Options(source="generated"))
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        model = TargetModel(ModelConfig("gcn", "node", 10, dataset.num_classes, 8, 2)).eval()
+        model = GNN(ModelConfig("gcn", "node", 10, dataset.num_classes, 8, 2)).eval()
     return dataset, Game(model, dataset.graph, dataset.features, "node", 2)
 
 

@@ -13,10 +13,10 @@ from dgl_lara.datasets import Options, load
 from dgl_lara.errors import InputError, LaraError
 from dgl_lara.game.removal import take_graphs
 from dgl_lara.gnns import ARCHITECTURES, RECIPES, Recipe
-from dgl_lara.gnns.checkpoint import load_target, save_target
-from dgl_lara.gnns.models import ModelConfig, SAGELayer, TargetModel, divide_by_row_sum, masking_messages_only
+from dgl_lara.gnns.checkpoint import load_gnn, save_gnn
+from dgl_lara.gnns.models import GNN, ModelConfig, SAGELayer, divide_by_row_sum, masking_messages_only
 from dgl_lara.gnns.registry import new_model
-from dgl_lara.gnns.training import accuracy, batches, get_target, target_path, train_target
+from dgl_lara.gnns.training import accuracy, batches, get_gnn, gnn_path, train_gnn
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def ba_2motifs():
 def a_model(task="node", **changes):
     config = {"architecture": "gcn", "in_dim": 10, "num_classes": 4 if task == "node" else 2, **changes}
     torch.manual_seed(0)
-    return TargetModel(ModelConfig(task=task, **config))
+    return GNN(ModelConfig(task=task, **config))
 
 
 def a_graph(nodes=30, edges=90, seed=0):
@@ -48,7 +48,7 @@ def a_graph(nodes=30, edges=90, seed=0):
 def test_authors_weights_give_the_stored_accuracies(name, real_data):
     dataset = load(name, Options(source="original"))
     path = real_data / "target_models" / f"{name.replace('-', '_')}.npz"
-    model, _ = load_target(path, dataset)
+    model, _ = load_gnn(path, dataset)
     stored = np.load(path)["accuracy_train_val_test"]
     reached = accuracy(model, dataset)
     np.testing.assert_allclose([reached["val"], reached["test"]], stored[1:], atol=5e-4, rtol=0)
@@ -153,7 +153,7 @@ SHORT = {
 def test_training_is_decided_by_the_seed(name):
     dataset = load(name, Options(nodes=500) if name == "citation" else Options())
     global_state = torch.random.get_rng_state()
-    first, again, other = (train_target(dataset, SHORT[name], seed).state_dict() for seed in (0, 0, 1))
+    first, again, other = (train_gnn(dataset, SHORT[name], seed).state_dict() for seed in (0, 0, 1))
     assert torch.equal(torch.random.get_rng_state(), global_state)
     for weight in first:
         assert torch.equal(first[weight], again[weight]), weight
@@ -163,7 +163,7 @@ def test_training_is_decided_by_the_seed(name):
 def test_training_learns(ba_shapes):
     recipe = Recipe(epochs=150)
     before = accuracy(new_model(ba_shapes, recipe, 0), ba_shapes)
-    after = accuracy(train_target(ba_shapes, recipe, 0), ba_shapes)
+    after = accuracy(train_gnn(ba_shapes, recipe, 0), ba_shapes)
     assert before["test"] < 0.6
     assert after["test"] > 0.75
 
@@ -171,7 +171,7 @@ def test_training_learns(ba_shapes):
 def test_best_weights_on_validation_are_kept(ba_shapes):
     """The accuracy jumps about from epoch to epoch; more of them can still only raise what is returned."""
     reached = [
-        accuracy(train_target(ba_shapes, Recipe(lr=0.02, epochs=epochs), 0), ba_shapes)["val"]
+        accuracy(train_gnn(ba_shapes, Recipe(lr=0.02, epochs=epochs), 0), ba_shapes)["val"]
         for epochs in (1, 30, 33, 52, 54, 61)
     ]
     assert reached == sorted(reached)
@@ -183,11 +183,11 @@ def test_training_stops_early(ba_shapes):
     passes = []
 
     def count(module, *_):
-        passes.extend([None] * isinstance(module, TargetModel))
+        passes.extend([None] * isinstance(module, GNN))
 
     hook = torch.nn.modules.module.register_module_forward_hook(count)
     try:
-        train_target(ba_shapes, Recipe(epochs=50, patience=4, lr=1e-30), 0)
+        train_gnn(ba_shapes, Recipe(epochs=50, patience=4, lr=1e-30), 0)
     finally:
         hook.remove()
     assert len(passes) == 5 * 2  # a training pass and a validation pass each
@@ -258,8 +258,8 @@ def test_take_graphs_keeps_the_order():
 
 def test_checkpoint_round_trip(ba_shapes, tmp_path):
     model = a_model(architecture="gat", hidden=8, layers=2, dropout=0.3)
-    save_target(model, tmp_path / "model.pt", {"seed": 3})
-    loaded, details = load_target(tmp_path / "model.pt", ba_shapes)
+    save_gnn(model, tmp_path / "model.pt", {"seed": 3})
+    loaded, details = load_gnn(tmp_path / "model.pt", ba_shapes)
     assert loaded.config == model.config
     assert details == {"seed": 3}
     assert not loaded.training
@@ -278,19 +278,19 @@ def test_checkpoint_round_trip(ba_shapes, tmp_path):
     ],
 )
 def test_differing_field_is_named(ba_shapes, tmp_path, task, changes, sentence):
-    save_target(a_model(task, **changes), tmp_path / "model.pt", {})
+    save_gnn(a_model(task, **changes), tmp_path / "model.pt", {})
     with pytest.raises(InputError, match=sentence):
-        load_target(tmp_path / "model.pt", ba_shapes)
+        load_gnn(tmp_path / "model.pt", ba_shapes)
 
 
 @pytest.mark.parametrize("share", [0, 0.3, 0.7, 0.99])
 def test_truncated_checkpoint(ba_shapes, tmp_path, share):
     path = tmp_path / "model.pt"
-    save_target(a_model(), path, {})
+    save_gnn(a_model(), path, {})
     content = path.read_bytes()
     path.write_bytes(content[: int(share * len(content))])
     with pytest.raises(LaraError, match="model.pt is truncated or not a checkpoint") as caught:
-        load_target(path, ba_shapes)
+        load_gnn(path, ba_shapes)
     assert "\n" not in str(caught.value)
 
 
@@ -298,15 +298,15 @@ def test_other_files_are_no_checkpoint(ba_shapes, tmp_path):
     path = tmp_path / "model.pt"
     path.write_text("weights: none\n")
     with pytest.raises(LaraError, match="is truncated or not a checkpoint"):
-        load_target(path, ba_shapes)
+        load_gnn(path, ba_shapes)
     torch.save({"format": "something else"}, path)
     with pytest.raises(InputError, match="its format must be 'dgl-lara target 1' .got 'something else'."):
-        load_target(path, ba_shapes)
+        load_gnn(path, ba_shapes)
     torch.save([1, 2], path)
     with pytest.raises(InputError, match="got 'list'"):
-        load_target(path, ba_shapes)
+        load_gnn(path, ba_shapes)
     with pytest.raises(InputError, match="does not exist; train one with: dgl-lara target --dataset ba-shapes"):
-        load_target(tmp_path / "nowhere.pt", ba_shapes)
+        load_gnn(tmp_path / "nowhere.pt", ba_shapes)
 
 
 class Unsafe:
@@ -317,7 +317,7 @@ class Unsafe:
 def test_checkpoint_never_runs_code(ba_shapes, tmp_path, capsys):
     torch.save({"format": "dgl-lara target 1", "config": Unsafe()}, tmp_path / "model.pt")
     with pytest.raises(LaraError, match="is truncated or not a checkpoint"):
-        load_target(tmp_path / "model.pt", ba_shapes)
+        load_gnn(tmp_path / "model.pt", ba_shapes)
     assert capsys.readouterr().out == ""
 
 
@@ -336,7 +336,7 @@ def test_config_that_does_not_fit_the_weights(ba_shapes, tmp_path, field, value,
     content = {"format": "dgl-lara target 1", "details": {}, "weights": model.state_dict()}
     torch.save({**content, "config": {**asdict(model.config), field: value}}, path)
     with pytest.raises(InputError, match="its configuration and weights do not fit together") as caught:
-        load_target(path, ba_shapes)
+        load_gnn(path, ba_shapes)
     assert fragment in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -361,30 +361,30 @@ def plain_arrays():
 def test_plain_arrays_that_do_not_fit(ba_shapes, tmp_path, changes, sentence):
     path = tmp_path / "weights.npz"
     np.savez(path, **plain_arrays())
-    assert load_target(path, ba_shapes)[0].config.divide_by_row_sum
+    assert load_gnn(path, ba_shapes)[0].config.divide_by_row_sum
     np.savez(path, **{name: array for name, array in {**plain_arrays(), **changes}.items() if array is not None})
     with pytest.raises(InputError, match=sentence):
-        load_target(path, ba_shapes)
+        load_gnn(path, ba_shapes)
 
 
 # --- the store of trained targets -------------------------------------------------------------------------------
 
 
 def test_target_is_trained_once_and_found_again(ba_shapes, fresh_cache):
-    first, path, _ = get_target(ba_shapes, Recipe(epochs=2), seed=0)
+    first, path, _ = get_gnn(ba_shapes, Recipe(epochs=2), seed=0)
     written = path.stat().st_mtime_ns
-    again, *_ = get_target(ba_shapes, Recipe(epochs=2), seed=0)
+    again, *_ = get_gnn(ba_shapes, Recipe(epochs=2), seed=0)
     assert path.stat().st_mtime_ns == written
     torch.testing.assert_close(first.state_dict(), again.state_dict())
 
 
 def test_damaged_stored_target_is_trained_anew(ba_shapes, fresh_cache, capsys):
-    first, path, _ = get_target(ba_shapes, Recipe(epochs=2), seed=0)
+    first, path, _ = get_gnn(ba_shapes, Recipe(epochs=2), seed=0)
     path.write_bytes(path.read_bytes()[:500])
-    again, *_ = get_target(ba_shapes, Recipe(epochs=2), seed=0)
+    again, *_ = get_gnn(ba_shapes, Recipe(epochs=2), seed=0)
     assert "It is trained anew." in capsys.readouterr().err
     torch.testing.assert_close(first.state_dict(), again.state_dict())
-    load_target(path, ba_shapes)
+    load_gnn(path, ba_shapes)
 
 
 def test_name_of_a_stored_target_holds_everything(ba_shapes):
@@ -392,8 +392,8 @@ def test_name_of_a_stored_target_holds_everything(ba_shapes):
     changed = {"architecture": "gin", "readout": "max-mean", "schedule": "cosine"}
     recipes = [replace(base, **{f: changed.get(f, value + 1)}) for f, value in asdict(base).items() if f not in changed]
     recipes += [replace(base, **{field: value}) for field, value in changed.items()]
-    paths = {target_path(ba_shapes, recipe, 0) for recipe in [base, *recipes]}
-    paths |= {target_path(ba_shapes, base, 1), target_path(load("ba-shapes", Options(seed=1)), base, 0)}
+    paths = {gnn_path(ba_shapes, recipe, 0) for recipe in [base, *recipes]}
+    paths |= {gnn_path(ba_shapes, base, 1), gnn_path(load("ba-shapes", Options(seed=1)), base, 0)}
     assert len(recipes) == len(asdict(base))
     assert len(paths) == len(recipes) + 3
 
@@ -401,7 +401,7 @@ def test_name_of_a_stored_target_holds_everything(ba_shapes):
 def test_cache_that_cannot_be_written_costs_only_the_file(ba_shapes, tmp_path, monkeypatch, capsys):
     (tmp_path / "file").touch()
     monkeypatch.setenv("DGL_LARA_CACHE", str(tmp_path / "file"))
-    model, *_ = get_target(ba_shapes, Recipe(epochs=1), seed=0)
+    model, *_ = get_gnn(ba_shapes, Recipe(epochs=1), seed=0)
     assert model(ba_shapes.graph, ba_shapes.features).shape == (700, 4)
     assert "cannot be stored in" in capsys.readouterr().err
 
@@ -409,7 +409,7 @@ def test_cache_that_cannot_be_written_costs_only_the_file(ba_shapes, tmp_path, m
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_edge_weights_of_one_change_nothing_and_others_do(architecture):
     graph, features = a_graph()
-    model = TargetModel(ModelConfig(architecture, "node", 10, 2)).eval()
+    model = GNN(ModelConfig(architecture, "node", 10, 2)).eval()
     ones = torch.ones(graph.num_edges())
     assert torch.allclose(model(graph, features), model(graph, features, ones), atol=1e-5)
     assert not torch.allclose(model(graph, features), model(graph, features, ones / 2), atol=1e-3)
@@ -417,7 +417,7 @@ def test_edge_weights_of_one_change_nothing_and_others_do(architecture):
 
 def test_a_gcn_edge_of_weight_zero_is_no_edge():
     graph, features = a_graph()
-    model = TargetModel(ModelConfig("gcn", "node", 10, 2)).eval()
+    model = GNN(ModelConfig("gcn", "node", 10, 2)).eval()
     weight = torch.ones(graph.num_edges())
     weight[[0, 5]] = 0
     without = dgl.remove_edges(graph, torch.tensor([0, 5]))
@@ -426,7 +426,7 @@ def test_a_gcn_edge_of_weight_zero_is_no_edge():
 
 def test_masks_on_messages_only_leave_the_degrees_alone():
     graph, features = a_graph()
-    model = TargetModel(ModelConfig("gcn", "node", 10, 2, layers=1)).eval()
+    model = GNN(ModelConfig("gcn", "node", 10, 2, layers=1)).eval()
     twin = masking_messages_only(model)
     assert torch.equal(twin(graph, features), model(graph, features))
     layer, none = twin.layers[0], torch.zeros(graph.num_edges())
@@ -437,7 +437,7 @@ def test_masks_on_messages_only_leave_the_degrees_alone():
 
 def test_the_head_of_a_node_model_sees_its_embeddings():
     graph, features = a_graph()
-    model = TargetModel(ModelConfig("gcn", "node", 10, 2)).eval()
+    model = GNN(ModelConfig("gcn", "node", 10, 2)).eval()
     assert torch.allclose(model.head(model.embed(graph, features)), model(graph, features))
 
 

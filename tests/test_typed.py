@@ -113,7 +113,7 @@ def made(f=None, graph=None, hops=2, **more):
 
 def by_type(game, nodes):
     """{type: own numbers} of nodes that are numbered through."""
-    names, own = game.f.types.split(nodes)
+    names, own = game.f.types.locate(nodes)
     return {kind: own[[name == kind for name in names]] for kind in SIZES}
 
 
@@ -141,8 +141,8 @@ def test_nodes_taken_out_of_the_whole_graph(idtype):
     game, graph = made(Net(watched=True), shop().astype(idtype))
     keep = masks(5, 19)
     kind = game.f.types.type_of(torch.arange(19))
-    keep[1, kind == game.f.types.place("tag")] = False  # a type of which nobody is left
-    keep[2, kind == game.f.types.place("user")] = False
+    keep[1, kind == game.f.types.type_index("tag")] = False  # a type of which nobody is left
+    keep[2, kind == game.f.types.type_index("user")] = False
     keep[3] = False
     keep[3, 4] = True  # one item, and no edge
     game.shared_values(keep)
@@ -221,7 +221,7 @@ def test_logits_of_one_type_or_of_all():
     assert torch.equal(one.shared_values(keep)[:, :9], every.shared_values(keep)[:, :9])
     said = Net(every=True)(shop(), features(shop()))
     for kind in SIZES:  # what f says of the others is for g to see
-        start = int(every.f.types.node_starts[every.f.types.place(kind)])
+        start = int(every.f.types.node_offsets[every.f.types.type_index(kind)])
         torch.testing.assert_close(every.full_logits[start : start + SIZES[kind]], said[kind])
     assert (one.full_logits[9:] == 0).all()
 
@@ -237,7 +237,7 @@ def test_the_part_has_its_types_in_the_users_order():
     game, _ = made(f, graph)
     game.shared_values(masks(2, 19))
     assert all(order == (graph.ntypes, graph.canonical_etypes) for order in seen)
-    assert list(game.f.types.nodes) != graph.ntypes or game.f.asked_types == ("item",)
+    assert list(game.f.types.node_types) != graph.ntypes or game.f.target_types == ("item",)
 
 
 @torch.no_grad()
@@ -286,7 +286,7 @@ def test_g_sees_types_and_relations():
     blocks = game.input_blocks
     assert [block.shape[1] for block in blocks] == [3, 2, 1, 3, 6, 6 + 1 + 16 + 1, 24]
     kinds = torch.tensor([0] * 9 + [1] * 4 + [2] * 6)
-    assert game.f.types.nodes == ("item", "tag", "user")
+    assert game.f.types.node_types == ("item", "tag", "user")
     assert torch.equal(blocks[0].argmax(1), kinds)
     torch.testing.assert_close(blocks[3][13:], features(graph)["user"])
     assert (blocks[3][:13] == 0).all()
@@ -316,14 +316,14 @@ def test_what_f_makes_of_nodes_of_other_types():
         return graph, x | {kind: torch.cat([x[kind], torch.zeros(1, WIDTHS[kind])])}
 
     for node in (hop > 0).nonzero().flatten().tolist():
-        whole, x, at, source = graph, features(graph), node, int(types.local_id(torch.tensor([node])))
+        whole, x, at, source = graph, features(graph), node, int(types.local_ids(torch.tensor([node])))
         while hop[at]:
             leaving = game.graph.out_edges(at, form="all")
             edge = next(i for i in range(len(leaving[1])) if hop[leaving[1][i]] == hop[at] - 1)
             number = leaving[2][edge : edge + 1]
             place = int(types.relation_of(number))
             relation, at = types.relations[place], int(leaving[1][edge])
-            whole, x = nobody_hears(whole, x, relation, int(number - types.edge_starts[place]), source)
+            whole, x = nobody_hears(whole, x, relation, int(number - types.edge_offsets[place]), source)
             source = len(x[relation[2]]) - 1
         torch.testing.assert_close(rows[node], Net()(whole, x)[-1], atol=1e-5, rtol=1e-4)
     some = torch.tensor([3, 19, 27, 30])
@@ -407,11 +407,11 @@ def test_the_order_of_types_and_relations_changes_nothing(trained, idtype):
 
 def test_names_and_types_of_players(trained):
     types = trained.types
-    names = types.called({"tag": [f"t{n}" for n in range(32)]})
+    names = types.node_names({"tag": [f"t{n}" for n in range(32)]})
     assert names[70:74] == ["", "", "t0", "t1"]
-    assert types.in_words(torch.tensor([71, 72]), names) == ["item 71", "tag 0 (t0)"]
-    assert types.in_words(torch.tensor([71, 72])) == ["item 71", "tag 0"]
-    names, own = types.split(torch.tensor([0, 71, 72, 104]))
+    assert types.node_labels(torch.tensor([71, 72]), names) == ["item 71", "tag 0 (t0)"]
+    assert types.node_labels(torch.tensor([71, 72])) == ["item 71", "tag 0"]
+    names, own = types.locate(torch.tensor([0, 71, 72, 104]))
     assert names == ["item", "item", "tag", "user"] and own.tolist() == [0, 71, 0, 0]
 
 

@@ -39,7 +39,7 @@ def test_dblp_is_what_its_files_say(real_data):
     areas = {number: int(area) for number, area, _ in lines("author_label.txt")}
     names = dict(lines("author.txt"))
     titles = dict(lines("paper.txt"))
-    own = dataset.own_names["nodes"]
+    own = dataset.display_names["nodes"]
     assert (len(own["author"]), len(own["paper"]), len(own["term"]), len(own["venue"])) == (4057, 14328, 8898, 20)
     assert dict(zip(own["author"], dataset.labels.tolist(), strict=True)) == {
         names[number].strip(): area for number, area in areas.items()
@@ -52,7 +52,7 @@ def test_dblp_is_what_its_files_say(real_data):
     unescaped = [(author, html.unescape(title).strip()) for author, title in written]
     assert len(found) == 19_645 and found == sorted(unescaped)
     han = own["author"].index("Jiawei Han")
-    assert dataset.own_names["classes"][dataset.labels[han]] == "data mining"
+    assert dataset.display_names["classes"][dataset.labels[han]] == "data mining"
     assert dataset.features["author"][han].tolist() == pytest.approx([1, float(np.log(int((src == han).sum())))])
     for forth, back in (("written by", "writes"), ("contains", "occurs in"), ("published at", "publishes")):
         for end, other in zip(dataset.graph.edges(etype=forth), reversed(dataset.graph.edges(etype=back)), strict=True):
@@ -70,7 +70,7 @@ def test_movielens_is_what_its_files_say(real_data):
     assert np.array_equal(dataset.pairs.numpy() + 1, held[held[:, 2] >= 4][:, :2])
     users = [set(dataset.pairs[part, 0].tolist()) for part in (dataset.train, dataset.val, dataset.test)]
     assert not (users[0] & users[1] or users[0] & users[2] or users[1] & users[2])
-    names = dataset.own_names["nodes"]
+    names = dataset.display_names["nodes"]
     assert (names["user"][6], names["film"][0], names["film"][542]) == (
         "57, M, administrator",
         "Toy Story (1995)",

@@ -109,7 +109,7 @@ def test_names_by_type(stored, tmp_path):
     name, beside = stored(a_typed_graph()), tmp_path / "mine.names.json"
     films = [f"film {number}" for number in range(7)]
     beside.write_text(json.dumps({"nodes": {"film": films}, "classes": ["a", "b", "c"]}))
-    assert load(name).own_names == {"nodes": {"film": tuple(films)}, "classes": ("a", "b", "c")}
+    assert load(name).display_names == {"nodes": {"film": tuple(films)}, "classes": ("a", "b", "c")}
     for content, fragment in (
         ({"nodes": {"film": films[:5]}}, "a name for each of the 7 film (got 5)"),
         ({"nodes": {"song": films}}, "there are names of 'song' (the types are actor, film, user)"),

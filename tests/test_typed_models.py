@@ -13,11 +13,11 @@ from dgl_lara.datasets import load
 from dgl_lara.datasets.dataset import Dataset, checked
 from dgl_lara.errors import InputError
 from dgl_lara.explanation.ratings import OF_GIVERS, OF_THINGS, how_they_come_in
-from dgl_lara.gnns import OTHER_RECIPES, RECIPES, RECOMMENDERS, TYPED, Recipe, recipe_for
-from dgl_lara.gnns.checkpoint import load_target, save_target
+from dgl_lara.gnns import HETERO, OTHER_RECIPES, RECIPES, RECOMMENDERS, Recipe, recipe_for
+from dgl_lara.gnns.checkpoint import load_gnn, save_gnn
 from dgl_lara.gnns.ranking import found_pairs, popularity, ranking_quality, scores_of
 from dgl_lara.gnns.registry import new_model
-from dgl_lara.gnns.training import accuracy, get_target, train_target
+from dgl_lara.gnns.training import accuracy, get_gnn, train_gnn
 from dgl_lara.training.config import TrainingConfig
 
 SIZES = {"author": 9, "paper": 14, "venue": 3}
@@ -117,7 +117,7 @@ def answer(model, dataset, graph=None, features=None):
         return model(graph, features, *every.T).view(len(u), len(v))
 
 
-BOTH = [*TYPED, *RECOMMENDERS]
+BOTH = [*HETERO, *RECOMMENDERS]
 
 
 @pytest.mark.parametrize("architecture", BOTH)
@@ -266,7 +266,7 @@ def test_a_recommender_is_not_trained_on_what_it_cannot_read(change):
         new_model(dataset, Recipe("lightgcn"), 0)
 
 
-@pytest.mark.parametrize("architecture", TYPED)
+@pytest.mark.parametrize("architecture", HETERO)
 def test_reach_is_the_number_of_layers(architecture):
     """author 0 - paper 0 - author 1 - paper 1: two hops are seen, three are not."""
     ends = torch.tensor([0, 1, 1]), torch.tensor([0, 0, 1])
@@ -286,11 +286,11 @@ def test_reach_is_the_number_of_layers(architecture):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("architecture", TYPED)
+@pytest.mark.parametrize("architecture", HETERO)
 def test_typed_models_learn_and_the_seed_decides(architecture):
     dataset, recipe = papers(), Recipe(architecture, hidden=16, layers=2, lr=0.01, epochs=60, patience=60)
     before = accuracy(new_model(dataset, recipe, 0), dataset)
-    model, again, other = (train_target(dataset, recipe, seed) for seed in (0, 0, 1))
+    model, again, other = (train_gnn(dataset, recipe, seed) for seed in (0, 0, 1))
     assert accuracy(model, dataset)["train"] > before["train"] + 0.3
     for name, part in model.state_dict().items():
         assert torch.equal(part, again.state_dict()[name]), name
@@ -301,7 +301,7 @@ def test_typed_models_learn_and_the_seed_decides(architecture):
 def test_recommender_learns_and_the_seed_decides():
     dataset, recipe = films(), replace(RECIPES["movielens"], hidden=8, epochs=100)
     state = torch.random.get_rng_state()
-    model, again, other = (train_target(dataset, recipe, seed) for seed in (0, 0, 1))
+    model, again, other = (train_gnn(dataset, recipe, seed) for seed in (0, 0, 1))
     assert torch.equal(torch.random.get_rng_state(), state)
     assert torch.equal(model.stars, again.stars) and not torch.equal(model.stars, other.stars)
     reached = ranking_quality(scores_of(model, dataset), dataset.pairs, top=20)
@@ -312,8 +312,8 @@ def test_recommender_learns_and_the_seed_decides():
 @pytest.mark.parametrize("architecture", BOTH)
 def test_checkpoint_round_trip(architecture, tmp_path):
     dataset, model = a_model(architecture)
-    save_target(model, tmp_path / "model.pt", {"seed": 3})
-    loaded, details = load_target(tmp_path / "model.pt", dataset)
+    save_gnn(model, tmp_path / "model.pt", {"seed": 3})
+    loaded, details = load_gnn(tmp_path / "model.pt", dataset)
     assert (loaded.config, details) == (model.config, {"seed": 3})
     assert torch.equal(answer(loaded, dataset), answer(model, dataset))
 
@@ -322,9 +322,9 @@ def test_checkpoint_round_trip(architecture, tmp_path):
 def test_target_is_trained_once_and_found_again(architecture, fresh_cache):
     dataset = films() if architecture in RECOMMENDERS else papers()
     recipe = Recipe(architecture, hidden=8, layers=2, epochs=2)
-    first, path, details = get_target(dataset, recipe, seed=0)
+    first, path, details = get_gnn(dataset, recipe, seed=0)
     written = path.stat().st_mtime_ns
-    again, *_ = get_target(dataset, recipe, seed=0)
+    again, *_ = get_gnn(dataset, recipe, seed=0)
     assert path.stat().st_mtime_ns == written and {"train", "val", "test"} <= set(details)
     assert torch.equal(answer(first, dataset), answer(again, dataset))
 
@@ -347,9 +347,9 @@ def test_a_checkpoint_of_another_data_set_is_refused(tmp_path):
         ),
         (rgcn, replace(typed, features={**typed.features, "paper": torch.ones(140, 5)}), "its in_dims is"),
     ):
-        save_target(model, path, {})
+        save_gnn(model, path, {})
         with pytest.raises(InputError) as caught:
-            load_target(path, dataset)
+            load_gnn(path, dataset)
         assert fragment in str(caught.value) and "\n" not in str(caught.value)
     for dataset in (typed, links):
         with pytest.raises(InputError, match="classify nodes or graphs of one type; .* is no such data set"):
@@ -374,7 +374,7 @@ def test_shapes_that_cannot_be(architecture, changes, fragment, tmp_path):
     content = {"format": "dgl-lara target 1", "details": {}, "weights": model.state_dict()}
     torch.save({**content, "config": {**asdict(model.config), **changes}}, tmp_path / "model.pt")
     with pytest.raises(InputError) as caught:
-        load_target(tmp_path / "model.pt", dataset)
+        load_gnn(tmp_path / "model.pt", dataset)
     assert fragment in str(caught.value) and "\n" not in str(caught.value)
 
 
@@ -385,8 +385,8 @@ def test_recipes_by_data_set_architecture_and_kind_of_graph():
         == OTHER_RECIPES["dblp", "hgt"]
         != replace(RECIPES["dblp"], architecture="hgt")
     )
-    assert recipe_for("mine", "node", typed=True).architecture == "rgcn"
-    assert recipe_for("mine", "link", typed=True).architecture == "lightgcn"
+    assert recipe_for("mine", "node", heterogeneous=True).architecture == "rgcn"
+    assert recipe_for("mine", "link", heterogeneous=True).architecture == "lightgcn"
     assert recipe_for("mine", "node").architecture == "gcn"
     assert recipe_for("mutag", "graph", "gin") == replace(RECIPES["mutag"], architecture="gin")
 
@@ -413,7 +413,7 @@ def test_a_recommendation_is_told_by_who_liked_what():
     """A rating between a player and the other end is read off the graph; of both kinds, and of none."""
     dataset, model = a_model("lightgcn")
     quick = TrainingConfig(hidden=16, dim=8, masks=2, steps=20)
-    lara = LARA(model, dataset.graph, dataset.features, "link", 2, config=quick, **dataset.asked)
+    lara = LARA(model, dataset.graph, dataset.features, "link", 2, config=quick, **dataset.lara_arguments)
     explanation = lara.fit(dataset.train, dataset.val).explain(dataset.test[:1])[0]
     u, v = dataset.pairs[dataset.test[0]].tolist()
     assert explanation.in_words().startswith(f"Film {v} is recommended to user {u} (score ")

@@ -11,7 +11,7 @@ from torch import Tensor
 from dgl_lara.baselines.common.egos import batches, egos, place_of_players
 from dgl_lara.baselines.common.method import Method
 from dgl_lara.blackbox.eval_mode import eval_mode
-from dgl_lara.blackbox.hetero import HeteroAdapter
+from dgl_lara.blackbox.input_adapter import input_adapter
 from dgl_lara.errors import InputError
 from dgl_lara.explanation import Explanations
 from dgl_lara.game.player_index import Players
@@ -38,13 +38,8 @@ class GradientInput(Method):
         classes = game.explained_class[players.targets].unsqueeze(1)
         with eval_mode(game.f), torch.enable_grad():
             features = game.features[here.nodes].detach()
-            if isinstance(game.f, HeteroAdapter):  # how far a node's features are stretched: the same product, summed
-                inputs = torch.ones(len(features), 1, device=features.device, requires_grad=True)
-                with game.f.stretched(inputs):
-                    said = game.call(here.graph, features, *game.task.endpoint_indices(here))
-            else:
-                inputs = features.requires_grad_()
-                said = game.call(here.graph, inputs, *game.task.endpoint_indices(here))
+            with input_adapter(game.f).differentiable(features) as (inputs, features):
+                said = game.call(here.graph, features, *game.task.endpoint_indices(here))
             said = said[here.target_rows]
             values = to_values(said, game.value).gather(1, classes)
             if not values.requires_grad:

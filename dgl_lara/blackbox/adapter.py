@@ -28,7 +28,7 @@ class ModelAdapter(nn.Module):
         """Parts of its own that can have learned, beside the model."""
         return bool(self._modules.keys() - {"model"})
 
-    def around(self, model: Callable) -> ModelAdapter:
+    def rewrap(self, model: Callable) -> ModelAdapter:
         """The same adapter around another model."""
         other = copy.copy(self)
         vars(other).update(_modules=dict(self._modules))
@@ -36,7 +36,7 @@ class ModelAdapter(nn.Module):
         return other
 
 
-def unwrapped(model: Callable) -> Callable:
+def unwrap(model: Callable) -> Callable:
     """The model inside its adapters."""
     while isinstance(model, ModelAdapter):
         model = model.model

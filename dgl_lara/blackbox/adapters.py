@@ -22,13 +22,13 @@ from typing import Any
 import dgl
 from torch import Tensor
 
-from dgl_lara.blackbox.adapter import ModelAdapter, unwrapped
+from dgl_lara.blackbox.adapter import ModelAdapter, unwrap
 from dgl_lara.blackbox.call import Model
 from dgl_lara.blackbox.pyg import from_pyg, pyg
 from dgl_lara.errors import InputError, ModelError
 
 __all__ = [
-    "edge_weight", "element", "features_in_graph", "from_pyg", "head", "keywords", "link_predictor", "pyg", "unwrapped",
+    "edge_weight", "element", "features_in_graph", "from_pyg", "head", "keywords", "link_predictor", "pyg", "unwrap",
 ]  # fmt: skip
 
 

@@ -22,7 +22,7 @@ Model = Callable[..., Tensor]  # f(graph, features), or f(graph, features, u, v)
 SAME = 1e-4  # answers may differ by so much of the largest one: sums on a GPU come in any order
 
 
-def call(f: Model, graph: dgl.DGLGraph, features: Tensor, rows: int, what: str, *ends: Tensor) -> Tensor:
+def call_model(f: Model, graph: dgl.DGLGraph, features: Tensor, rows: int, what: str, *ends: Tensor) -> Tensor:
     """(rows, columns) float: what f says of each target (`what`: a node, a graph, a link). One number a row is a
     column. `ends`: what f is given besides, both ends of each link."""
     try:
@@ -126,7 +126,7 @@ def same_predictions(f: Model, graph: dgl.DGLGraph, features: Tensor, answer: Te
     """Whether that is f's answer here too; not where it fails."""
     with eval_mode(f):
         try:
-            other = call(f, graph, features, len(answer), what, *ends)
+            other = call_model(f, graph, features, len(answer), what, *ends)
         except ModelError:
             return False
     return other.shape == answer.shape and bool((other - answer).abs().max() <= SAME * answer.abs().max())
@@ -150,7 +150,7 @@ def predict_and_validate(
         )
     before = features._version, graph.num_nodes(), graph.num_edges()
     with eval_mode(f):
-        first, second = (call(f, graph, features, rows, what, *ends) for _ in range(2))
+        first, second = (call_model(f, graph, features, rows, what, *ends) for _ in range(2))
     after = features._version, graph.num_nodes(), graph.num_edges()
     if after != before:
         changed = "features" if after[0] != before[0] else "graph"

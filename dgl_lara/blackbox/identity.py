@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from dgl_lara.blackbox.adapter import holding_weights, unwrapped
+from dgl_lara.blackbox.adapter import holding_weights, unwrap
 
 
 def weights_of(model: Callable) -> dict[str, Tensor]:
@@ -52,7 +52,7 @@ def _numbers(model: Callable) -> Iterator[tuple[str, bytes]]:
 
 def _code(model: Callable) -> bytes:
     """Ours changes with the version, not with the user's file; what was typed at a prompt has none."""
-    inner = unwrapped(model)
+    inner = unwrap(model)
     kind = inner if inspect.isroutine(inner) else type(inner)
     if kind.__module__.startswith("dgl_lara."):
         return b""

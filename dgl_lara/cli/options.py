@@ -14,7 +14,7 @@ from click.core import ParameterSource
 
 from dgl_lara._util.writable import unwritable
 from dgl_lara.constants import PLAYERS, RUNS
-from dgl_lara.datasets import DATASETS, SOURCES, Options, check_name, is_file_name
+from dgl_lara.datasets import DATASETS, SOURCES, Options, check_name, is_path
 from dgl_lara.errors import InputError, LaraError
 from dgl_lara.gnns import recipe_for
 from dgl_lara.runs.layout import is_of_a_run
@@ -307,19 +307,19 @@ def load_dataset(name: str, options: Options, device: str) -> Dataset:
 
 def stored_name(name: str) -> str:
     """A data set's name, or the full path of its file, so that a run can be opened from anywhere."""
-    return str(Path(name).resolve()) if is_file_name(name) else name
+    return str(Path(name).resolve()) if is_path(name) else name
 
 
 def target_for(dataset: Dataset, target_file: Path | None, seed: int) -> tuple[ShippedModel, dict]:
     """The model named by --target, or the stored one of this data set, trained first where there is none."""
-    from dgl_lara.gnns.checkpoint import load_target
-    from dgl_lara.gnns.training import get_target
+    from dgl_lara.gnns.checkpoint import load_gnn
+    from dgl_lara.gnns.training import get_gnn
 
     if target_file:
-        model, details = load_target(target_file, dataset)
+        model, details = load_gnn(target_file, dataset)
         return model.to(dataset.device), details
     if dataset.key.get("parts"):
         raise InputError("name the model that is explained, --target or --model: none is trained on a graph in parts.")
     typed = not dataset.graph.is_homogeneous
-    stored = get_target(dataset, recipe_for(dataset.name, dataset.task, typed=typed), seed)
+    stored = get_gnn(dataset, recipe_for(dataset.name, dataset.task, heterogeneous=typed), seed)
     return stored.model, stored.details

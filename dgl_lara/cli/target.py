@@ -35,24 +35,24 @@ def target(
 ) -> None:
     """Train a target model (or load one) and print its accuracy beside the paper's."""
     from dgl_lara._util.tables import text_table
-    from dgl_lara.gnns.checkpoint import load_target, save_target
+    from dgl_lara.gnns.checkpoint import load_gnn, save_gnn
     from dgl_lara.gnns.ranking import popularity, ranking_quality, scores_of
     from dgl_lara.gnns.recommender import Recommender
-    from dgl_lara.gnns.training import accuracy, get_target
+    from dgl_lara.gnns.training import accuracy, get_gnn
 
     dataset, is_usual = load_dataset(name, options, device), True
     if target_file:
-        model, path = load_target(target_file, dataset)[0].to(dataset.device), target_file
+        model, path = load_gnn(target_file, dataset)[0].to(dataset.device), target_file
         reached = accuracy(model, dataset)
     else:
         typed = not dataset.graph.is_homogeneous
         recipe = recipe_for(dataset.name, dataset.task, changes.pop("architecture"), typed)
         recipe = replace(recipe, **{field: value for field, value in changes.items() if value is not None})
-        is_usual = recipe == recipe_for(dataset.name, dataset.task, typed=typed)
-        model, path, details = get_target(dataset, recipe, seed)
+        is_usual = recipe == recipe_for(dataset.name, dataset.task, heterogeneous=typed)
+        model, path, details = get_gnn(dataset, recipe, seed)
         reached = {part: details[part] for part in ("train", "val", "test")}
     if out:
-        save_target(model, out, {"dataset": dataset.name, "source": dataset.source, "seed": seed, **reached})
+        save_gnn(model, out, {"dataset": dataset.name, "source": dataset.source, "seed": seed, **reached})
         path = out
     config = model.config
     echo(f"{dataset.name} ({dataset.source}): {config.architecture}, {config.layers} layers, {config.hidden} hidden")

@@ -34,7 +34,7 @@ from dgl_lara.cli.options import (
     target_for,
 )
 from dgl_lara.constants import BASELINES, EMBEDDINGS, FEATURES_OF, INPUTS, PLAYERS, PRESETS, TRAIN_ON, VALUES
-from dgl_lara.datasets import Options, is_file_name
+from dgl_lara.datasets import Options, is_path
 from dgl_lara.errors import InputError, LaraError
 from dgl_lara.explainer.gates import GATES
 from dgl_lara.training.objectives import OBJECTIVES
@@ -166,7 +166,7 @@ def train(
             explained = own_model(own_name, weights_file, dataset)
         else:
             if target_file is None:
-                whose = "no --model is given: one" if is_file_name(str(name)) else "the model to explain is one"
+                whose = "no --model is given: one" if is_path(str(name)) else "the model to explain is one"
                 log_info(f"{whose} of dgl-lara's own, trained first unless it was before; --epochs are the explainer's")
             try:
                 with ranks.first_before_others():
@@ -175,7 +175,7 @@ def train(
                 if ranks.is_first:
                     echo("Interrupted while the model to explain was trained, which begins anew next time.", err=True)
                 sys.exit(130)
-            echo(_whose_model(explained, target_file, is_file_name(str(name))))
+            echo(_whose_model(explained, target_file, is_path(str(name))))
         players = chosen_players(who, directed_edges, features_of, baseline, feature_groups)
         lara, how = lara_for(explained.model, dataset, hops, value, memory, players[0])
         lara.config = settings(lara, dataset, preset, changes, seed)
@@ -240,7 +240,7 @@ def chosen_players(
     """The kinds of players asked for, in that order, each once."""
     import json
 
-    from dgl_lara.datasets.file_fields import USERS_TEXT
+    from dgl_lara.datasets.file_fields import TEXT_ENCODING
     from dgl_lara.game.player_specs import Edges, Features, Nodes
 
     if directed and "edges" not in who:
@@ -250,7 +250,7 @@ def chosen_players(
     named = None
     if groups is not None:
         try:
-            named = json.loads(groups.read_text(USERS_TEXT))
+            named = json.loads(groups.read_text(TEXT_ENCODING))
         except (OSError, ValueError, RecursionError) as error:
             raise InputError(f'{groups} must be a JSON file like {{"job": [1, 2, 3]}} ({error}).') from error
     made: dict[str, PlayerSpec] = {"nodes": Nodes(), "edges": Edges(directed)}

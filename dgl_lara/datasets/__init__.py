@@ -133,10 +133,10 @@ def load(name: str, options: Options = Options()) -> Dataset:  # noqa: B008 (fro
     """The data set of that name, or the one in that file (.npz or .bin) or folder (a graph in parts)."""
     _check(name, options)
     if name not in DATASETS and os.path.isfile(os.path.join(name, "meta.json")):
-        from dgl_lara.datasets.partitioned import DatasetInParts
+        from dgl_lara.datasets.partitioned import PartitionedDataset
 
-        return cast("Dataset", DatasetInParts(Path(name), options))
-    if is_file_name(name):
+        return cast("Dataset", PartitionedDataset(Path(name), options))
+    if is_path(name):
         from dgl_lara.datasets.user_files import load_file
 
         return load_file(Path(name), options)
@@ -145,13 +145,13 @@ def load(name: str, options: Options = Options()) -> Dataset:  # noqa: B008 (fro
     return dataset.to_undirected() if options.undirected else dataset
 
 
-def is_file_name(name: str) -> bool:
+def is_path(name: str) -> bool:
     return name not in DATASETS and (name.endswith((".npz", ".bin")) or "/" in name or os.path.exists(name))
 
 
 def check_name(name: str) -> str:
     """The name itself, if it is a registered set or looks like a file; otherwise the list and the closest match."""
-    if name in DATASETS or is_file_name(name):
+    if name in DATASETS or is_path(name):
         return name
     close = difflib.get_close_matches(name, DATASETS, n=1, cutoff=0.4)
     hint = f" Did you mean '{close[0]}'?" if close else ""
@@ -168,9 +168,9 @@ def _check(name: str, options: Options) -> None:
         raise InputError(f"--data-dir must be a folder (got '{options.data_dir}', which is not one).")
     if options.nodes is not None and name != "citation":
         raise InputError(f"--nodes sets the size of the data set 'citation' only ('{name}' has a fixed size).")
-    if is_file_name(name) and (options.source != "auto" or options.data_dir is not None):
+    if is_path(name) and (options.source != "auto" or options.data_dir is not None):
         raise InputError(f"--source and --data-dir are for data sets that go by a name; '{name}' is read where it is.")
-    if options.target_type is not None and (not is_file_name(name) or name.endswith(".npz")):
+    if options.target_type is not None and (not is_path(name) or name.endswith(".npz")):
         raise InputError(f"--target-type is for a .bin file with several node types ('{name}' has its own targets).")
     if options.pairs is None and (options.relation is not None or options.leave_out):
         raise InputError("--relation and --leave-out go with --pairs, the links to explain.")

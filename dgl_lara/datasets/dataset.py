@@ -40,7 +40,7 @@ class Dataset:
     motif: Tensor | None = None  # (num_nodes,) which motif instance the node belongs to, -1 for none
     edge_truth: Tensor | None = None  # (num_edges,) bool: the edge lies inside a motif
     node_names: tuple[str, ...] | None = None  # of each feature column, where a column is a kind (atoms)
-    own_names: dict[str, Any] = field(default_factory=dict)  # of "nodes" (also {type: names}), "classes", "features"
+    display_names: dict[str, Any] = field(default_factory=dict)  # "nodes", "classes", "features"
     target_type: str | None = None  # the node type of the targets, where the graph has several
     pairs: Tensor | None = None  # (num_targets, 2) the two ends of each target of a link task
     relation: tuple[str, str, str] | None = None  # what a pair stands for, where the graph has several relations
@@ -83,7 +83,7 @@ class Dataset:
         return [self.node_names[kind] for kind in self.features.argmax(dim=1).tolist()]
 
     @property
-    def asked(self) -> dict[str, Any]:
+    def lara_arguments(self) -> dict[str, Any]:
         """What `LARA` is told of the targets, beside the task."""
         if self.pairs is None:
             return {"target_type": self.target_type}
@@ -97,10 +97,10 @@ class Dataset:
     def names(self) -> dict[str, Any]:
         """What `Explanations.named` takes: everything by which people know nodes, features and classes."""
         return {
-            "labels": self.own_names.get("nodes", self.node_labels),
-            "columns": self.own_names.get("features", self.node_names),
+            "labels": self.display_names.get("nodes", self.node_labels),
+            "columns": self.display_names.get("features", self.node_names),
             "motif": self.motif,
-            "classes": self.own_names.get("classes"),
+            "classes": self.display_names.get("classes"),
         }
 
     @cached_property

@@ -88,7 +88,7 @@ def _read(folder: Path, seed: int) -> Dataset:
             num_classes=len(AREAS),
             source=f"DBLP four area, split seed {seed}",
             key={"dataset": "dblp", "seed": seed},
-            own_names={"nodes": _names(folder, ids), "classes": AREAS},
+            display_names={"nodes": _names(folder, ids), "classes": AREAS},
             target_type="author",
         )
     )

@@ -15,14 +15,14 @@ from dgl_lara.errors import InputError
 
 PARTS = ("train", "val", "test")
 LABELS = ("y", "label", "labels")
-USERS_TEXT = "utf-8-sig"  # on any machine; editors of Windows put a mark at the beginning, which is none of the text
-NUMBER = "[0-9]{1,18}"  # int() would also take 1_0, +1, digits of other scripts, and what is beyond 2^63
+TEXT_ENCODING = "utf-8-sig"  # on any machine; editors of Windows put a mark at the beginning, which is none of the text
+NODE_ID = "[0-9]{1,18}"  # int() would also take 1_0, +1, digits of other scripts, and what is beyond 2^63
 
 
-def text_lines(path: Path) -> list[tuple[int, str]]:
+def read_lines(path: Path) -> list[tuple[int, str]]:
     """The lines of a list of the user's own that are not blank, stripped, each with its number in the file."""
     try:
-        lines = path.read_text(USERS_TEXT).splitlines()
+        lines = path.read_text(TEXT_ENCODING).splitlines()
     except OSError as error:
         raise InputError(f"{path} cannot be read ({(error.strerror or str(error)).lower()}).") from error
     except ValueError as error:

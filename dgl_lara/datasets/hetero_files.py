@@ -46,7 +46,7 @@ def read_typed(path: Path, graphs: list[dgl.DGLGraph], options: Options) -> Data
             features=features,
             labels=y,
             num_classes=num_classes,
-            own_names=check_names(path, names_beside(path), counts),
+            display_names=check_names(path, names_beside(path), counts),
             source=f"file {path.name}{how}",
             key={
                 "dataset": path.stem,

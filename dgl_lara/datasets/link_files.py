@@ -15,18 +15,18 @@ import torch
 from torch import Tensor
 
 from dgl_lara.datasets.dataset import Dataset, checked, random_split
-from dgl_lara.datasets.file_fields import NUMBER, PARTS, content_of, numbers_of, pick, text_lines
+from dgl_lara.datasets.file_fields import NODE_ID, PARTS, content_of, numbers_of, pick, read_lines
 from dgl_lara.datasets.npz_layouts import check_names, names_beside
 from dgl_lara.errors import InputError
 
 
 def read_pairs(path: Path) -> Tensor:
     """(num_pairs, 2), each pair once, in the order of the file."""
-    lines = [(place, line, re.split(r"[,\s]+", line)) for place, line in text_lines(path)]
+    lines = [(place, line, re.split(r"[,\s]+", line)) for place, line in read_lines(path)]
     if not any(re.match(r"[-+.]?\d", word) for word in lines[0][2]):
         lines = lines[1:]  # a heading
     for place, line, words in lines:
-        if len(words) != 2 or not all(re.fullmatch(NUMBER, word) for word in words):
+        if len(words) != 2 or not all(re.fullmatch(NODE_ID, word) for word in words):
             raise InputError(f"{path} must hold a pair of node numbers a line, u,v (line {place} is '{line[:40]}').")
     if not lines:
         raise InputError(f"{path} holds a heading and no pairs.")
@@ -65,7 +65,7 @@ def link_dataset(
             features=features if typed else features[graph.ntypes[0]],
             labels=torch.zeros(len(pairs), dtype=torch.long),
             num_classes=1,
-            own_names=check_names(path, names_beside(path), counts),
+            display_names=check_names(path, names_beside(path), counts),
             source=f"file {path.name}, pairs of {pairs_file.name}, random split, seed {seed}",
             key={"dataset": path.stem, "content": content, "relation": stands_for, "leave_out": leave_out},
             pairs=pairs,

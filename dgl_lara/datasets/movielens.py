@@ -79,7 +79,7 @@ def assemble(base: np.ndarray, held: np.ndarray, folder: Path, seed: int, key: d
             num_classes=1,
             source=f"MovieLens 100K, ua.base, users split by seed {seed}",
             key=key,
-            own_names={"nodes": {"user": _described(people), "film": tuple(films[1])}},
+            display_names={"nodes": {"user": _described(people), "film": tuple(films[1])}},
             pairs=pairs,
             relation=RATES,
         )

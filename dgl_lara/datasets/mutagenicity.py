@@ -79,7 +79,7 @@ def _read(folder: Path) -> Dataset:
         key={"dataset": "mutag"},
         kinds=kinds,
     )
-    return replace(molecules, own_names={"classes": CLASSES})
+    return replace(molecules, display_names={"classes": CLASSES})
 
 
 def assemble_molecules(

@@ -21,7 +21,7 @@ import scipy.sparse as sp
 from dgl_lara._util.memory import free_memory
 from dgl_lara._util.progress import log_info
 from dgl_lara.datasets.cache import DAMAGE, Arrays, damaged
-from dgl_lara.datasets.file_fields import USERS_TEXT
+from dgl_lara.datasets.file_fields import TEXT_ENCODING
 from dgl_lara.errors import InputError
 
 WORDS = {
@@ -152,7 +152,7 @@ def names_beside(path: Path) -> Names:
     if not beside.is_file():
         return {}
     try:
-        content = json.loads(beside.read_text(USERS_TEXT))
+        content = json.loads(beside.read_text(TEXT_ENCODING))
     except (ValueError, OSError, RecursionError) as error:
         raise InputError(f"{beside} must be a JSON file ({error}).") from error
     if not isinstance(content, dict) or not set(content) <= set(NAMES):

@@ -16,7 +16,7 @@ from dgl_lara.graphs.mmap import MmapGraphView
 from dgl_lara.graphs.remote import DistributedGraphView
 
 
-class DatasetInParts:
+class PartitionedDataset:
     """What commands that need no whole graph ask of a `Dataset`."""
 
     task = "node"
@@ -34,9 +34,9 @@ class DatasetInParts:
         self.fingerprint = meta.fingerprint
         self.num_targets = self.num_nodes = meta.nodes
         self.features = torch.empty(0, meta.columns)  # nobody's: how many there are is asked for
-        self.own_names: dict[str, Any] = {}
+        self.display_names: dict[str, Any] = {}
         self.names: dict[str, Any] = {}
-        self.asked: dict[str, Any] = {}
+        self.lara_arguments: dict[str, Any] = {}
 
     @property
     def graph(self) -> Any:
@@ -63,7 +63,7 @@ class DatasetInParts:
     def targets(self, numbers: Tensor) -> Tensor:
         return numbers
 
-    def to(self, device: torch.device | str) -> DatasetInParts:
+    def to(self, device: torch.device | str) -> PartitionedDataset:
         if torch.device(device).type != "cpu":
             raise InputError("a graph in parts is worked on by the CPU; add --device cpu.")
         return self

@@ -86,7 +86,7 @@ def _read(name: str, paths: dict[str, Path]) -> Dataset:
             num_classes=y.shape[1],
             source="Planetoid",
             key={"dataset": name},
-            own_names={"classes": CLASSES[name]},
+            display_names={"classes": CLASSES[name]},
         )
     )
 

@@ -109,7 +109,7 @@ def _assemble(
             features=x.float(),
             labels=y,
             num_classes=num_classes,
-            own_names=check_names(path, {**(names or {}), **names_beside(path)}, counts),
+            display_names=check_names(path, {**(names or {}), **names_beside(path)}, counts),
             source=f"file {path.name}{how}",
             key={"dataset": path.stem, "content": content_of(*parts)},
             **splits,

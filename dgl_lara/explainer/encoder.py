@@ -9,7 +9,7 @@ import torch
 from dgl.nn.pytorch import GraphConv
 from torch import Tensor, nn
 
-from dgl_lara.blackbox.edge_data import EDGE
+from dgl_lara.blackbox.input_adapter import EDGE_ID
 from dgl_lara.game.walks import scale_of
 from dgl_lara.graphs.indexing import in_edge_ids, in_edges, lookup_sorted
 
@@ -46,8 +46,8 @@ class EncoderGraph:
         pair, sources = in_edges(graph, nodes)
         place, inside = lookup_sorted(sources, nodes)
         induced = dgl.graph((place[inside], pair[inside]), num_nodes=len(nodes))
-        if EDGE in graph.edata:
-            induced.edata[EDGE] = graph.edata[EDGE][in_edge_ids(graph, nodes)[inside]]
+        if EDGE_ID in graph.edata:
+            induced.edata[EDGE_ID] = graph.edata[EDGE_ID][in_edge_ids(graph, nodes)[inside]]
         scale = scale_of((graph.in_degrees() if in_degrees is None else in_degrees)[nodes]).unsqueeze(1)
         return EncoderGraph(dgl.add_self_loop(induced), scale, induced.batch_num_nodes(), inputs)
 

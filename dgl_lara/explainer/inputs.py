@@ -15,7 +15,7 @@ from torch import Tensor
 
 from dgl_lara._util.randomness import generator
 from dgl_lara.blackbox.eval_mode import eval_mode
-from dgl_lara.blackbox.input_blocks import WIDE, places_of_ends
+from dgl_lara.blackbox.input_adapter import MAX_INPUT_COLUMNS, input_adapter
 from dgl_lara.explainer.encoder import EncoderGraph
 from dgl_lara.explainer.network import Explainer
 from dgl_lara.explainer.probe import heard
@@ -58,7 +58,7 @@ def _rows(game: Game, kind: str, nodes: Tensor | None) -> Tensor:
         if block is game.features
         else signed_log(block[here].float())
         for block in game.input_blocks
-        if block.shape[1] <= WIDE
+        if block.shape[1] <= MAX_INPUT_COLUMNS
     ]
     degree = torch.log1p(game.in_degrees[here].float()).unsqueeze(1)
     return torch.cat([*own, degree, *_said(game, nodes, ids, place)], dim=1)
@@ -82,7 +82,7 @@ def _paired(game: Game, nodes: Tensor | None) -> list[Tensor]:
     nodes = torch.arange(count, device=device) if nodes is None else nodes
     alone = edgeless(game.graph, torch.arange(count, device=device))
     columns = []
-    sides = places_of_ends(game.f, count)
+    sides = input_adapter(game.f).endpoint_ranges(count)
     for side, (mine, theirs) in enumerate(zip(sides, reversed(sides), strict=True)):
         stands = (nodes >= mine.start) & (nodes < mine.stop)
         others = theirs.start + evenly_spaced(len(theirs), PARTNERS, device)
@@ -100,7 +100,7 @@ def _unlike(features: Tensor, loops: Tensor) -> tuple[Tensor, Tensor]:
     """Some of the nodes, and for each node which of these it cannot be told from where it is alone. Atoms of a kind
     have the same features, and f need not be asked about each; where hardly two nodes have, these are all nodes."""
     everyone = _everyone(features)
-    if features.shape[1] > WIDE:
+    if features.shape[1] > MAX_INPUT_COLUMNS:
         return everyone, everyone
     weights = torch.rand(features.shape[1], generator=generator(0)).to(features.device)
     kinds, place = torch.unique(features.float() @ weights - loops, return_inverse=True)

@@ -11,8 +11,8 @@ import dgl
 import torch
 from torch import Tensor
 
-from dgl_lara.blackbox.edge_data import EDGE
 from dgl_lara.blackbox.hetero import HeteroAdapter
+from dgl_lara.blackbox.input_adapter import EDGE_ID
 from dgl_lara.game.game import Game
 from dgl_lara.game.node_task import khop_batch
 
@@ -29,19 +29,19 @@ def heard(game: Game, nodes: Tensor | None = None) -> Tensor:
         return rows
     here = khop_batch(graph, nodes[asked], game.hops)
     src, dst = here.graph.edges()
-    ends, numbers, ids = [torch.stack([src, dst])], [here.graph.edata[EDGE]], [game.features[here.nodes].flatten()]
+    ends, numbers, ids = [torch.stack([src, dst])], [here.graph.edata[EDGE_ID]], [game.features[here.nodes].flatten()]
     at, place, count = nodes[asked], here.target_rows, len(here.nodes)  # who hands it on, and where that stands
     _, onward = graph.edges()
     while len(going := (hop[at] > 0).nonzero().flatten()):
         edge = way[at[going]]
         nobody = count + torch.arange(len(going), device=graph.device)
         ends.append(torch.stack([place[going], nobody]))
-        numbers.append(graph.edata[EDGE][edge])
+        numbers.append(graph.edata[EDGE_ID][edge])
         ids.append(-1 - types.type_of(onward[edge]))
         at, place, count = at.clone(), place.clone(), count + len(going)
         at[going], place[going] = onward[edge], nobody
     with_nobodies = dgl.graph(tuple(torch.cat(ends, dim=1)), num_nodes=count)
-    with_nobodies.edata[EDGE] = torch.cat(numbers)
+    with_nobodies.edata[EDGE_ID] = torch.cat(numbers)
     said = game.call(with_nobodies, torch.cat(ids).unsqueeze(1))
     rows[asked] = said[place] - game.null_logits
     return rows

@@ -84,11 +84,13 @@ class Explanations(ScoreTable):
         if types is None:
             raise InputError("labels by type are for a graph of several types; this one has a single list of nodes.")
         for kind, names in labels.items():
-            if kind not in types.nodes:
-                raise InputError(f"labels name the type '{kind}', which the graph has not ({', '.join(types.nodes)}).")
-            if len(names) != types.count(kind):
-                raise InputError(f"labels must name each {kind}, {types.count(kind)} of them (got {len(names)}).")
-        return types.called(labels)
+            if kind not in types.node_types:
+                raise InputError(
+                    f"labels name the type '{kind}', which the graph has not ({', '.join(types.node_types)})."
+                )
+            if len(names) != types.num_nodes(kind):
+                raise InputError(f"labels must name each {kind}, {types.num_nodes(kind)} of them (got {len(names)}).")
+        return types.node_names(labels)
 
     def only(self, mask: Tensor) -> Explanations:
         """Those of some targets: (num_targets,) bool."""

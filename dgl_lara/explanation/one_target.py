@@ -13,7 +13,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from dgl_lara.blackbox.edge_data import EDGE
+from dgl_lara.blackbox.input_adapter import EDGE_ID
 from dgl_lara.errors import InputError
 from dgl_lara.explanation.score_table import ScoreTable, in_own_numbers
 from dgl_lara.game.edge_players import EdgePlayers
@@ -141,8 +141,8 @@ class OneTarget:
         numbers; where nodes play `score`, where edges play edata `score` (NaN: the edge does not play)."""
         near = self._near
         graph = dgl.node_subgraph(self.game.graph, near.player)
-        if EDGE in graph.edata:
-            graph.edata.pop(EDGE)
+        if EDGE_ID in graph.edata:
+            graph.edata.pop(EDGE_ID)
         graph.ndata["hop"], graph.ndata["target"] = near.hop, self.task.is_target(near)
         if self.batch.players.player_type == "edges":
             place = self._player_of_edges(graph)

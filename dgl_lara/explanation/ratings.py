@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import torch
 
-from dgl_lara.blackbox.edge_data import EDGE
 from dgl_lara.blackbox.hetero import HeteroAdapter
+from dgl_lara.blackbox.input_adapter import EDGE_ID
 from dgl_lara.game.game import Game
 
 RATING = "rating"
@@ -20,9 +20,9 @@ OF_THINGS = {True: "which they liked", False: "which they did not like", None: "
 def holds_ratings(game: Game) -> bool:
     """Somebody of one type rates what is of another, and a pair is one of either."""
     f = game.f
-    if not isinstance(f, HeteroAdapter) or game.task.num_endpoints != 2 or f.asked_types[0] == f.asked_types[1]:
+    if not isinstance(f, HeteroAdapter) or game.task.num_endpoints != 2 or f.target_types[0] == f.target_types[1]:
         return False
-    between = {f.asked_types, f.asked_types[::-1]}
+    between = {f.target_types, f.target_types[::-1]}
     data = [f.data[relation] for relation in f.types.relations if (relation[0], relation[2]) in between]
     return bool(data) and all(RATING in columns and columns[RATING].dim() == 1 for columns in data)
 
@@ -32,14 +32,14 @@ def likes_into(game: Game, node: int) -> dict[int, bool]:
     f, graph = game.f, game.graph
     assert isinstance(f, HeteroAdapter)
     others, _, places = graph.in_edges(node, form="all")
-    number = graph.edata[EDGE][places]
+    number = graph.edata[EDGE_ID][places]
     relation = f.types.relation_of(number)
     found: dict[int, bool] = {}
     for place in torch.unique(relation).tolist():
         here, name = relation == place, f.types.relations[place]
         if RATING in f.data[name]:
             stars = f.data[name][RATING].float()
-            good = stars[number[here] - f.types.edge_starts[place]] > stars.mean()
+            good = stars[number[here] - f.types.edge_offsets[place]] > stars.mean()
             found |= dict(zip(others[here].tolist(), good.tolist(), strict=True))
     return found
 
@@ -48,8 +48,8 @@ def how_they_come_in(game: Game, u: int, v: int, players: torch.Tensor) -> list[
     """Of each player, the end of a sentence on v, which is recommended to u."""
     assert isinstance(game.f, HeteroAdapter)
     theirs, its = likes_into(game, u), likes_into(game, v)
-    kinds, _ = game.f.types.split(players)
-    giver = game.f.asked_types[0]
+    kinds, _ = game.f.types.locate(players)
+    giver = game.f.target_types[0]
     return [
         OF_GIVERS[its.get(player)] if kind == giver else OF_THINGS[theirs.get(player)]
         for kind, player in zip(kinds, players.tolist(), strict=True)

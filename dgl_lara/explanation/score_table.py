@@ -79,9 +79,9 @@ def in_own_numbers(frame: pd.DataFrame, game: Game | None) -> pd.DataFrame:
     if game.types is not None:
         ends = ["u", "v", "target_u", "target_v", *(["player"] if game.player_set.name == "nodes" else [])]
         for name in filter(columns.__contains__, ends):
-            kinds, own = game.types.split(torch.tensor(np.asarray(columns[name]), device=game.graph.device))
+            kinds, own = game.types.locate(torch.tensor(np.asarray(columns[name]), device=game.graph.device))
             columns[name] = own.cpu().numpy()
-            columns["type" if name == "player" else f"{name}_type"] = pd.Categorical(kinds, game.types.nodes)
+            columns["type" if name == "player" else f"{name}_type"] = pd.Categorical(kinds, game.types.node_types)
     first = ["target", "target_u_type", "target_u", "target_v_type", "target_v", "player", "type"]
     order = [name for name in first if name in columns] + [name for name in columns if name not in first]
     return pd.DataFrame({name: columns[name] for name in order}, index=frame.index)

@@ -61,7 +61,7 @@ class Explanation(InWords):
             told=self._told_nodes,
             other_class=None if classes is None else np.array(classes) != self.explained_class,
             edge_player=self._player_of_edges(near).cpu().numpy() if edges_play else None,
-            kinds=None if self.game.types is None else self.game.types.split(nodes)[0],
+            kinds=None if self.game.types is None else self.game.types.locate(nodes)[0],
             other_than=names.of_class(self.explained_class),
         )
 
@@ -71,7 +71,7 @@ class Explanation(InWords):
         own = None if labels is None else [labels[node] for node in nodes.tolist()]
         if types is None:
             return own
-        numbers = map(str, types.local_id(nodes).tolist())
+        numbers = map(str, types.local_ids(nodes).tolist())
         return (
             list(numbers) if own is None else [mark or str(number) for mark, number in zip(own, numbers, strict=True)]
         )

@@ -20,8 +20,8 @@ import torch
 from torch import Tensor
 
 from dgl_lara._util.atomic import atomic_write
-from dgl_lara.blackbox.edge_data import EDGE
-from dgl_lara.blackbox.hetero import HeteroIndex
+from dgl_lara.blackbox.hetero_index import HeteroIndex
+from dgl_lara.blackbox.input_adapter import EDGE_ID
 from dgl_lara.constants import SUMMARIES
 from dgl_lara.errors import InputError
 from dgl_lara.explanation.score_table import ScoreTable, feature_names
@@ -192,7 +192,7 @@ def _ways(of: ScoreTable, game: Game) -> list[Way]:
 
 def _by_type(of: ScoreTable, types: HeteroIndex) -> Way:
     kind = types.type_of(of.players.player)
-    return "type", torch.where(of.is_target, -1, kind), list(types.nodes)
+    return "type", torch.where(of.is_target, -1, kind), list(types.node_types)
 
 
 def _by_relation(of: ScoreTable, game: Game, types: HeteroIndex) -> Way:
@@ -202,7 +202,7 @@ def _by_relation(of: ScoreTable, game: Game, types: HeteroIndex) -> Way:
     player = kind.player_of_edges(*graph.edges())
     plays = player >= 0
     belongs = torch.zeros(kind.count, len(types.relations), dtype=torch.bool, device=player.device)
-    belongs[player[plays], types.relation_of(graph.edata[EDGE])[plays]] = True
+    belongs[player[plays], types.relation_of(graph.edata[EDGE_ID])[plays]] = True
     asked, place = torch.unique(of.players.player, return_inverse=True)
     sets, code = torch.unique(belongs[asked], dim=0, return_inverse=True)
     short = types.relation_names

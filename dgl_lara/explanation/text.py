@@ -204,7 +204,7 @@ class InWords(OneTarget):
         if labels is not None and most is not None:
             labels = {node: shortened(str(labels[node]), most) for node in nodes.tolist()}
         if self.game.types is not None:
-            return self.game.types.in_words(nodes, labels)
+            return self.game.types.node_labels(nodes, labels)
         known = nodes if self.game.parent is None else self.game.parent.node_ids[nodes]
         numbers = self.task.node_ids(self.game.graph, self.batch.players.targets, known)
         if labels is None:

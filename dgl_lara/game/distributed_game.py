@@ -10,8 +10,7 @@ from torch import Tensor
 
 from dgl_lara._util.memory import hand_back_freed_memory
 from dgl_lara._util.progress import Progress
-from dgl_lara.blackbox import call
-from dgl_lara.blackbox.call import Model
+from dgl_lara.blackbox.call import Model, call_model
 from dgl_lara.blackbox.eval_mode import eval_mode
 from dgl_lara.blackbox.layerwise import LayerwiseModel
 from dgl_lara.game.partitioned_game import PartitionedGame
@@ -39,7 +38,7 @@ class DistributedGame(PartitionedGame):
             return self._own_rows("asking the model about every node", self.context_hops, self._said)
 
     def _said(self, here: SharedSubgraph) -> Tensor:
-        return call.call(self.f, here.graph, self.view.features(here.nodes), len(here.nodes), self.task.name)
+        return call_model(self.f, here.graph, self.view.features(here.nodes), len(here.nodes), self.task.name)
 
     def _own_rows(self, label: str, hops: int, make: Callable[[SharedSubgraph], Tensor]) -> Tensor:
         """Batch after batch of the part; every process goes through as many, because rows are asked of it."""

@@ -175,7 +175,7 @@ class FeaturePlayers(PlayerSet):
     def names(self, players: Players, node_names: NodeNames, own: Sequence[str] | None) -> list[str]:
         return [f"x{player}" if own is None else str(own[player]) for player in players.player.tolist()]
 
-    def own_names(self, columns: Sequence[str] | None) -> Sequence[str] | None:
+    def display_names(self, columns: Sequence[str] | None) -> Sequence[str] | None:
         return columns if self.group_names is None else self.group_names
 
     def value_of(self, players: Tensor, nodes: Tensor) -> str:

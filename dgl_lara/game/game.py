@@ -22,12 +22,11 @@ from torch import Tensor
 
 from dgl_lara._util.memory_budget import Budget, slices_within_budget
 from dgl_lara._util.progress import Progress, working
-from dgl_lara.blackbox import call
-from dgl_lara.blackbox.call import Model
-from dgl_lara.blackbox.edge_data import WithEdgeData, detach_edge_data, without_edge_data
+from dgl_lara.blackbox.call import Model, call_model, predict_and_validate, same_predictions
+from dgl_lara.blackbox.edge_data import detach_edge_data, without_edge_data
 from dgl_lara.blackbox.eval_mode import eval_mode
-from dgl_lara.blackbox.hetero import HeteroAdapter, HeteroIndex
-from dgl_lara.blackbox.input_blocks import columns_of, null_features, seen_of_edges, seen_of_nodes
+from dgl_lara.blackbox.hetero_index import HeteroIndex
+from dgl_lara.blackbox.input_adapter import input_adapter
 from dgl_lara.errors import InputError, ModelError
 from dgl_lara.game.context import GameContext
 from dgl_lara.game.player_index import Players
@@ -95,7 +94,7 @@ class Game:
             with working("asking the model about the whole graph"):
                 answer = self._untouched()
         self.full_outputs = answer
-        if edge_data is None and isinstance(self.f, WithEdgeData) and self._does_without_edge_data():
+        if edge_data is None and input_adapter(self.f).edge_data_is_optional and self._does_without_edge_data():
             self.f, self.graph = without_edge_data(self.f, self.graph)
             vars(self).pop("full_batch", None)
         self.player_set = self.player_spec.build(GameContext(self.task, self.graph, features, hops))
@@ -114,7 +113,7 @@ class Game:
 
     def _null_logits(self) -> Tensor:
         with eval_mode(self.f):
-            nobody = null_features(self.f, self.features, self.task.num_endpoints)
+            nobody = input_adapter(self.f).null_features(self.features, self.task.num_endpoints)
             device = self.features.device
             alone = torch.arange(len(nobody), device=device).unsqueeze(1).unbind() if len(nobody) > 1 else ()
             return null_prediction(self.call, self.graph, nobody, *alone)
@@ -131,7 +130,7 @@ class Game:
     @property
     def types(self) -> HeteroIndex | None:
         """Who is who, on a graph of several types."""
-        return self.f.types if isinstance(self.f, HeteroAdapter) else None
+        return input_adapter(self.f).types
 
     @property
     def num_classes(self) -> int:
@@ -139,18 +138,18 @@ class Game:
 
     @property
     def nodes_per_call(self) -> int:
-        return self.budget.nodes_per_call(columns_of(self.f, self.features))
+        return self.budget.nodes_per_call(input_adapter(self.f).num_feature_columns(self.features))
 
     @cached_property
     def input_blocks(self) -> list[Tensor]:
         """What g may see of every node beside what f says of it, in blocks of columns: its features, and what else
         the graph says of it."""
-        return seen_of_nodes(self.f, self.graph, self.features)
+        return input_adapter(self.f).node_blocks(self.graph, self.features)
 
     @cached_property
     def edge_inputs(self) -> Tensor | None:
         """(num_edges, columns) likewise of every edge of the whole graph, by its number there; None: nothing."""
-        return seen_of_edges(self.f)
+        return input_adapter(self.f).edge_columns()
 
     @cached_property
     def cost_bound(self) -> Tensor:
@@ -183,7 +182,7 @@ class Game:
         """Logits of f. `ends`: of the pairs that are asked about, where targets are pairs."""
         self.record_call(graph)
         rows = len(ends[0]) if ends else self.task.num_rows(graph)
-        answer = call.call(self.f, graph, features, rows, self.task.name, *ends)
+        answer = call_model(self.f, graph, features, rows, self.task.name, *ends)
         whole = vars(self).get("full_outputs", answer)
         if answer.shape[1] != whole.shape[1]:
             raise ModelError(
@@ -199,7 +198,7 @@ class Game:
 
     def _untouched(self) -> Tensor:
         ends, rows = self.task.endpoint_indices(self.full_batch), self.task.num_rows(self.graph)
-        return call.predict_and_validate(self.f, self.graph, self.features, rows, self.task.name, *ends)
+        return predict_and_validate(self.f, self.graph, self.features, rows, self.task.name, *ends)
 
     def _does_without_edge_data(self) -> bool:
         """f says the same where edges carry nothing, so that nothing need be carried along."""
@@ -207,7 +206,7 @@ class Game:
         ends = self.task.endpoint_indices(self.full_batch)
         self.num_calls += 1
         with working("asking the model whether it reads what edges carry"):
-            return call.same_predictions(f, graph, self.features, self.full_outputs, self.task.name, *ends)
+            return same_predictions(f, graph, self.features, self.full_outputs, self.task.name, *ends)
 
     def _spread(self, answer: Tensor) -> Tensor:
         """Logits: f's own, or two for the one z of two classes (see the top of the file)."""
@@ -241,11 +240,7 @@ class Game:
 
     def node_features(self, node: int) -> Tensor:
         """(columns,) of one node; on a graph of several types those of its type."""
-        if not isinstance(self.f, HeteroAdapter):
-            return self.features[node]
-        here = torch.tensor([node], device=self.features.device)
-        kinds, own = self.f.types.split(here)
-        return self.f.features[kinds[0]][int(own)]
+        return input_adapter(self.f).features_of(node, self.features)
 
     def null_value(self, players: Players, classes: Tensor) -> float:
         """Return the explained value of one target without any player."""
@@ -257,7 +252,7 @@ class Game:
     def user_ids(self, nodes: Tensor) -> tuple[list[str] | None, Tensor]:
         """Return the type of each node (None if the graph has one type) and the number by which users know it."""
         if self.types is not None:
-            return self.types.split(nodes)
+            return self.types.locate(nodes)
         return None, nodes if self.parent is None else self.parent.node_ids[nodes]
 
     @property

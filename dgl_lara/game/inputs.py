@@ -15,8 +15,10 @@ import torch
 from torch import Tensor
 
 from dgl_lara.blackbox.call import Model
-from dgl_lara.blackbox.edge_data import EDGE, detach_edge_data
-from dgl_lara.blackbox.hetero import HeteroAdapter, HeteroIndex, Relation, target_type_of, to_homogeneous
+from dgl_lara.blackbox.edge_data import detach_edge_data
+from dgl_lara.blackbox.hetero import HeteroAdapter, check_target_type, to_homogeneous
+from dgl_lara.blackbox.hetero_index import HeteroIndex, Relation
+from dgl_lara.blackbox.input_adapter import EDGE_ID, input_adapter
 from dgl_lara.errors import InputError
 from dgl_lara.game.link_task import LinkTask, checked_pairs
 from dgl_lara.game.node_task import TypedNodeTask
@@ -39,7 +41,7 @@ class GameInputs:
 
 
 def types_of(f: Callable) -> HeteroIndex | None:
-    return f.types if isinstance(f, HeteroAdapter) else None
+    return input_adapter(f).types
 
 
 def normalize_inputs(
@@ -66,7 +68,7 @@ def normalize_inputs(
     is_link = isinstance(task, LinkTask)
     if not is_link and (pairs is not None or relation is not None or leave_out):
         raise InputError(f"pairs, relation and leave_out go with task='link' (the task is '{task}').")
-    if EDGE in graph.edata if graph.is_homogeneous else False:  # it has been seen to before
+    if EDGE_ID in graph.edata if graph.is_homogeneous else False:  # it has been seen to before
         return GameInputs(model, graph, features, task)
     if graph.is_homogeneous:
         if target_type is not None or relation is not None:
@@ -108,7 +110,7 @@ def _typed(
     if isinstance(task, LinkTask):
         start, _, end = relation_of(graph, relation)
         return GameInputs(*to_homogeneous(model, graph, features, start, end), task)
-    asked = target_type_of(graph, target_type)
+    asked = check_target_type(graph, target_type)
     return GameInputs(*to_homogeneous(model, graph, features, asked), TypedNodeTask(graph.num_nodes(asked)))
 
 
@@ -143,9 +145,9 @@ def to_internal_pairs(f: Callable, graph: dgl.DGLGraph, pairs: Any, relation: st
     if not isinstance(f, HeteroAdapter):
         found = checked_pairs(pairs, count, count, graph.device)
     else:
-        start, end = f.asked_types
-        found = checked_pairs(pairs, f.types.count(start), f.types.count(end), graph.device)
-        found = torch.stack([f.types.number(start, found[:, 0]), f.types.number(end, found[:, 1])], dim=1)
+        start, end = f.target_types
+        found = checked_pairs(pairs, f.types.num_nodes(start), f.types.num_nodes(end), graph.device)
+        found = torch.stack([f.types.global_ids(start, found[:, 0]), f.types.global_ids(end, found[:, 1])], dim=1)
     same = found[found[:, 0] == found[:, 1]]
     if len(same):
         raise InputError(f"a pair must have two different ends (got ({int(same[0, 0])}, {int(same[0, 1])})).")
@@ -161,7 +163,7 @@ def _without_relation(f: Callable, triples: Sequence[Any], relation: str | Relat
     if relation is None or not isinstance(f, HeteroAdapter):
         raise InputError(f"a graph of one type has no relations: write (u, v) (got {tuple(triples[0])}).")
     name = relation if isinstance(relation, str) else relation[1]
-    start, end = f.asked_types
+    start, end = f.target_types
     for u, between, v in triples:
         if (between if isinstance(between, str) else tuple(between)) not in (name, (start, name, end)):
             raise InputError(f"({u}, {between!r}, {v}) is not of the relation that is explained ('{name}').")
@@ -170,7 +172,7 @@ def _without_relation(f: Callable, triples: Sequence[Any], relation: str | Relat
 
 def to_user_pairs(f: Callable, pairs: Tensor) -> Tensor:
     """The same pairs in the numbers of the user's graph."""
-    return f.types.local_id(pairs) if isinstance(f, HeteroAdapter) else pairs
+    return f.types.local_ids(pairs) if isinstance(f, HeteroAdapter) else pairs
 
 
 def features_of(graph: dgl.DGLGraph) -> Tensor:

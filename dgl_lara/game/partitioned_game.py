@@ -17,8 +17,7 @@ from torch import Tensor
 
 from dgl_lara._util.memory_budget import Budget
 from dgl_lara._util.progress import working
-from dgl_lara.blackbox import call
-from dgl_lara.blackbox.call import Model
+from dgl_lara.blackbox.call import Model, call_model, predict_and_validate
 from dgl_lara.blackbox.eval_mode import eval_mode
 from dgl_lara.blackbox.identity import weights_hash
 from dgl_lara.blackbox.layerwise import LayerwiseModel
@@ -81,10 +80,10 @@ class PartitionedGame:
         some = evenly_spaced(view.num_nodes, CHECKED, torch.device("cpu"))
         here = extract_subgraph(view, some, self.hops + 1)
         features = view.features(here.nodes)
-        answer = call.predict_and_validate(self.f, here.graph, features, len(here.nodes), self.task.name)
+        answer = predict_and_validate(self.f, here.graph, features, len(here.nodes), self.task.name)
 
         def f(graph: dgl.DGLGraph, x: Tensor) -> Tensor:
-            said = call.call(self.f, graph, x, graph.num_nodes(), self.task.name)
+            said = call_model(self.f, graph, x, graph.num_nodes(), self.task.name)
             return torch.cat([-said, said], dim=1) / 2 if said.shape[1] == 1 and self.asked_value != "output" else said
 
         with eval_mode(self.f):
@@ -137,7 +136,7 @@ class PartitionedGame:
         if len(here.nodes) > self.nodes_per_call and len(nodes) > 1:
             return torch.cat([self._in_surroundings(half) for half in nodes.tensor_split(2)])
         features = self.view.features(here.nodes)
-        return call.call(self.f, here.graph, features, len(here.nodes), self.task.name)[here.target_rows]
+        return call_model(self.f, here.graph, features, len(here.nodes), self.task.name)[here.target_rows]
 
     def _layer_by_layer(self, f: LayerwiseModel, store: RowStore) -> Tensor:
         """A layer's cut has one hop, and the context that f needs beyond its layers."""

@@ -98,11 +98,11 @@ class PlayerSet(ABC):
         Args:
             players: Players of one target.
             node_names: Returns the names of nodes.
-            own: Result of `own_names`.
+            own: Result of `display_names`.
         """
         return node_names(players.player)
 
-    def own_names(self, columns: Sequence[str] | None) -> Sequence[str] | None:
+    def display_names(self, columns: Sequence[str] | None) -> Sequence[str] | None:
         """Return the names of all players if they come from the columns of the features."""
         return None
 

@@ -10,10 +10,9 @@ from torch import Tensor
 
 from dgl_lara._util.memory_budget import NODES_A_CALL, Budget, slices_within_budget
 from dgl_lara._util.progress import working
-from dgl_lara.blackbox import call
-from dgl_lara.blackbox.call import Model
+from dgl_lara.blackbox.call import Model, call_model, predict_and_validate
 from dgl_lara.blackbox.eval_mode import eval_mode
-from dgl_lara.blackbox.input_blocks import columns_of
+from dgl_lara.blackbox.input_adapter import input_adapter
 from dgl_lara.errors import InputError, ModelError
 from dgl_lara.game.removal import strip_data
 from dgl_lara.game.task import Task
@@ -125,12 +124,13 @@ def choose_hops(
     graph, targets = strip_data(graph), evenly_spaced(task.num_targets(graph), SAMPLE, features.device)
     # a model that cannot be explained at all is told so first
     ends = task.endpoint_indices(task.full_batch(graph, torch.arange(task.num_targets(graph), device=features.device)))
-    call.predict_and_validate(model, graph, features, task.num_rows(graph), task.name, *ends)
+    predict_and_validate(model, graph, features, task.num_rows(graph), task.name, *ends)
 
     def f(part: dgl.DGLGraph, x: Tensor, *ends: Tensor) -> Tensor:
         rows = len(ends[0]) if ends else task.num_rows(part)
-        return call.call(model, part, x, rows, task.name, *ends)
+        return call_model(model, part, x, rows, task.name, *ends)
 
     with working("measuring how far the model looks (Eq. 13)"), eval_mode(model):
-        nodes_per_call = Budget.of(memory, features.device).nodes_per_call(columns_of(model, features))
+        columns = input_adapter(model).num_feature_columns(features)
+        nodes_per_call = Budget.of(memory, features.device).nodes_per_call(columns)
         return max_hop(f, task, graph, features, targets, tolerance=1e-3, nodes_per_call=nodes_per_call)

@@ -16,7 +16,8 @@ import torch
 from torch import Tensor
 
 from dgl_lara.blackbox.call import Model
-from dgl_lara.blackbox.edge_data import EDGE, without_data
+from dgl_lara.blackbox.edge_data import without_data
+from dgl_lara.blackbox.input_adapter import EDGE_ID
 from dgl_lara.errors import InputError
 from dgl_lara.game.player_index import Players, nodes_of_graphs
 from dgl_lara.graphs.indexing import in_edge_ids, in_edges, lookup_sorted
@@ -35,19 +36,19 @@ def strip_data(graph: dgl.DGLGraph) -> dgl.DGLGraph:
     """The edges and the batch, without node or edge data: f is given features, and copies of the graph stay cheap."""
     if not graph.is_homogeneous:
         raise InputError("the graph must have one kind of node and one of edge (dgl.to_homogeneous makes it so).")
-    if not graph.ndata and set(graph.edata) <= {EDGE} and graph.idtype == torch.int64:
+    if not graph.ndata and set(graph.edata) <= {EDGE_ID} and graph.idtype == torch.int64:
         return graph
     plain = without_data(graph)
-    if EDGE in graph.edata:
-        plain.edata[EDGE] = graph.edata[EDGE]
+    if EDGE_ID in graph.edata:
+        plain.edata[EDGE_ID] = graph.edata[EDGE_ID]
     return plain
 
 
 def _some_edges(of: dgl.DGLGraph, src: Tensor, dst: Tensor, nodes: int, edges: Tensor | None) -> dgl.DGLGraph:
     """A graph of some edges of another (mask or places there; None: of none), which keep their numbers."""
     graph = dgl.graph((src, dst), num_nodes=nodes)
-    if EDGE in of.edata:
-        graph.edata[EDGE] = torch.full_like(src, -1) if edges is None else of.edata[EDGE][edges]
+    if EDGE_ID in of.edata:
+        graph.edata[EDGE_ID] = torch.full_like(src, -1) if edges is None else of.edata[EDGE_ID][edges]
     return graph
 
 
@@ -103,8 +104,8 @@ def copies(graph: dgl.DGLGraph, count: int) -> dgl.DGLGraph:
     src, dst = graph.edges()
     shift = graph.num_nodes() * torch.arange(count, device=src.device).unsqueeze(1)
     many = dgl.graph(((src + shift).flatten(), (dst + shift).flatten()), num_nodes=graph.num_nodes() * count)
-    if EDGE in graph.edata:
-        many.edata[EDGE] = graph.edata[EDGE].repeat(count)
+    if EDGE_ID in graph.edata:
+        many.edata[EDGE_ID] = graph.edata[EDGE_ID].repeat(count)
     return many
 
 
@@ -154,7 +155,7 @@ def ego_graphs(graph: dgl.DGLGraph, context: Players, inner: int | None = None) 
     if inner is not None:
         entered = entered[context.hop < inner]
     pair, sources = in_edges(graph, context.player[entered])
-    numbers = in_edge_ids(graph, context.player[entered]) if EDGE in graph.edata else None
+    numbers = in_edge_ids(graph, context.player[entered]) if EDGE_ID in graph.edata else None
     pair = entered[pair]
     place, inside = lookup_sorted(context.row[pair] * context.num_ids + sources, keys)
     edges = None if numbers is None else numbers[inside]

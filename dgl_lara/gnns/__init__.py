@@ -26,9 +26,9 @@ class Recipe:
 # one kind of node; the same with bonds; several kinds of nodes; pairs of nodes
 ARCHITECTURES = ("gcn", "gat", "gin", "sage")
 EDGE_AWARE = ("gine", "gine-blind")
-TYPED = ("rgcn", "hgt")
+HETERO = ("rgcn", "hgt")
 RECOMMENDERS = ("lightgcn",)
-ALL_ARCHITECTURES = ARCHITECTURES + EDGE_AWARE + TYPED + RECOMMENDERS
+ALL_ARCHITECTURES = ARCHITECTURES + EDGE_AWARE + HETERO + RECOMMENDERS
 
 RECIPES: dict[str, Recipe] = {
     "ba-shapes": Recipe(),
@@ -70,12 +70,12 @@ PAPER_ACCURACY: dict[str, tuple[float, float, float]] = {
 }
 
 
-def recipe_for(dataset: str, task: str, architecture: str | None = None, typed: bool = False) -> Recipe:
-    """The recipe of a known data set; for others the same models with a mini-batch for graphs. `typed`: the graph has
+def recipe_for(dataset: str, task: str, architecture: str | None = None, heterogeneous: bool = False) -> Recipe:
+    """Return the recipe of a known data set, or the usual one of its task. `heterogeneous`: the graph has
     several node types."""
     if (dataset, architecture) in OTHER_RECIPES:
         return OTHER_RECIPES[dataset, architecture]  # type: ignore[index]
     usual = Recipe(batch_size=256 if task == "graph" else 0, epochs=500, patience=100)
-    usual = replace(RECIPES["dblp" if task == "node" else "movielens"]) if typed else usual
+    usual = replace(RECIPES["dblp" if task == "node" else "movielens"]) if heterogeneous else usual
     recipe = RECIPES.get(dataset, usual)
     return replace(recipe, architecture=architecture) if architecture else recipe

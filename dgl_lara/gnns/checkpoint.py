@@ -14,13 +14,13 @@ from dgl_lara.datasets.cache import read_arrays
 from dgl_lara.datasets.dataset import Dataset
 from dgl_lara.errors import InputError, LaraError
 from dgl_lara.gnns.base import ShippedModel
-from dgl_lara.gnns.models import ModelConfig, TargetModel
+from dgl_lara.gnns.models import GNN, ModelConfig
 from dgl_lara.gnns.registry import family_of
 
 FORMAT = "dgl-lara target 1"
 
 
-def save_target(model: ShippedModel, path: Path, details: dict) -> None:
+def save_gnn(model: ShippedModel, path: Path, details: dict) -> None:
     """Weights, configuration and `details` (plain values: data set, seed, accuracy) in one file."""
     content = {
         "format": FORMAT,
@@ -35,7 +35,7 @@ def save_target(model: ShippedModel, path: Path, details: dict) -> None:
         raise LaraError(f"the target model cannot be stored in {path} ({error.strerror}).") from error
 
 
-def load_target(path: Path, dataset: Dataset) -> tuple[ShippedModel, dict]:
+def load_gnn(path: Path, dataset: Dataset) -> tuple[ShippedModel, dict]:
     """The model in `path` and its details, refused where it does not fit the data set."""
     if not path.is_file():
         raise InputError(
@@ -81,7 +81,7 @@ def _sealed(content: dict) -> str:
         return "nothing that was stored"
 
 
-def _load_arrays(path: Path, dataset: Dataset) -> tuple[TargetModel, dict]:
+def _load_arrays(path: Path, dataset: Dataset) -> tuple[GNN, dict]:
     """conv1..conv3.weight (in, out), .bias; lin.weight (out, in), .bias: three GCN layers and a linear head."""
     arrays = read_arrays(path)
     names = [f"{part}.{kind}" for part in ("conv1", "conv2", "conv3", "lin") for kind in ("weight", "bias")]
@@ -109,7 +109,7 @@ def _load_arrays(path: Path, dataset: Dataset) -> tuple[TargetModel, dict]:
         readout="max-mean",
         divide_by_row_sum=task == "node",
     )
-    model = TargetModel(config)
+    model = GNN(config)
     weights = {f"layers.{i}.{kind}": arrays[f"conv{i + 1}.{kind}"] for i in range(3) for kind in ("weight", "bias")}
     weights |= {f"head.{kind}": arrays[f"lin.{kind}"] for kind in ("weight", "bias")}
     try:

@@ -20,7 +20,7 @@ from dgl_lara._util.schema import Check, number, text, validation_error, whole, 
 from dgl_lara.datasets.dataset import Dataset
 from dgl_lara.errors import InputError
 from dgl_lara.game.receptive_field import MOST_HOPS
-from dgl_lara.gnns import TYPED
+from dgl_lara.gnns import HETERO
 from dgl_lara.gnns.base import ShippedModel, dims_by_type, relations
 
 Relation = tuple[str, str, str]
@@ -30,14 +30,14 @@ HEADS = 4  # of HGT; every width is a multiple of it
 
 
 FIELDS: dict[str, Check] = {
-    "architecture": word(*TYPED), "target_type": text,
+    "architecture": word(*HETERO), "target_type": text,
     "in_dims": dims_by_type, "relations": relations, "num_classes": whole(1, 2**31), "hidden": whole(1, 16_384),
     "layers": whole(1, MOST_HOPS), "dropout": number,
 }  # fmt: skip
 
 
 @dataclass(frozen=True)
-class TypedConfig:
+class HeteroConfig:
     """Everything that determines the shape of the model; stored beside its weights."""
 
     architecture: str
@@ -66,7 +66,7 @@ class TypedConfig:
         """What the data decide."""
         if dataset.graph.is_homogeneous or dataset.target_type is None:
             raise InputError(
-                f"{' and '.join(TYPED)} classify nodes of one type in a graph of several; {dataset.name} is not one."
+                f"{' and '.join(HETERO)} classify nodes of one type in a graph of several; {dataset.name} is not one."
             )
         return {
             "target_type": dataset.target_type,
@@ -80,10 +80,10 @@ class TypedConfig:
         return self.hidden * (sum(self.in_dims.values()) + self.num_classes)
 
 
-class TypedModel(ShippedModel):
+class HeteroGNN(ShippedModel):
     """A linear layer for each type, then message passing over all relations, then a linear head on the target type."""
 
-    def __init__(self, config: TypedConfig) -> None:
+    def __init__(self, config: HeteroConfig) -> None:
         super().__init__()
         self.config = config
         # lists, not dicts: a type may have any name, a module may not
@@ -104,7 +104,7 @@ class TypedModel(ShippedModel):
 class RelationalLayer(nn.Module):
     """R-GCN: h_i' = ReLU(W_0 h_i + sum_r mean_{j in N_r(i)} W_r h_j), with W_0 for each type."""
 
-    def __init__(self, config: TypedConfig) -> None:
+    def __init__(self, config: HeteroConfig) -> None:
         super().__init__()
         self.types, self.relations = tuple(config.in_dims), config.relations
         self.own = nn.ModuleList(nn.Linear(config.hidden, config.hidden) for _ in self.types)
@@ -123,7 +123,7 @@ class RelationalLayer(nn.Module):
 class TransformerLayer(nn.Module):
     """HGT: attention among all in-neighbours of a node, with weights by the types of nodes and relations."""
 
-    def __init__(self, config: TypedConfig) -> None:
+    def __init__(self, config: HeteroConfig) -> None:
         super().__init__()
         self.types, self.relations = tuple(config.in_dims), config.relations
         sizes = len(self.types), len(self.relations)

@@ -134,7 +134,7 @@ def make_layer(architecture: str, in_dim: int, out_dim: int, weigh_degrees: bool
     raise ValueError(f"architecture must be one of {', '.join(ARCHITECTURES + EDGE_AWARE)} (got '{architecture}').")
 
 
-class TargetModel(ShippedModel):
+class GNN(ShippedModel):
     """Message-passing layers, then a linear head on all of them (node task) or on the pooled last one (graph task)."""
 
     def __init__(self, config: ModelConfig) -> None:
@@ -186,9 +186,9 @@ class TargetModel(ShippedModel):
         return states[-1] if self.pools else torch.cat(states, dim=1)
 
 
-def masking_messages_only(model: TargetModel) -> TargetModel:
+def masking_messages_only(model: GNN) -> GNN:
     """The same model, whose edge weights leave the degrees alone: a mask on the normalised adjacency."""
-    twin = TargetModel(replace(model.config, weigh_degrees=False)).to(model.head.weight.device)
+    twin = GNN(replace(model.config, weigh_degrees=False)).to(model.head.weight.device)
     twin.load_state_dict(model.state_dict())
     return twin.requires_grad_(False).eval()
 

@@ -6,20 +6,20 @@ from typing import Any
 
 from dgl_lara._util.randomness import seeded
 from dgl_lara.datasets.dataset import Dataset
-from dgl_lara.gnns import RECOMMENDERS, TYPED, Recipe
+from dgl_lara.gnns import HETERO, RECOMMENDERS, Recipe
 from dgl_lara.gnns.base import ShippedModel
-from dgl_lara.gnns.hetero import TypedConfig, TypedModel
-from dgl_lara.gnns.models import ModelConfig, TargetModel
+from dgl_lara.gnns.hetero import HeteroConfig, HeteroGNN
+from dgl_lara.gnns.models import GNN, ModelConfig
 from dgl_lara.gnns.recommender import Recommender, RecommenderConfig
 
 
 def family_of(architecture: str) -> tuple[Any, Any]:
     """(configuration, model) classes; a name that nobody knows is refused by the configuration itself."""
-    if architecture in TYPED:
-        return TypedConfig, TypedModel
+    if architecture in HETERO:
+        return HeteroConfig, HeteroGNN
     if architecture in RECOMMENDERS:
         return RecommenderConfig, Recommender
-    return ModelConfig, TargetModel
+    return ModelConfig, GNN
 
 
 def new_model(dataset: Dataset, recipe: Recipe, seed: int) -> ShippedModel:

@@ -26,7 +26,7 @@ from dgl_lara.errors import InputError, LaraError
 from dgl_lara.game.removal import take_graphs
 from dgl_lara.gnns import RECOMMENDERS, Recipe
 from dgl_lara.gnns.base import ShippedModel
-from dgl_lara.gnns.checkpoint import load_target, save_target
+from dgl_lara.gnns.checkpoint import load_gnn, save_gnn
 from dgl_lara.gnns.ranking import found_pairs, scores_of
 from dgl_lara.gnns.recommender import Recommender
 from dgl_lara.gnns.recommender_training import train_recommender
@@ -45,7 +45,7 @@ def accuracy(model: nn.Module, dataset: Dataset) -> dict[str, float]:
     return {part: right[dataset.split(part)].mean().item() for part in ("train", "val", "test")}
 
 
-def train_target(dataset: Dataset, recipe: Recipe, seed: int) -> ShippedModel:
+def train_gnn(dataset: Dataset, recipe: Recipe, seed: int) -> ShippedModel:
     """Adam on cross-entropy; keeps the weights of the best validation accuracy (then loss)."""
     if recipe.architecture in RECOMMENDERS:
         return train_recommender(dataset, recipe, seed)
@@ -123,39 +123,39 @@ def _saint_batches(dataset: Dataset, budget: int) -> Iterator[tuple[dgl.DGLGraph
         yield graph, dataset.features[drawn], dataset.labels[drawn], in_train[drawn].nonzero().flatten()
 
 
-def target_path(dataset: Dataset, recipe: Recipe, seed: int) -> Path:
+def gnn_path(dataset: Dataset, recipe: Recipe, seed: int) -> Path:
     """Where a trained target model is kept; the name holds everything that went into it."""
     key = short_hash({"data": dataset.key, "recipe": asdict(recipe), "seed": seed})
     return cache_dir() / "targets" / f"{dataset.name}-{recipe.architecture}-seed{seed}-{key}.pt"
 
 
-class StoredTarget(NamedTuple):
+class StoredGNN(NamedTuple):
     model: ShippedModel
     path: Path  # where it is kept, unless that failed
     details: dict  # data set, seed, accuracy on the three splits
 
 
-def get_target(dataset: Dataset, recipe: Recipe, seed: int) -> StoredTarget:
+def get_gnn(dataset: Dataset, recipe: Recipe, seed: int) -> StoredGNN:
     """The stored model of this data set, recipe and seed, trained first where there is none."""
     if not dataset.is_labelled:
         raise InputError(
             f"{dataset.name} has no labels (y) that a model of dgl-lara's own could learn from; a model of yours needs "
             "none: --model MODULE:FUNCTION."
         )
-    path, data = target_path(dataset, recipe, seed), dataset.fingerprint
+    path, data = gnn_path(dataset, recipe, seed), dataset.fingerprint
     if path.exists():
         try:
-            model, details = load_target(path, dataset)
+            model, details = load_gnn(path, dataset)
             validate(details, {"seed": whole(seed, seed), "train": number, "val": number, "test": number}, path)
             validate(details, {"data": word(data)}, path, optional=("data",))  # not in files of 0.1.0
-            return StoredTarget(model.to(dataset.device), path, details)
+            return StoredGNN(model.to(dataset.device), path, details)
         except LaraError as damage:
             log_info(f"{damage} It is trained anew.")
-    model = train_target(dataset, recipe, seed)
+    model = train_gnn(dataset, recipe, seed)
     details = {"dataset": dataset.name, "source": dataset.source, "seed": seed, "data": data}
     details |= accuracy(model, dataset)
     try:
-        save_target(model, path, details)
+        save_gnn(model, path, details)
     except LaraError as error:
         log_info(f"{error} Going on without it.")
-    return StoredTarget(model, path, details)
+    return StoredGNN(model, path, details)

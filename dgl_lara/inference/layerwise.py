@@ -16,8 +16,7 @@ from dgl.dataloading import DataLoader, MultiLayerFullNeighborSampler
 from torch import Tensor, nn
 
 from dgl_lara._util.progress import Progress
-from dgl_lara.blackbox import call
-from dgl_lara.blackbox.call import Model
+from dgl_lara.blackbox.call import Model, call_model
 from dgl_lara.blackbox.eval_mode import eval_mode
 from dgl_lara.errors import InputError
 from dgl_lara.explainer.inputs import explainer_inputs
@@ -45,7 +44,7 @@ def predict_in_batches(f: Model, graph: dgl.DGLGraph, features: Tensor, hops: in
     with eval_mode(f):
         for targets in Progress(torch.arange(graph.num_nodes()).split(size), "predicting", unit="batch"):
             part = khop_batch(graph, targets.to(graph.device), hops + 1)
-            parts.append(call.call(f, part.graph, features[part.nodes], len(part.nodes), "node")[part.target_rows])
+            parts.append(call_model(f, part.graph, features[part.nodes], len(part.nodes), "node")[part.target_rows])
     return torch.cat(parts)
 
 

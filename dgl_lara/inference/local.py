@@ -7,8 +7,7 @@ import dgl
 import torch
 from torch import Tensor
 
-from dgl_lara.blackbox import call
-from dgl_lara.blackbox.call import Model
+from dgl_lara.blackbox.call import Model, predict_and_validate
 from dgl_lara.blackbox.eval_mode import eval_mode
 from dgl_lara.explainer.encoder import EncoderGraph
 from dgl_lara.explainer.inputs import explainer_inputs
@@ -59,7 +58,7 @@ def game_nearby(
     config = explainer.config
     needed = task.encoder_nodes(graph, targets, explainer.form.sight(config))
     part = khop_batch(graph, needed, config.hops + 1)
-    near = call.predict_and_validate(f, part.graph, features[part.nodes], part.graph.num_nodes(), task.name)
+    near = predict_and_validate(f, part.graph, features[part.nodes], part.graph.num_nodes(), task.name)
     answer = near.new_full((graph.num_nodes(), near.shape[1]), torch.nan)
     known = is_member(part.nodes, needed)
     answer[part.nodes[known]] = near[known]

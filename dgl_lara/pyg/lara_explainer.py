@@ -13,7 +13,7 @@ from torch_geometric.data import Data, HeteroData
 from torch_geometric.explain import Explainer, ExplainerAlgorithm, Explanation, HeteroExplanation
 from torch_geometric.explain.config import ExplanationType, MaskType, ModelMode, ModelTaskLevel
 
-from dgl_lara.blackbox.adapter import unwrapped
+from dgl_lara.blackbox.adapter import unwrap
 from dgl_lara.blackbox.pyg import from_pyg
 from dgl_lara.errors import InputError, LaraError
 from dgl_lara.explanation import Explanations
@@ -225,7 +225,7 @@ class LARAExplainer(ExplainerAlgorithm):
     def _laras_on(self, model: nn.Module, x: Any, edge_index: Any, more: dict[str, Any]) -> dict[str, LARA]:
         """Those trained, or, of another graph, the same g there."""
         f, graph, features = self._where(model, x, edge_index, more)
-        if any(unwrapped(lara.model) is not unwrapped(f) for lara in self.laras.values()):
+        if any(unwrap(lara.model) is not unwrap(f) for lara in self.laras.values()):
             raise LaraError("this LARAExplainer was trained on another model; call explainer.algorithm.train again.")
         asked = _inputs(x, edge_index, more)
         for inputs, laras in ((self._inputs, self.laras), self._elsewhere):

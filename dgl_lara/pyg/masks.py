@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch_geometric.explain import HeteroExplanation
 
-from dgl_lara.blackbox.hetero import HeteroIndex
+from dgl_lara.blackbox.hetero_index import HeteroIndex
 from dgl_lara.explainer.decoders.features import FeatureDecoder
 from dgl_lara.explanation import Explanations
 from dgl_lara.explanation.score_table import ScoreTable
@@ -66,8 +66,8 @@ def of_types(types: HeteroIndex, masks: dict[str, Tensor]) -> HeteroExplanation:
     """Masks over all nodes and all edges, parted by type and by relation."""
     found = HeteroExplanation()
     for name, parts, starts in (
-        ("node_mask", types.nodes, types.node_starts),
-        ("edge_mask", types.relations, types.edge_starts),
+        ("node_mask", types.node_types, types.node_offsets),
+        ("edge_mask", types.relations, types.edge_offsets),
     ):
         if name in masks:
             found.set_value_dict(name, dict(zip(parts, masks[name].split(starts.diff().tolist()), strict=True)))

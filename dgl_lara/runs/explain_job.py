@@ -14,7 +14,7 @@ from torch import Tensor
 
 from dgl_lara._util.memory import reuse_freed_memory
 from dgl_lara.blackbox.identity import weights_hash
-from dgl_lara.datasets.file_fields import NUMBER, text_lines
+from dgl_lara.datasets.file_fields import NODE_ID, read_lines
 from dgl_lara.datasets.link_files import read_pairs
 from dgl_lara.datasets.user_files import load_graph
 from dgl_lara.errors import InputError
@@ -132,9 +132,9 @@ def open_requested_run(request: ExplainRequest, pairs: Sequence[tuple[int, int]]
 def read_targets(path: Path) -> Tensor:
     """Read (num_targets,) numbers of nodes or graphs from a text file."""
     numbers = []
-    for line_number, line in text_lines(path):
+    for line_number, line in read_lines(path):
         for word in line.split():
-            if not re.fullmatch(NUMBER, word):
+            if not re.fullmatch(NODE_ID, word):
                 raise InputError("targets_file.line", path=path, line=line_number, got=line[:40])
             numbers.append(int(word))
     return torch.tensor(numbers, dtype=torch.long)

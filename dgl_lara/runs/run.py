@@ -47,7 +47,7 @@ from dgl_lara.game.game import Game
 from dgl_lara.game.player_specs import Nodes, PlayerSpec
 from dgl_lara.game.receptive_field import MOST_HOPS
 from dgl_lara.gnns.base import ShippedModel
-from dgl_lara.gnns.checkpoint import load_target, save_target
+from dgl_lara.gnns.checkpoint import load_gnn, save_gnn
 from dgl_lara.inference.embedding_store import EmbeddingStore
 from dgl_lara.inference.error_model import ErrorModel
 from dgl_lara.lara import LARA, described
@@ -144,8 +144,8 @@ class Run:
         changed: dict[str, Any] = {"pairs": pairs, "labels": torch.zeros(count, dtype=torch.long)}
         changed |= dict.fromkeys(("train", "val", "test"), nobody)
         if graph is not None and file is not None:
-            names = {name: known for name, known in self.dataset.own_names.items() if name != "nodes"}
-            changed |= {"graph": graph, "features": features, "motif": None, "own_names": names}
+            names = {name: known for name, known in self.dataset.display_names.items() if name != "nodes"}
+            changed |= {"graph": graph, "features": features, "motif": None, "display_names": names}
             changed |= {"name": file.stem, "source": f"file {file.name}", "key": {"dataset": file.stem}}
         other = replace(self.dataset, **changed)
         return Run(self.folder, self.config, other, lara, on_other_graph=graph is not None)
@@ -397,7 +397,7 @@ def create_run(out: Path | None, config: RunConfig, dataset: Dataset, lara: LARA
     with locked(folder):
         check_free(folder)  # somebody else may have been faster
         if isinstance(lara.user_model, ShippedModel):
-            save_target(lara.user_model, folder / "target.pt", details)
+            save_gnn(lara.user_model, folder / "target.pt", details)
         elif weights := weights_of(lara.model):
             save_tensors(weights, folder / "weights.pt")
         for groups in filter(None, (getattr(choice, "groups", None) for choice in config.players)):
@@ -453,7 +453,7 @@ def open_run(
         weights = folder / "weights.pt"
         model = open_model(own, weights if weights.exists() else None, dataset.features, dataset.num_classes)
     else:
-        model = load_target(folder / "target.pt", dataset)[0].to(where)
+        model = load_gnn(folder / "target.pt", dataset)[0].to(where)
     compute_device = device if offload else None
     lara = lara_on(
         dataset, model, config.hops, config.value, config.training, memory, compute_device, players=config.players[0]

@@ -65,7 +65,7 @@ def about(job: RequestHandler) -> Json:
         "name": model.name,
         "dataset": model.run.dataset.name,
         "task": model.task.name,
-        "noun": types.nodes[0] if types is not None and model.task.num_endpoints == 1 else model.task.name,
+        "noun": types.node_types[0] if types is not None and model.task.num_endpoints == 1 else model.task.name,
         "targets": len(part.predicted),
         "edges": snapshot.graph.num_edges(),
         "hops": config.hops,
@@ -185,12 +185,12 @@ def _walk(job: RequestHandler, explanation: Explanation, picture: Any) -> list[s
     if explanation.batch.players.player_type == "features" or not task.has_distances:
         return []
     drawn = explanation.nodes[torch.from_numpy(picture.place)]
-    kinds, own = types.split(drawn) if types is not None else ([""] * len(drawn), drawn)
+    kinds, own = types.locate(drawn) if types is not None else ([""] * len(drawn), drawn)
     if task.num_endpoints == 1:
-        asked = types.nodes[0] if types is not None else ""
+        asked = types.node_types[0] if types is not None else ""
         return [str(node) if kind == asked else None for kind, node in zip(kinds, own.tolist(), strict=True)]
     ends = task.endpoints_of(explanation.target)
-    (start, end), (u, v) = (types.split(ends)[0], types.local_id(ends)) if types is not None else (["", ""], ends)
+    (start, end), (u, v) = (types.locate(ends)[0], types.local_ids(ends)) if types is not None else (["", ""], ends)
     leads = {start: lambda node: f"{node},{v}", end: lambda node: f"{u},{node}"}  # of one type: to another second end
     there = set(ends.tolist())
     return [

@@ -28,7 +28,7 @@ class IdCodec:
         self.lara, self.task, self.types, self.node_name = lara, lara.task, lara.types, node_name
         self.names = dict(names)
         if self.types is not None and isinstance(names.get("labels"), Mapping):
-            self.names["labels"] = self.types.called(names["labels"])
+            self.names["labels"] = self.types.node_names(names["labels"])
 
     # --- from requests to numbers
 
@@ -51,7 +51,7 @@ class IdCodec:
     def checked(self, numbers: list[int], count: int) -> np.ndarray:
         """Those of targets, of which there are so many."""
         if (largest := max(numbers)) >= count:
-            of = self.types.nodes[0] if self.types is not None else self.task
+            of = self.types.node_types[0] if self.types is not None else self.task
             raise InputError(f"{of} must be in 0..{count - 1} (got {largest}).")
         return np.array(numbers, dtype=np.int64)
 
@@ -62,8 +62,10 @@ class IdCodec:
             raise InputError('a node has a "type", and a pair a "relation", where there are several.')
         if self.types is None:
             raise InputError(f"this model's nodes have one type: leave out type (got '{asked.type}').")
-        if asked.type != self.types.nodes[0]:
-            raise InputError(f"this model explains nodes of the type '{self.types.nodes[0]}' (got '{asked.type}').")
+        if asked.type != self.types.node_types[0]:
+            raise InputError(
+                f"this model explains nodes of the type '{self.types.node_types[0]}' (got '{asked.type}')."
+            )
 
     def pair(self, asked: TargetRef) -> tuple[int, int]:
         """Its ends on the graph that is played on; InputError where there is no such pair."""
@@ -109,12 +111,12 @@ class IdCodec:
     @cached_property
     def _kinds(self) -> list[str]:
         assert self.types is not None
-        return self.types.split(torch.arange(self.lara.graph.num_nodes()))[0]
+        return self.types.locate(torch.arange(self.lara.graph.num_nodes()))[0]
 
     @cached_property
     def _own(self) -> list[int]:
         assert self.types is not None
-        return self.types.local_id(torch.arange(self.lara.graph.num_nodes())).tolist()
+        return self.types.local_ids(torch.arange(self.lara.graph.num_nodes())).tolist()
 
     def of_player(self, node: int, target: int) -> Json:
         """The same where nodes play; both ends of a link are one player."""

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from dgl_lara.blackbox.edge_data import WithEdgeData
-from dgl_lara.blackbox.hetero import HeteroAdapter, Relation
+from dgl_lara.blackbox.hetero import HeteroAdapter
+from dgl_lara.blackbox.hetero_index import Relation
 from dgl_lara.errors import InputError
 from dgl_lara.lara import LARA
 from dgl_lara.serve.schemas import Subgraph
@@ -40,15 +41,17 @@ def _plain(base: LARA, given: Subgraph) -> tuple[dgl.DGLGraph, Tensor]:
 def _typed(f: HeteroAdapter, given: Subgraph) -> tuple[dgl.DGLGraph, dict[str, Tensor]]:
     types = f.types
     if not isinstance(given.features, dict) or not (isinstance(given.edges, dict) or given.edges == []):
-        raise InputError(f"this model's graph has several types: subgraph.features are by type, {_list(types.nodes)}.")
+        raise InputError(
+            f"this model's graph has several types: subgraph.features are by type, {_list(types.node_types)}."
+        )
     edges = given.edges if isinstance(given.edges, dict) else {}
     relations = dict(zip(types.relation_names, types.relations, strict=True))
-    _known(given.features, types.nodes, "subgraph.features", "type")
+    _known(given.features, types.node_types, "subgraph.features", "type")
     for what, named in (("edges", edges), ("edge_data", given.edge_data)):
         _known(named, relations, f"subgraph.{what}", "relation")
     features = {
         kind: _features(given.features.get(kind, []), f.features[kind], f"subgraph.features.{kind}")
-        for kind in types.nodes
+        for kind in types.node_types
     }
     ends: dict[Relation, tuple[Tensor, Tensor]] = {}
     for name, relation in relations.items():

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from dgl_lara._util.atomic import checksum
-from dgl_lara.blackbox import call
+from dgl_lara.blackbox.call import call_model
 from dgl_lara.blackbox.eval_mode import eval_mode
 from dgl_lara.explainer.encoder import EncoderGraph
 from dgl_lara.explainer.inputs import explainer_inputs
@@ -139,7 +139,7 @@ def _ask_again(lara: LARA, after: UpdatedGraph, nodes: Tensor, answer: Tensor) -
     with eval_mode(f):
         for some in nodes.split(A_BATCH):
             near = khop_batch(after.graph, some, lara.game.hops + 1)
-            said = call.call(f, near.graph, after.features[near.nodes], len(near.nodes), task.name)
+            said = call_model(f, near.graph, after.features[near.nodes], len(near.nodes), task.name)
             answer[some] = said[near.target_rows]
 
 

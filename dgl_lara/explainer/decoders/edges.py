@@ -15,7 +15,7 @@ import torch
 from dgl import ops
 from torch import Tensor, nn
 
-from dgl_lara.blackbox.edge_data import EDGE
+from dgl_lara.blackbox.input_adapter import EDGE_ID
 from dgl_lara.explainer.decoder import Decoder, ExplainerProtocol, ExplainerShape, PairBatch, Signs
 from dgl_lara.explainer.encoder import EncoderGraph
 from dgl_lara.game.edge_players import EdgePlayers
@@ -73,7 +73,7 @@ class EdgeDecoder(Decoder):
         src, dst = seen.looped.edges()
         real = src != dst
         player = game.player_set.player_of_edges(nodes[src[real]], nodes[dst[real]])
-        x = edge_inputs(game, seen.looped.edata[EDGE][real]) if g.config.edge_columns else None
+        x = edge_inputs(game, seen.looped.edata[EDGE_ID][real]) if g.config.edge_columns else None
         q = self.edge_vectors(g, p, src[real], dst[real], seen.scale[dst[real]], x)
         signed = sigma(player).T.unsqueeze(2) * q.unsqueeze(1)  # (edges, masks, width)
         every = signed.new_zeros(len(src), signed[0].numel() if len(signed) else g.config.width)
@@ -105,7 +105,7 @@ class EdgeDecoder(Decoder):
         scale = walk_scale(game.graph).unsqueeze(1)
         numbers = game.player_set.in_edge_ids(heads.player) if g.config.edge_columns else which
         for some in torch.arange(len(which), device=which.device).split(AT_ONCE):
-            x = edge_inputs(game, game.graph.edata[EDGE][numbers[some]]) if g.config.edge_columns else None
+            x = edge_inputs(game, game.graph.edata[EDGE_ID][numbers[some]]) if g.config.edge_columns else None
             q = self.edge_vectors(g, pairs.p, u[some], v[some], scale[head[some]], x)
             yield place[some], q * pairs.t[row[some]] * gate[which[some]].repeat_interleave(g.config.dim, dim=1)
 

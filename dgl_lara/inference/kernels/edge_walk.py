@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from dgl_lara._util.numba_threads import inner, kernel, run_in_threads
-from dgl_lara.blackbox.edge_data import EDGE
+from dgl_lara.blackbox.input_adapter import EDGE_ID
 from dgl_lara.explainer.decoders.edges import AT_ONCE, EdgeDecoder, edge_inputs
 from dgl_lara.explainer.gate import BY_HOP, BY_WALK
 from dgl_lara.explainer.network import Explainer
@@ -46,7 +46,7 @@ class EdgeWalkScorer:
         vectors = np.empty((self.config.terms, len(head), self.config.dim), np.float32)
         numbers = None
         if self.config.edge_columns:
-            numbers = game.graph.edata[EDGE][in_edge_ids(game.graph, torch.arange(game.graph.num_nodes()))]
+            numbers = game.graph.edata[EDGE_ID][in_edge_ids(game.graph, torch.arange(game.graph.num_nodes()))]
         with torch.no_grad():
             for some in torch.arange(len(head)).split(AT_ONCE):
                 x = None if numbers is None else edge_inputs(game, numbers[some])
