@@ -39,6 +39,7 @@ from dgl_lara.explainer.network import Explainer, load_explainer, save_explainer
 from dgl_lara.explanation import Explanations
 from dgl_lara.explanation.score_table import ScoreTable
 from dgl_lara.explanation.sentence import doubt
+from dgl_lara.game.class_query import ClassQuery
 from dgl_lara.game.game import Game
 from dgl_lara.game.inputs import normalize_inputs, to_internal_pairs, to_user_pairs, types_of
 from dgl_lara.game.link_task import LinkTask
@@ -57,7 +58,7 @@ from dgl_lara.inference.local import explain_nearby, game_nearby
 from dgl_lara.inference.novelty import with_novelty
 from dgl_lara.inference.refine import RefineResult, refine
 from dgl_lara.inference.scorer import Embeddings, embed_graph, explain_embedded
-from dgl_lara.inference.targets import as_classes, as_targets
+from dgl_lara.inference.targets import parse_classes, parse_targets
 from dgl_lara.inference.top_players import BulkExplainer, TopPlayers
 from dgl_lara.inference.verification import DRAWS, verify
 from dgl_lara.training.config import TrainingConfig, default, within_memory
@@ -272,12 +273,12 @@ class LARA:
         """
         if isinstance(self.task, LinkTask) and not len(self.task.pairs):
             self._take_pairs(targets, validation)
-        chosen = self._as_targets(targets).unique()
+        chosen = self._ids_of(targets).unique()
         self.config_ = self._settings_for(len(chosen))
         if validation is None:
             chosen, judging = self._held_out(chosen)
         else:
-            judging = self._as_targets(validation).unique()
+            judging = self._ids_of(validation).unique()
         if not callable(callback) or not callable(checkpoint):
             raise InputError("callback and checkpoint must be functions of one argument.")
         if resume is not None and not (isinstance(resume, dict) and {"step", "history", "explainer"} <= resume.keys()):
@@ -421,7 +422,7 @@ class LARA:
             return self.store is not None and self.store.embeddings(self.explainer_) is not None
 
     def explain(
-        self, targets: Targets, classes: Targets | tuple[int, int] | None = None, corrected: bool = True
+        self, targets: Targets, classes: ClassQuery | Targets | tuple[int, int] | None = None, corrected: bool = True
     ) -> Explanations:
         """Scores of every player of these targets.
 
@@ -438,14 +439,14 @@ class LARA:
         self.check_trained()
         if isinstance(self.task, LinkTask) and not self._knows(targets):
             return self.about(targets).explain(targets, classes, corrected)
-        chosen = self._as_targets(targets)
-        known = self.explainer_.config.num_classes
-        wanted = None if classes is None else as_classes(classes, len(chosen), known, chosen.device)
-        return self.explain_indices(chosen, wanted, corrected)
+        chosen = self._ids_of(targets)
+        if classes is not None and not isinstance(classes, ClassQuery):
+            classes = parse_classes(classes, len(chosen), self.explainer_.config.num_classes, chosen.device)
+        return self.explain_indices(chosen, classes, corrected)
 
-    def explain_indices(self, targets: Tensor, classes: Tensor | None = None, corrected: bool = True) -> Explanations:
+    def explain_indices(self, targets: Tensor, query: ClassQuery | None = None, corrected: bool = True) -> Explanations:
         """The same for targets by their numbers: of links, their places among `pairs`."""
-        return self.trusted(self._amortised(targets, classes), corrected)
+        return self.trusted(self._amortised(targets, query), corrected)
 
     def about(self, pairs: Targets) -> LARA:
         """The same for other pairs of nodes: g is the one that has learned, and f is asked about them once."""
@@ -494,11 +495,11 @@ class LARA:
         other.explainer_, other.config_, other.errors_ = self.explainer_, self.config_, self.errors_
         return other
 
-    def _amortised(self, targets: Tensor, classes: Tensor | None) -> Explanations:
+    def _amortised(self, targets: Tensor, query: ClassQuery | None) -> Explanations:
         if self.is_embedded or len(targets) > FEW or not self.task.has_distances or self.task.num_endpoints > 1:
-            return explain_embedded(self.explainer_, self.game, self.embed(), targets, classes)
+            return explain_embedded(self.explainer_, self.game, self.embed(), targets, query)
         game = vars(self).get("game") or self._game_near(targets)
-        return explain_nearby(self.explainer_, game, self.config_.inputs, targets, classes)
+        return explain_nearby(self.explainer_, game, self.config_.inputs, targets, query)
 
     def trusted(self, explanations: Explanations, correct: bool = True) -> Explanations:
         """With what is known of their errors, and corrected where f has been asked about the target before."""
@@ -524,7 +525,7 @@ class LARA:
 
     def top(self, targets: Targets, k: int = 20) -> TopPlayers:
         """The k best players of each target, without a list of all of them."""
-        return self.bulk().top(self._as_targets(targets), whole_number("k", k))
+        return self.bulk().top(self._ids_of(targets), whole_number("k", k))
 
     def refine(self, explanations: Explanations, pairs: int, seed: int = 0) -> RefineResult:
         """Better scores, and how far each explanation moved: bought with 2 * pairs model evaluations a target."""
@@ -629,9 +630,9 @@ class LARA:
     def check_supports_refinement(self, wanted: object) -> None:
         """Whether explanations of many targets can be bought model calls for."""
 
-    def _as_targets(self, targets: Targets) -> Tensor:
+    def _ids_of(self, targets: Targets) -> Tensor:
         if not isinstance(self.task, LinkTask):
-            return as_targets(targets, self.task.num_targets(self.graph), self.task, self.features.device)
+            return parse_targets(targets, self.task.num_targets(self.graph), self.task, self.features.device)
         place, known = self._places(self._as_pairs(targets))
         if not known.all():
             raise InputError("some of these pairs are not among those that this LARA was made for (pairs=...).")
@@ -641,7 +642,7 @@ class LARA:
         """(num_pairs, 2) nodes of the graph that is played on."""
         assert isinstance(self.task, LinkTask)
         if isinstance(targets, Tensor) and targets.dim() == 1 and len(self.task.pairs):  # by numbers, or a mask
-            return self.task.pairs[as_targets(targets, len(self.task.pairs), self.task, self.features.device)]
+            return self.task.pairs[parse_targets(targets, len(self.task.pairs), self.task, self.features.device)]
         return to_internal_pairs(self.model, self.graph, targets, self.asked["relation"])
 
     def _places(self, pairs: Tensor, among: Tensor | None = None) -> tuple[Tensor, Tensor]:

@@ -24,6 +24,7 @@ from dgl_lara.datasets.dataset import Dataset
 from dgl_lara.datasets.partitioned import PartitionedDataset
 from dgl_lara.errors import InputError
 from dgl_lara.explanation import Explanations
+from dgl_lara.game.class_query import ClassQuery
 from dgl_lara.game.distributed_game import DistributedGame
 from dgl_lara.game.game import Game
 from dgl_lara.game.partitioned_game import NOT_WHOLE, PartitionedGame
@@ -37,7 +38,7 @@ from dgl_lara.inference.error_model import ErrorModel, learn_errors
 from dgl_lara.inference.local import explain_nearby
 from dgl_lara.inference.out_of_core import OutOfCoreBulkExplainer, embed_out_of_core, key_of
 from dgl_lara.inference.scorer import Embeddings
-from dgl_lara.inference.targets import as_targets
+from dgl_lara.inference.targets import parse_targets
 from dgl_lara.inference.top_players import BulkExplainer, TopPlayers
 from dgl_lara.lara import FEW, FEWEST_SAMPLES, LARA, Targets
 from dgl_lara.training.backend import OutOfCore
@@ -103,8 +104,8 @@ class PartitionedLara(LARA):
             raise InputError(f"{NOT_WHOLE.format('measuring how far the model looks')}; say it: --hops.")
         return choose_hops(self.model, None, None, self.task, hops)  # type: ignore[arg-type]
 
-    def _as_targets(self, targets: Targets) -> Tensor:
-        return as_targets(targets, self.view.num_nodes, self.task, self.features.device)
+    def _ids_of(self, targets: Targets) -> Tensor:
+        return parse_targets(targets, self.view.num_nodes, self.task, self.features.device)
 
     # --- learning
 
@@ -148,13 +149,13 @@ class PartitionedLara(LARA):
         return cast(BulkExplainer, OutOfCoreBulkExplainer(self.explainer_, self.game, self.embed()))
 
     def top(self, targets: Targets, k: int = 20) -> TopPlayers:
-        return self.bulk().top(self._as_targets(targets), k)
+        return self.bulk().top(self._ids_of(targets), k)
 
-    def _amortised(self, targets: Tensor, classes: Tensor | None) -> Explanations:
+    def _amortised(self, targets: Tensor, query: ClassQuery | None) -> Explanations:
         if len(targets) <= FEW:
             near = self.game.near(targets, max(self.explainer_.form.sight(self.explainer_.config), self.game.hops + 1))
-            return explain_nearby(self.explainer_, near.game, self.config_.inputs, near.targets, classes)
-        return OutOfCoreBulkExplainer(self.explainer_, self.game, self.embed()).explain(targets, classes)
+            return explain_nearby(self.explainer_, near.game, self.config_.inputs, near.targets, query)
+        return OutOfCoreBulkExplainer(self.explainer_, self.game, self.embed()).explain(targets, query)
 
     def check_supports_refinement(self, wanted: object) -> None:
         if wanted:

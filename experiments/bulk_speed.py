@@ -80,7 +80,7 @@ def walk_only(worker, workers, indptr, sources, scale, p, t, targets, gate, hops
 def walk_all(bulk, targets):
     """`walk_only` on the arrays that `bulk.top` gives its own kernel."""
     walks, game = bulk.walks, bulk.game
-    t = bulk.explainer.for_class(bulk.embeddings.target[targets], game.explained_class[targets])
+    t = bulk.explainer.for_class(bulk.embeddings.target[targets], game.query(targets))
     run_in_threads(
         walk_only, len(targets), walks.indptr, walks.sources, walks.scale, walks.source, walks.by_term(t),
         targets.numpy(), walks.gate, walks.hops,

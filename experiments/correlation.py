@@ -34,14 +34,14 @@ def random_sets(game, targets, pairs, seed, keep_target=False):
 
     rank = Explanations(players, order.masked_fill(~inside, -torch.inf), classes, game.task, "random").rank()
     singles = torch.stack([(rank == member) & inside for member in range(min(MAX_MEMBERS, int(size.max())))])
-    alone, without = (game.values_per_target(players, keep | always, classes) for keep in (singles, ~singles))
+    alone, without = (game.values_per_target(players, keep | always) for keep in (singles, ~singles))
     counted = torch.arange(len(singles), device=size.device).unsqueeze(1) < size  # (members, num_targets)
     by_one = ((alone - without) * counted).sum(0) / counted.sum(0)
 
     only = inside.unsqueeze(0)
     phi = least_squares(game, players, pairs, drawn).phi
-    removed, kept = (game.values_per_target(players, keep | always, classes)[0] for keep in (~only, only))
-    full = game.full_value_of(targets, classes)
+    removed, kept = (game.values_per_target(players, keep | always)[0] for keep in (~only, only))
+    full = game.full_value_of(targets, game.query(targets))
     columns = {
         "target": targets,
         "players": players.counts,

@@ -94,8 +94,8 @@ def figures(game, explanations, against):
     table = fidelity(game, explanations)
     average = table[table["sparsity"] == "average"].set_index("definition")["delta"]
     best = explanations.rank(include_target=False) < TOP
-    left = game.values_per_target(explanations.players, ~(best & others).unsqueeze(0), explanations.explained_class)[0]
-    before = game.full_value_of(explanations.players.targets, explanations.explained_class)
+    left = game.values_per_target(explanations.players, ~(best & others).unsqueeze(0), explanations.query)[0]
+    before = game.full_value_of(explanations.players.targets, explanations.query)
     row = {
         f"drop without the top {TOP}": float((before - left).mean()),
         "R2": against.r_squared(explanations.scores),

@@ -23,6 +23,7 @@ from dgl_lara.blackbox.adapters import (
 from dgl_lara.blackbox.adapters import pyg as alone
 from dgl_lara.blackbox.identity import weights_hash, weights_of
 from dgl_lara.errors import InputError, ModelError
+from dgl_lara.game.class_query import ClassQuery
 from dgl_lara.game.game import Game
 from dgl_lara.training.config import TrainingConfig
 
@@ -147,7 +148,7 @@ def test_a_single_logit_is_explained_on_the_predicted_side(f):
     targets = torch.tensor([0, 3])
     players = game.players(targets)
     keep = torch.rand(6, len(players.player), generator=torch.Generator().manual_seed(2)) < 0.5
-    one, zero = (game.values_per_target(players, keep, torch.full((2,), side)) for side in (1, 0))
+    one, zero = (game.values_per_target(players, keep, ClassQuery.repeat([side], 2)) for side in (1, 0))
     torch.testing.assert_close(one, -zero)
     assert one.std() > 0.1
 

@@ -132,7 +132,7 @@ def test_rather_than_needs_a_class(quick_runs):
     result = run("explain", "--run", quick_runs["ba-shapes"], "--node", 5, "--rather-than", 1)
     assert result.exit_code == 2 and "--class" in result.output
     twice = run("explain", "--run", quick_runs["ba-shapes"], "--node", 5, "--class", 1, "--rather-than", 1)
-    assert twice.exit_code == 2 and "must be two classes (got 1 twice)" in twice.output
+    assert twice.exit_code == 2 and "[classes.same]" in twice.output
 
 
 def test_the_settings_are_handed_back_and_the_run_can_be_deleted(several, tmp_path):

@@ -16,6 +16,7 @@ from dgl_lara.blackbox.input_adapter import EDGE_ID
 from dgl_lara.errors import InputError, ModelError
 from dgl_lara.explainer.decoder import PairBatch
 from dgl_lara.explainer.inputs import encoder_graph, explainer_inputs
+from dgl_lara.game.class_query import ClassQuery
 from dgl_lara.game.game import Game
 from dgl_lara.inference.layerwise import embed_layerwise, predict_in_batches
 from dgl_lara.inference.scorer import embed_all, explain_embedded
@@ -402,7 +403,7 @@ def test_the_compiled_walk_knows_what_edges_carry(players):
     seen, everyone = encoder_graph(game, "rich"), torch.arange(70)
     g = new_explainer(game, SMALL, seen.inputs, everyone).requires_grad_(False)
     embeddings, found = embed_all(g, game, "rich"), game.players(everyone)
-    t = g.for_class(embeddings.target, game.explained_class)
+    t = g.for_class(embeddings.target, ClassQuery(game.explained_class))
     scores = g.form.scores(g, PairBatch(game, found, embeddings.source, t))
     many = explain_embedded(g, game, embeddings, everyone)
     torch.testing.assert_close(many.scores, scores, atol=1e-5, rtol=1e-3)

@@ -6,6 +6,7 @@ import dgl
 import numpy as np
 import pytest
 import torch
+from codes import raises
 from games import PooledGCN, gcn_game, random_graph
 
 from dgl_lara._util.memory_budget import CHUNK_BYTES
@@ -13,6 +14,7 @@ from dgl_lara.explainer.decoder import PairBatch
 from dgl_lara.explainer.encoder import EncoderGraph
 from dgl_lara.explainer.inputs import explainer_inputs, fit_normalisation
 from dgl_lara.explainer.network import Explainer, ExplainerConfig
+from dgl_lara.game.class_query import ClassQuery
 from dgl_lara.game.game import Game
 from dgl_lara.game.removal import edgeless
 from dgl_lara.game.walks import walk_weights
@@ -156,12 +158,12 @@ def test_other_classes_can_be_asked_for_unless_only_one_was_learned():
     targets = torch.arange(5)
     other = (GAME.explained_class[:5] + 1) % 3
     assert (
-        explain_embedded(g, GAME, embeddings, targets, other).scores
+        explain_embedded(g, GAME, embeddings, targets, ClassQuery(other)).scores
         - explain_embedded(g, GAME, embeddings, targets).scores
     ).abs().max() > 1e-4
     narrow = new(all_classes=False)
-    with pytest.raises(ValueError, match="predicted class only"):
-        explain_embedded(narrow, GAME, embed_all(narrow, GAME, "rich"), targets, other)
+    with raises("classes.predicted_only"):
+        explain_embedded(narrow, GAME, embed_all(narrow, GAME, "rich"), targets, ClassQuery(other))
 
 
 def test_unseen_outliers_cannot_blow_up():

@@ -209,7 +209,7 @@ def test_every_route_gives_the_same_sums(players, gate, several):
         torch.testing.assert_close(step._by_pairs()[usable], sums, atol=1e-4, rtol=1e-3)
     g.requires_grad_(False)
     embeddings, found = embed_all(g, game, "rich"), game.players(everyone)
-    t = g.for_class(game.task.target_embeddings(embeddings.target, everyone, None), game.explained_class)
+    t = g.for_class(game.task.target_embeddings(embeddings.target, everyone, None), game.query(everyone))
     plain = on_all_sides(g.form.scores, g, PairBatch(game, found, embeddings.source, t))
     compiled = explain_embedded(g, game, embeddings, everyone)
     torch.testing.assert_close(compiled.scores, plain, atol=1e-4, rtol=1e-3)

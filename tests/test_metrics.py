@@ -15,6 +15,7 @@ from dgl_lara.baselines.random import Random
 from dgl_lara.baselines.sampled import Sampled
 from dgl_lara.errors import InputError
 from dgl_lara.explanation import Explanations
+from dgl_lara.game.class_query import ClassQuery
 from dgl_lara.game.game import Game
 from dgl_lara.game.tasks import GRAPH, NODE
 from dgl_lara.metrics import METRICS
@@ -254,8 +255,8 @@ def test_fidelity_is_of_the_class_that_was_asked_for():
     plus, minus = fidelity_per_target(game, explanation, (0.5,))
     important = explanation.important(0.5)
     full = game.full_logits[targets, other]
-    torch.testing.assert_close(plus[0], full - game.values_per_target(players, ~important[None], other)[0])
-    torch.testing.assert_close(minus[0], full - game.values_per_target(players, important[None], other)[0])
+    torch.testing.assert_close(plus[0], full - game.values_per_target(players, ~important[None], ClassQuery(other))[0])
+    torch.testing.assert_close(minus[0], full - game.values_per_target(players, important[None], ClassQuery(other))[0])
     assert (plus[0] - (full - game.values_per_target(players, ~important[None])[0])).abs().max() > 1e-3
 
 

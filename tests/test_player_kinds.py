@@ -15,6 +15,7 @@ from dgl_lara.attribution.monte_carlo import least_squares
 from dgl_lara.errors import InputError
 from dgl_lara.explainer.decoder import PairBatch
 from dgl_lara.explainer.inputs import encoder_graph
+from dgl_lara.game.class_query import ClassQuery
 from dgl_lara.game.game import Game
 from dgl_lara.inference.scorer import embed_all, explain_embedded
 from dgl_lara.inference.top_players import BulkExplainer
@@ -80,7 +81,7 @@ def test_all_players_and_none(players):
     everyone = game.players(torch.arange(12))
     torch.testing.assert_close(
         game.values_per_target(everyone, torch.ones(1, len(everyone.player), dtype=torch.bool))[0],
-        game.full_value_of(torch.arange(12), game.explained_class),
+        game.full_value_of(torch.arange(12), game.query(torch.arange(12))),
     )
     nothing = game.shared_values(torch.zeros(1, game.num_players, dtype=torch.bool))[0]
     lonely = dgl.graph(([], []), num_nodes=12) if game.player_set.name == "edges" else game.graph
@@ -178,7 +179,7 @@ def test_whoever_plays_walks_equal_lists_of_pairs(players, gate):
     found = game.players(targets)
     classes = torch.tensor([2, 0, 1])
     here = steps[0].embedded
-    t = g.for_class(here.t, classes)
+    t = g.for_class(here.t, ClassQuery(classes))
     scores = g.form.scores(g, PairBatch(game, found, here.p, t))
     sums = torch.zeros(4, 3).index_add(1, found.row, heard.sigma(found.player) * scores)
     torch.testing.assert_close(sums, pairs[:, [0, 1, 2], classes], atol=1e-5, rtol=1e-4)
@@ -319,7 +320,7 @@ def test_the_best_of_many_are_those_of_all_pairs(players, gate):
     g = new_explainer(game, replace(SMALL, gate=gate), inputs.inputs, torch.arange(70)).requires_grad_(False)
     embeddings, everyone = embed_all(g, game, "rich"), torch.arange(70)
     found = game.players(everyone)
-    t = g.for_class(embeddings.target, game.explained_class)
+    t = g.for_class(embeddings.target, ClassQuery(game.explained_class))
     expected = g.form.scores(g, PairBatch(game, found, embeddings.source, t))
     assert expected.std() > 1e-3
     many = explain_embedded(g, game, embeddings, everyone)

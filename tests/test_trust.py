@@ -17,6 +17,7 @@ from dgl_lara.attribution.posterior import posterior_update
 from dgl_lara.cli import main
 from dgl_lara.errors import InputError
 from dgl_lara.explanation import Explanations
+from dgl_lara.game.class_query import ClassQuery
 from dgl_lara.game.game import Game
 from dgl_lara.game.tasks import GRAPH, NODE
 from dgl_lara.inference import export, scorer
@@ -145,17 +146,17 @@ def test_same_seed_same_refinement_and_other_classes(game, truth):
     assert not torch.equal(one, other)
     classes = (truth.explained_class + 1) % 3
     mirrored = refine(game, replace(rough, explained_class=classes), 256)
-    phi = torch.cat([least_squares_of(game, truth.players, classes)])
+    phi = torch.cat([least_squares_of(game, truth.players, ClassQuery(classes))])
     assert (mirrored.explanations.scores - phi).square().mean() < 0.1 * (rough.scores - phi).square().mean()
     with pytest.raises(InputError, match="pairs, of coalitions for each target, must be a whole number from 1"):
         refine(game, rough, 0)
 
 
-def least_squares_of(game, players, classes):
+def least_squares_of(game, players, query):
     from dgl_lara.attribution.monte_carlo import Samples, differences, fit_each, random_coalitions
 
     keep = random_coalitions(2000, len(players.player), generator(9), "cpu")
-    d = differences(game, players, keep, classes)
+    d = differences(game, players, keep, query)
     return fit_each(Samples(players, keep, d, game.task.is_target(players))).phi
 
 

@@ -6,6 +6,7 @@ import torch
 from games import PooledGCN, SmallGCN, gcn_game, random_graph, star_game
 
 from dgl_lara.errors import InputError, LaraError
+from dgl_lara.game.class_query import ClassQuery
 from dgl_lara.game.game import Game
 from dgl_lara.game.values import to_values
 
@@ -127,7 +128,7 @@ def test_other_values_are_functions_of_the_same_logits(kind):
     plain, game = gcn_game(nodes=20, edges=22), gcn_game(nodes=20, edges=22, value=kind)
     players = game.players(torch.tensor([4, 11]))
     keep = torch.rand(5, len(players.player), generator=torch.Generator().manual_seed(0)) < 0.6
-    logits = torch.stack([plain.values_per_target(players, keep, torch.full((2,), c)) for c in range(3)], dim=2)
+    logits = torch.stack([plain.values_per_target(players, keep, ClassQuery.repeat([c], 2)) for c in range(3)], dim=2)
     expected = to_values(logits, kind)
     assert (logits - expected).abs().max() > 0.1
     for row, label in enumerate(game.explained_class[players.targets].tolist()):

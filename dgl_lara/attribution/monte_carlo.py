@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from dgl_lara._util.progress import Progress, repeat
+from dgl_lara.game.class_query import ClassQuery
 from dgl_lara.game.game import Game
 from dgl_lara.game.player_index import Players
 
@@ -42,10 +43,10 @@ def signed(keep: Tensor) -> Tensor:
     return keep.float() * 2 - 1
 
 
-def differences(game: Game, players: Players, keep: Tensor, classes: Tensor | None = None) -> Tensor:
+def differences(game: Game, players: Players, keep: Tensor, query: ClassQuery | None = None) -> Tensor:
     """(num_masks, num_targets): d(S) = f(S) - f(N without S), of the explained class unless others are given."""
     with repeat(2):
-        return game.values_per_target(players, keep, classes) - game.values_per_target(players, ~keep, classes)
+        return game.values_per_target(players, keep, query) - game.values_per_target(players, ~keep, query)
 
 
 def per_player(game: Game, players: Players, pairs: int, generator: torch.Generator) -> Estimate:
@@ -100,12 +101,12 @@ class Samples:
 
 
 def sample(
-    game: Game, players: Players, pairs: int, generator: torch.Generator, classes: Tensor | None = None
+    game: Game, players: Players, pairs: int, generator: torch.Generator, query: ClassQuery | None = None
 ) -> Samples:
     """Coalitions of each target's own: 2 * pairs evaluations a target, of its explained class or the given one."""
     game.budget.check(BYTES_A_DRAW * pairs * len(players.player), f"{pairs:,} coalitions of these targets")
     keep = random_coalitions(pairs, len(players.player), generator, players.player.device)
-    return Samples(players, keep, differences(game, players, keep, classes), game.task.is_target(players))
+    return Samples(players, keep, differences(game, players, keep, query), game.task.is_target(players))
 
 
 def sample_shared(game: Game, players: Players, pairs: int, generator: torch.Generator) -> Samples:

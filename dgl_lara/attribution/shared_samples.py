@@ -22,7 +22,6 @@ from dgl_lara.attribution.monte_carlo import Samples, mask_invalid, random_coali
 from dgl_lara.errors import LaraError
 from dgl_lara.game.game import Game
 from dgl_lara.game.player_index import Players
-from dgl_lara.game.values import of_classes
 
 SHARE_OF_MEMORY = 8  # at most one part in so many goes to kept samples
 FEWEST = 2  # samples of a target from which anything can be read
@@ -128,7 +127,7 @@ class SampleReservoir:
     def offer(self, keep: Tensor, inside: Tensor, outside: Tensor) -> None:
         """The same, of a step that may yet fail and be repeated: they count once it is `settle`d."""
         everyone = torch.arange(self.game.num_targets, device=inside.device)
-        d = of_classes(inside - outside, self.game.explained_class[everyone])
+        d = self.game.query(everyone).select(inside - outside)
         d = mask_invalid(self.game, keep, d, everyone).cpu()
         self._make_room(float(d.nan_to_num(0).abs().max()))
         d = d.div_(self.unit).half()

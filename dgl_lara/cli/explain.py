@@ -295,12 +295,13 @@ def _scored(run: Run, target: int, classes: list[int], wanted: RefineOptions) ->
     """The explanation of one target, and what is to be said of how it was bought."""
     import torch
 
+    from dgl_lara.game.class_query import ClassQuery
     from dgl_lara.inference.novelty import with_novelty
     from dgl_lara.inference.request import refine_as_requested
 
     lara = run.trained()
-    asked = None if not classes else (tuple(classes) if len(classes) == 2 else classes)
-    found, spent = lara.explain(run.dataset.targets(torch.tensor([target])), asked, wanted.corrected), []
+    query = ClassQuery.repeat(classes, 1)
+    found, spent = lara.explain(run.dataset.targets(torch.tensor([target])), query, wanted.corrected), []
     if run.on_other_graph:
         found = with_novelty(found, lara.explainer_, lara.config_.inputs)
     stretch = lara.errors_.stretch if lara.errors_ else 1.0

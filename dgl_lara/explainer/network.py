@@ -41,6 +41,7 @@ from dgl_lara.explainer.decoders import DECODERS
 from dgl_lara.explainer.encoder import Encoder, EncoderGraph
 from dgl_lara.explainer.gate import Gate
 from dgl_lara.explainer.gates import GATES
+from dgl_lara.game.class_query import ClassQuery
 from dgl_lara.game.receptive_field import MOST_HOPS
 from dgl_lara.game.task import Task
 from dgl_lara.game.tasks import TASKS, as_task
@@ -181,13 +182,14 @@ class Explainer(nn.Module):
             )
         return (inputs - self.centre).div_(self.spread).clamp_(-self.clip, self.clip)
 
-    def for_class(self, target: Tensor, classes: Tensor) -> Tensor:
-        """t (rows, width), turned towards one class a row; with two columns, towards the first and away from the
-        second: scores are linear in it, so that is the difference of the two explanations."""
+    def for_class(self, target: Tensor, query: ClassQuery) -> Tensor:
+        """(rows, width) Weight t by the class of each row.
+
+        Scores are linear in the weights, so a contrast of two classes is the difference of two explanations.
+        """
         if self.class_weight is None:
             return target
-        weight = self.class_weight[classes]
-        weight = weight if classes.dim() == 1 else weight[:, 0] - weight[:, 1]
+        weight = query.rows_of(self.class_weight)
         return target * weight.repeat(1, self.task.num_endpoints) if self.task.num_endpoints > 1 else target * weight
 
     def all_class_weights(self) -> Tensor:

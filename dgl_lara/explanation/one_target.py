@@ -20,7 +20,6 @@ from dgl_lara.game.edge_players import EdgePlayers
 from dgl_lara.game.game import Game
 from dgl_lara.game.player_index import Players
 from dgl_lara.game.task import Task
-from dgl_lara.game.values import of_classes
 from dgl_lara.graphs.indexing import lookup_sorted
 
 if TYPE_CHECKING:
@@ -73,7 +72,7 @@ class OneTarget:
     @property
     def output(self) -> float:
         """The explained value on the untouched graph."""
-        return float(self.game.full_value_of(self.batch.players.targets, self.batch.asked))
+        return float(self.game.full_value_of(self.batch.players.targets, self.batch.query))
 
     def outputs(self, keep: Tensor) -> Tensor:
         """The model's own answers when only some players remain.
@@ -84,7 +83,7 @@ class OneTarget:
         Returns:
             (num_coalitions,) the explained value.
         """
-        return self.game.values_per_target(self.batch.players, keep, self.batch.asked).flatten()
+        return self.game.values_per_target(self.batch.players, keep, self.batch.query).flatten()
 
     def curves(self, counts: Sequence[int]) -> tuple[list[float], list[float]]:
         """The value with only the best `count` players, and with them removed, for each count; the target stays."""
@@ -111,7 +110,7 @@ class OneTarget:
     def nothing(self) -> float:
         """The explained value without any player."""
         if self.batch.players.player_type == "nodes":
-            return float(of_classes(self.game.null_values.view(1, 1, -1), self.batch.asked))
+            return float(self.batch.query.select(self.game.null_values.view(1, 1, -1)))
         return float(self.outputs(torch.zeros(1, len(self), dtype=torch.bool, device=self.scores.device)))
 
     # --- as a table, a graph

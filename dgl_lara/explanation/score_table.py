@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from dgl_lara.errors import InputError
+from dgl_lara.game.class_query import ClassQuery
 from dgl_lara.game.edge_players import EdgePlayers
 from dgl_lara.game.game import Game
 from dgl_lara.game.link_task import LinkTask
@@ -43,11 +44,6 @@ class Labels:
     def of_class(self, number: int) -> str:
         names = self.classes or ()
         return str(names[number]) if number < len(names) else str(number)
-
-
-def with_rival(classes: Tensor, rather_than: Tensor | None) -> Tensor:
-    """(num_targets,) or, where a class is set against another, (num_targets, 2): as `game/values.py` reads it."""
-    return classes if rather_than is None else torch.stack([classes, rather_than], dim=1)
 
 
 def pairs_frame(**columns: Any) -> pd.DataFrame:
@@ -140,9 +136,9 @@ class ScoreTable:
         return rank
 
     @property
-    def asked(self) -> Tensor:
-        """What was asked of each target: a class, or a class and the one that it is set against."""
-        return with_rival(self.explained_class, self.rather_than)
+    def query(self) -> ClassQuery:
+        """Return the class explained for each target, and the class it is contrasted with."""
+        return ClassQuery(self.explained_class, self.rather_than)
 
     @property
     def includes_target(self) -> bool:

@@ -28,6 +28,7 @@ from dgl_lara.blackbox.eval_mode import eval_mode
 from dgl_lara.blackbox.hetero_index import HeteroIndex
 from dgl_lara.blackbox.input_adapter import input_adapter
 from dgl_lara.errors import InputError, ModelError
+from dgl_lara.game.class_query import ClassQuery
 from dgl_lara.game.context import GameContext
 from dgl_lara.game.player_index import Players
 from dgl_lara.game.player_specs import PlayerSpec, as_players
@@ -35,7 +36,7 @@ from dgl_lara.game.receptive_field import MOST_HOPS, evenly_spaced, fewest_hops
 from dgl_lara.game.removal import null_prediction, strip_data
 from dgl_lara.game.task import Task
 from dgl_lara.game.tasks import NODE, as_task
-from dgl_lara.game.values import checked_value, of_classes, to_values
+from dgl_lara.game.values import checked_value, to_values
 from dgl_lara.graphs.subgraph import EgoBatch, SharedSubgraph
 
 ROUNDING = 1e-6  # of the largest answer: float32 says no more of differences
@@ -234,20 +235,24 @@ class Game:
             )
         return self.hops + 1 if found is None else found
 
-    def full_value_of(self, targets: Tensor, classes: Tensor) -> Tensor:
+    def query(self, targets: Tensor) -> ClassQuery:
+        """Return the question about the explained class of each target."""
+        return ClassQuery(self.explained_class[targets])
+
+    def full_value_of(self, targets: Tensor, query: ClassQuery) -> Tensor:
         """(num_targets,) the explained value on the untouched graph."""
-        return of_classes(self.full_values[targets].unsqueeze(0), classes)[0]
+        return query.select(self.full_values[targets].unsqueeze(0))[0]
 
     def node_features(self, node: int) -> Tensor:
         """(columns,) of one node; on a graph of several types those of its type."""
         return input_adapter(self.f).features_of(node, self.features)
 
-    def null_value(self, players: Players, classes: Tensor) -> float:
+    def null_value(self, players: Players, query: ClassQuery) -> float:
         """Return the explained value of one target without any player."""
         if self.player_set.empties_graph:
-            return float(of_classes(self.null_values.view(1, 1, -1), classes))
+            return float(query.select(self.null_values.view(1, 1, -1)))
         nothing = torch.zeros(1, len(players.player), dtype=torch.bool, device=players.player.device)
-        return float(self.values_per_target(players, nothing, classes))
+        return float(self.values_per_target(players, nothing, query))
 
     def user_ids(self, nodes: Tensor) -> tuple[list[str] | None, Tensor]:
         """Return the type of each node (None if the graph has one type) and the number by which users know it."""
@@ -330,16 +335,14 @@ class Game:
         """As many masks at a time as one call of f can take copies of the graph for."""
         yield from keep.split(max(1, self.nodes_per_call // max(num_nodes * self.player_set.num_baselines, 1)))
 
-    def values_per_target(self, players: Players, keep: Tensor, classes: Tensor | None = None) -> Tensor:
+    def values_per_target(self, players: Players, keep: Tensor, query: ClassQuery | None = None) -> Tensor:
         """(num_masks, num_targets): the value of each target when only the kept players remain.
 
         `keep` has a row a coalition and a column a (target, player) pair. Whoever is not a player stays.
         """
-        classes = self.explained_class[players.targets] if classes is None else classes
+        asked = self.query(players.targets) if query is None else query
         values = torch.empty(len(keep), len(players.targets), device=keep.device)
-        return self._ask(
-            players, keep, values, lambda rows, logits: of_classes(to_values(logits, self.value), classes[rows])
-        )
+        return self._ask(players, keep, values, lambda rows, logits: asked[rows].select(to_values(logits, self.value)))
 
     def logits_per_target(self, players: Players, keep: Tensor) -> Tensor:
         """(num_masks, num_targets, num_classes): the same, but f's own logits of all classes."""

@@ -28,11 +28,3 @@ def to_values(logits: Tensor, kind: str) -> Tensor:
     total = logits.logsumexp(dim=-1, keepdim=True)
     others = torch.log(-torch.expm1((logits - total).clamp(max=-1e-7)))
     return log_p - others
-
-
-def of_classes(values: Tensor, classes: Tensor) -> Tensor:
-    """(num_masks, num_targets): of values with classes last, those of one class a target; with classes in two columns,
-    the first less the second: why this rather than that."""
-    if classes.dim() == 2:
-        return of_classes(values, classes[:, 0]) - of_classes(values, classes[:, 1])
-    return values.gather(2, classes.expand(len(values), -1).unsqueeze(2)).squeeze(2)

@@ -67,7 +67,7 @@ def with_own_samples(
     scores, variance, own = explanations.scores.clone(), known.clone(), explanations.is_target
     some, places = players.only(chosen), chosen[players.row].nonzero().flatten()
     keep = per_target_uniform(game, some, pairs, seed, pairs) < 0.5  # a round has pairs of its own
-    heard = differences(game, some, keep, explanations.asked[chosen])
+    heard = differences(game, some, keep, explanations.query[chosen])
     for each, sigma, d in Samples(some, keep, heard, own[places]).each():
         place = places[each]
         better = posterior_update(sigma, d, scores[place], variance[place], own[place], stretch)

@@ -12,34 +12,35 @@ from dgl_lara.blackbox.eval_mode import eval_mode
 from dgl_lara.explainer.encoder import EncoderGraph
 from dgl_lara.explainer.inputs import explainer_inputs
 from dgl_lara.explainer.network import Explainer
-from dgl_lara.explanation import Explanations, with_rival
+from dgl_lara.explanation import Explanations
+from dgl_lara.game.class_query import ClassQuery
 from dgl_lara.game.game import Game
 from dgl_lara.game.node_task import khop_batch
 from dgl_lara.game.player_specs import PlayerSpec
 from dgl_lara.game.task import Task
 from dgl_lara.game.tasks import NODE
 from dgl_lara.graphs.indexing import is_member
-from dgl_lara.inference.scorer import classes_for, embed_all, explain_embedded
+from dgl_lara.inference.scorer import checked_query, embed_all, explain_embedded
 from dgl_lara.training.objective import local_scores
 from dgl_lara.training.subgraphs import SubgraphEmbeddings
 
 
 def explain_nearby(
-    explainer: Explainer, game: Game, kind: str, targets: Tensor, classes: Tensor | None = None
+    explainer: Explainer, game: Game, kind: str, targets: Tensor, query: ClassQuery | None = None
 ) -> Explanations:
     """With a game at hand, which may have asked f about the surroundings of the targets only."""
     game.check_targets(targets)
     if not game.task.has_distances:
-        return explain_embedded(explainer, game, embed_all(explainer, game, kind), targets, classes)
-    classes, against = classes_for(explainer, game, targets, classes)
+        return explain_embedded(explainer, game, embed_all(explainer, game, kind), targets, query)
+    query = checked_query(explainer, game, targets, query)
     nodes = game.task.encoder_nodes(game.graph, targets, explainer.form.sight(explainer.config))
     with eval_mode(explainer):
         seen = EncoderGraph.around(game.graph, nodes, explainer_inputs(game, kind, nodes), game.in_degrees)
         p, t = explainer(seen)
         embedded = SubgraphEmbeddings(seen, nodes, p, game.task.target_embeddings(t, targets, nodes))
         players = game.players(targets)
-        scores = local_scores(explainer, game, embedded, players, with_rival(classes, against))
-    return Explanations(players, scores, classes, game.task, "lara", game, rather_than=against)
+        scores = local_scores(explainer, game, embedded, players, query)
+    return Explanations(players, scores, query.classes, game.task, "lara", game, rather_than=query.versus)
 
 
 def game_nearby(

@@ -20,6 +20,7 @@ from dgl_lara.blackbox.identity import weights_hash
 from dgl_lara.explainer.inputs import explainer_inputs
 from dgl_lara.explainer.network import Explainer
 from dgl_lara.explanation import Explanations
+from dgl_lara.game.class_query import ClassQuery
 from dgl_lara.game.partitioned_game import PartitionedGame
 from dgl_lara.game.player_index import MANY
 from dgl_lara.game.walks import scale_of
@@ -173,7 +174,7 @@ class OutOfCoreBulkExplainer:
         if self.walks is not None:
             classes = self.game.explained_class(targets)
             with torch.no_grad():
-                t = self.explainer.for_class(self.embeddings.target[targets], classes)
+                t = self.explainer.for_class(self.embeddings.target[targets], ClassQuery(classes))
             return self.walks.top(targets, classes, t, top)
         bulk, here = self.near(targets)
         best = bulk.top(here, top)
@@ -182,7 +183,7 @@ class OutOfCoreBulkExplainer:
         player = np.where(best.player < 0, -1, numbers[best.player])
         return replace(best, targets=numbers[best.targets], player=player)
 
-    def explain(self, targets: Tensor, classes: Tensor | None = None) -> Explanations:
+    def explain(self, targets: Tensor, query: ClassQuery | None = None) -> Explanations:
         self.game.check_targets(targets)
         bulk, here = self.near(targets)
-        return explain_embedded(bulk.explainer, bulk.game, bulk.embeddings, here, classes)
+        return explain_embedded(bulk.explainer, bulk.game, bulk.embeddings, here, query)

@@ -61,7 +61,7 @@ def _by_likelihood(game: Game, explanations: Explanations, pairs: int, seed: int
     """Nodes and links have no expected errors then: on BA-Shapes this posterior promised up to .10 too much."""
     players, old = explanations.players, explanations.scores
     keep = per_target_uniform(game, players, pairs, seed) < 0.5
-    d = differences(game, players, keep, explanations.asked)
+    d = differences(game, players, keep, explanations.query)
     looks = _looks(game)
     scores, variance = old.clone(), torch.zeros_like(old)
     for row, mine in enumerate(players.slices):

@@ -14,7 +14,8 @@ from dgl_lara.explainer.decoder import PairBatch, place_among
 from dgl_lara.explainer.encoder import EncoderGraph
 from dgl_lara.explainer.inputs import encoder_graph
 from dgl_lara.explainer.network import Explainer
-from dgl_lara.explanation import Explanations, with_rival
+from dgl_lara.explanation import Explanations
+from dgl_lara.game.class_query import ClassQuery
 from dgl_lara.game.game import Game
 from dgl_lara.game.player_index import MANY, Players, joined
 
@@ -40,37 +41,32 @@ def embed_all(explainer: Explainer, game: Game, inputs: str) -> Embeddings:
 
 
 def explain_embedded(
-    explainer: Explainer, game: Game, embeddings: Embeddings, targets: Tensor, classes: Tensor | None = None
+    explainer: Explainer, game: Game, embeddings: Embeddings, targets: Tensor, query: ClassQuery | None = None
 ) -> Explanations:
     """Eq. 6, 7: scores of all players of the targets, for their explained class or the given ones."""
     game.check_targets(targets)
-    classes, against = classes_for(explainer, game, targets, classes)
-    turned = with_rival(classes, against)
+    query = checked_query(explainer, game, targets, query)
     scorer = make_scorer(explainer, game, embeddings.source, len(targets))
     scores, parts = [], []
     with eval_mode(explainer):
         for rows in game.chunks(targets):
             t = game.task.target_embeddings(embeddings.target, targets[rows], None)
-            players, found = scorer(targets[rows], explainer.for_class(t, turned[rows]))
+            players, found = scorer(targets[rows], explainer.for_class(t, query[rows]))
             scores.append(found)
             parts.append(players)
-    return Explanations(joined(parts), torch.cat(scores), classes, game.task, "lara", game, rather_than=against)
+    return Explanations(
+        joined(parts), torch.cat(scores), query.classes, game.task, "lara", game, rather_than=query.versus
+    )
 
 
-def classes_for(
-    explainer: Explainer, game: Game, targets: Tensor, asked: Tensor | None
-) -> tuple[Tensor, Tensor | None]:
-    """(num_targets,) the classes asked for, if g can tell them; without any, the explained ones. And the classes that
-    they are set against, where `asked` has two columns."""
-    predicted, against = game.explained_class[targets], None
-    if asked is not None and asked.dim() == 2:
-        asked, against = asked.unbind(1)
-    other = against is not None or (asked is not None and bool((asked != predicted).any()))
-    if other and explainer.class_weight is None:
-        raise InputError(
-            "this explainer was trained for the predicted class only; train with all classes to ask for another."
-        )
-    return (predicted if asked is None else asked), against
+def checked_query(explainer: Explainer, game: Game, targets: Tensor, query: ClassQuery | None) -> ClassQuery:
+    """Return the query, by default that of the explained classes; raise an error if g cannot answer it."""
+    predicted = game.query(targets)
+    if query is None or explainer.class_weight is not None:
+        return query or predicted
+    if query.versus is not None or bool((query.classes != predicted.classes).any()):
+        raise InputError("classes.predicted_only")
+    return query
 
 
 def can_compile(explainer: Explainer, game: Game) -> bool:

@@ -1,4 +1,4 @@
-"""What users ask about: targets and classes, in the many ways that people write them, as numbers of the game."""
+"""Parsing of targets and classes, in all the ways users write them."""
 
 from __future__ import annotations
 
@@ -11,87 +11,107 @@ from torch import Tensor
 from dgl_lara._util.registry import closest
 from dgl_lara._util.schema import abbreviated
 from dgl_lara.errors import InputError
+from dgl_lara.game.class_query import ClassQuery
 from dgl_lara.game.game import check_targets
 from dgl_lara.game.task import Task
 
-MOST_CLASSES = 8  # that are listed to somebody who names another
+MAX_LISTED_CLASSES = 8  # names of classes in an error
+UNREADABLE = (ValueError, TypeError, RuntimeError, OverflowError)  # raised by torch.as_tensor
 
 
-def as_targets(targets: Any, count: int, task: Task, device: torch.device) -> Tensor:
-    """Nodes or graphs, 0 ... count - 1, from numbers or a mask of booleans."""
+def parse_targets(targets: Any, count: int, task: Task, device: torch.device) -> Tensor:
+    """(num_targets,) Return target ids, from numbers or a mask of booleans.
+
+    Raises:
+        InputError: If they are neither, or not in 0 ... count - 1.
+    """
     if isinstance(targets, list | tuple) and len({isinstance(one, bool) for one in targets}) > 1:
-        raise InputError(f"targets must be whole numbers or a mask of booleans, not both (got {abbreviated(targets)}).")
+        raise InputError("targets.type", got=abbreviated(targets))
     try:
-        chosen = torch.as_tensor(targets, device=device)
-    except (ValueError, TypeError, RuntimeError, OverflowError) as error:
-        raise InputError(
-            f"targets must be whole numbers or a mask of booleans (got {abbreviated(targets)})."
-        ) from error
-    if chosen.dtype == torch.bool and len(chosen) != count:
-        raise InputError(f"a mask of targets must have {count} entries (got {len(chosen)}).")
-    if chosen.dim() > 1:
-        raise InputError(f"targets must be one list of {task} numbers (got shape {tuple(chosen.shape)}).")
-    if (chosen.is_floating_point() or chosen.is_complex()) and len(chosen.flatten()):
-        raise InputError("targets must be whole numbers or a mask of booleans.")
-    chosen = chosen.nonzero().flatten() if chosen.dtype == torch.bool else chosen.long().flatten()
-    check_targets(chosen, count, task)
-    return chosen
+        ids = torch.as_tensor(targets, device=device)
+    except UNREADABLE as error:
+        raise InputError("targets.type", got=abbreviated(targets)) from error
+    if ids.dtype == torch.bool and len(ids) != count:
+        raise InputError("targets.mask_size", expected=count, got=len(ids))
+    if ids.dim() > 1:
+        raise InputError("targets.shape", task=task, got=tuple(ids.shape))
+    if (ids.is_floating_point() or ids.is_complex()) and len(ids.flatten()):
+        raise InputError("targets.type", got=abbreviated(targets))
+    ids = ids.nonzero().flatten() if ids.dtype == torch.bool else ids.long().flatten()
+    check_targets(ids, count, task)
+    return ids
 
 
-def as_classes(classes: Any, count: int, known: int, device: torch.device) -> Tensor:
-    """(count,), or (count, 2) where a class is set against another; `known`: how many classes there are."""
+def parse_classes(classes: Any, count: int, num_classes: int, device: torch.device) -> ClassQuery:
+    """Return the query that a user's `classes` stand for.
+
+    Args:
+        classes: One class for each target, a pair (a, b) for all targets, or a pair for each target.
+        count: Number of targets.
+        num_classes: Number of classes of the model.
+        device: Where the tensors are made.
+
+    Raises:
+        InputError: If a class does not exist, is contrasted with itself, or if the meaning is ambiguous.
+    """
+    pairs: list = []
     if isinstance(classes, tuple) and len(classes) == 2:
         if count == 2:
-            raise InputError(
-                f"classes={classes} can mean one class for each of the two targets, or one rather than the other; "
-                f"write {list(classes)} for the first, {[list(classes)] * 2} for the second."
-            )
-        return _apart(*(as_classes([one] * count, count, known, device) for one in classes))
-    if isinstance(classes, list) and classes and all(isinstance(one, list | tuple) for one in classes):
-        if any(len(one) != 2 for one in classes):
-            raise InputError("classes must name one, or two to set against each other, for each target.")
-        sides = ([one[side] for one in classes] for side in (0, 1))
-        return _apart(*(as_classes(side, count, known, device) for side in sides))
+            raise InputError("classes.ambiguous", got=classes, each=list(classes), contrast=[list(classes)] * 2)
+        pairs = [classes] * count
+    elif isinstance(classes, list) and classes and all(isinstance(one, list | tuple) for one in classes):
+        pairs = classes
+    if not pairs:
+        return ClassQuery(_class_ids(classes, count, num_classes, device))
+    if any(len(pair) != 2 for pair in pairs):
+        raise InputError("classes.pair", got=abbreviated(classes))
+    explained, versus = (_class_ids(list(side), count, num_classes, device) for side in zip(*pairs, strict=True))
+    if bool((explained == versus).any()):
+        raise InputError("classes.same", got=int(explained[explained == versus][0]))
+    return ClassQuery(explained, versus)
+
+
+def _class_ids(classes: Any, count: int, num_classes: int, device: torch.device) -> Tensor:
+    wrong = InputError("classes.range", most=num_classes - 1, got=abbreviated(classes))
     try:
-        given = torch.as_tensor(classes, device=device).flatten()
-    except (ValueError, TypeError, RuntimeError, OverflowError) as error:
-        raise InputError(f"classes must be whole numbers in 0..{known - 1} (got {abbreviated(classes)}).") from error
-    if len(given) and (given.is_floating_point() or given.is_complex() or given.dtype == torch.bool):
-        raise InputError(f"classes must be whole numbers (got {given.tolist()[:5]}).")
-    wanted = given.long()
-    if len(wanted) != count:
-        raise InputError(f"classes must name one a target, {count} (got {len(wanted)}).")
-    if int(wanted.min()) < 0 or int(wanted.max()) >= known:
-        raise InputError(f"classes must lie in 0..{known - 1} (got {wanted.tolist()[:5]}).")
-    return wanted
+        ids = torch.as_tensor(classes, device=device).flatten()
+    except UNREADABLE as error:
+        raise wrong from error
+    if len(ids) and (ids.is_floating_point() or ids.is_complex() or ids.dtype == torch.bool):
+        raise wrong
+    if len(ids) != count:
+        raise InputError("classes.count", expected=count, got=len(ids))
+    if int(ids.min()) < 0 or int(ids.max()) >= num_classes:
+        raise wrong
+    return ids.long()
 
 
-def named_classes(given: Sequence[int | str], names: Sequence[str] | None, count: int) -> list[int]:
-    """What --class and --rather-than name, as numbers of classes."""
-    options = zip(("--class", "--rather-than"), given, strict=False)
-    numbers = [class_number(option, one, names, count) for option, one in options]
+def classes_of_options(values: Sequence[int | str], names: Sequence[str] | None, num_classes: int) -> list[int]:
+    """Return the class numbers that --class and --rather-than stand for.
+
+    Args:
+        values: The values of the options that were used, numbers or names.
+        names: Names of the classes, if they have any.
+        num_classes: Number of classes of the model.
+    """
+    options = zip(("--class", "--rather-than"), values, strict=False)
+    numbers = [class_number(option, value, names, num_classes) for option, value in options]
     if len(numbers) == 2 and numbers[0] == numbers[1]:
-        raise InputError(f"--class and --rather-than must be two classes (got {given[0]} twice).")
+        raise InputError("classes.same", got=values[0])
     return numbers
 
 
-def class_number(option: str, given: int | str, names: Sequence[str] | None, count: int) -> int:
-    """The number of a class that was named on the command line."""
-    if isinstance(given, int) and given < count:
-        return given
-    called = [str(name).casefold() for name in names or ()][:count]
-    if str(given).casefold() in called:
-        return called.index(str(given).casefold())
-    some = [str(name) for name in (names or ())[:count]]
-    listed = ", ".join(some[:MOST_CLASSES]) + (", ..." if len(some) > MOST_CLASSES else "")
-    expected = f"in 0..{count - 1}" + (f" or one of {listed}" if listed else "")
-    raise InputError(f"{option} must be {expected} (got {str(given)[:40]}).{closest(str(given), some)}")
-
-
-def _apart(classes: Tensor, rivals: Tensor) -> Tensor:
-    """(count, 2)"""
-    if bool((classes == rivals).any()):
-        raise InputError(
-            f"a class can be set against another one, not against itself (got {classes.tolist()[:5]} twice)."
-        )
-    return torch.stack([classes, rivals], dim=1)
+def class_number(option: str, value: int | str, names: Sequence[str] | None, num_classes: int) -> int:
+    """Return the number of a class that an option names."""
+    if isinstance(value, int) and value < num_classes:
+        return value
+    known = [str(name) for name in names or ()][:num_classes]
+    folded = [name.casefold() for name in known]
+    if str(value).casefold() in folded:
+        return folded.index(str(value).casefold())
+    expected = f"in 0..{num_classes - 1}"
+    if known:
+        more = ", ..." if len(known) > MAX_LISTED_CLASSES else ""
+        expected += f" or one of {', '.join(known[:MAX_LISTED_CLASSES])}{more}"
+    close = closest(str(value), known)
+    raise InputError("classes.unknown", option=option, expected=expected, got=str(value)[:40], closest=close)

@@ -19,6 +19,7 @@ from dgl_lara.explainer.decoders.features import FeatureDecoder
 from dgl_lara.explainer.gate import BY_WALK, ONE_TERM
 from dgl_lara.explainer.network import Explainer
 from dgl_lara.explanation import Explanations
+from dgl_lara.game.class_query import ClassQuery
 from dgl_lara.game.edge_players import EdgePlayers
 from dgl_lara.game.feature_players import FeaturePlayers
 from dgl_lara.game.game import Game
@@ -94,7 +95,7 @@ class BulkExplainer:
         if not self.compiled:
             return self._top_by_pairs(targets, classes, top)
         with torch.no_grad():
-            t = self.explainer.for_class(self.embeddings.target[targets], classes)
+            t = self.explainer.for_class(self.embeddings.target[targets], ClassQuery(classes))
         if isinstance(kind, EdgePlayers):
             return TopPlayers(targets.numpy(), classes.numpy(), *self.edges.top(targets, t, top))
         return TopPlayers(targets.numpy(), classes.numpy(), *best_players(self.walks, self.length, targets, t, top))
@@ -107,7 +108,7 @@ class BulkExplainer:
         with torch.no_grad():
             for rows in torch.arange(len(targets)).split(TABLE_ROWS):
                 some = targets[rows.to(targets.device)]
-                t = self.explainer.for_class(self.embeddings.target[some], classes[rows.to(targets.device)])
+                t = self.explainer.for_class(self.embeddings.target[some], ClassQuery(classes[rows.to(targets.device)]))
                 table = form.table(self.explainer, self.game, self.embeddings.source, t, some)
                 found.append(table.sort(dim=1, descending=True, stable=True))
         score = torch.cat([one.values[:, :top] for one in found]).cpu().numpy()

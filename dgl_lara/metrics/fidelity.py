@@ -85,9 +85,9 @@ def fidelity_per_target(
     include = not keep_target or not explanations.includes_target
     important = torch.stack([explanations.important(sparsity, include) for sparsity in sparsities])
     always = explanations.is_target if keep_target else torch.zeros_like(important[0])
-    full = game.full_value_of(players.targets, explanations.asked)
-    without = game.values_per_target(players, ~important | always, explanations.asked)
-    only = game.values_per_target(players, important | always, explanations.asked)
+    full = game.full_value_of(players.targets, explanations.query)
+    without = game.values_per_target(players, ~important | always, explanations.query)
+    only = game.values_per_target(players, important | always, explanations.query)
     nobody = players.counts < (1 if include else 2)
     plus, minus = full - without, full - only
     return plus.masked_fill(nobody, torch.nan), minus.masked_fill(nobody, torch.nan)

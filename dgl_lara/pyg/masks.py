@@ -53,7 +53,7 @@ def entry_mask(lara: LARA, explanations: Explanations) -> Tensor:
     assert isinstance(form, FeatureDecoder)
     embedded, mask = lara.embed(), torch.zeros(lara.features.shape, device=lara.features.device)
     for one in explanations:
-        t = g.for_class(embedded.target[one.batch.players.targets], one.batch.asked)
+        t = g.for_class(embedded.target[one.batch.players.targets], one.batch.query)
         nodes, parts = form.parts(g, lara.game, embedded.source, t, one.batch.players.targets)
         size = parts.abs()
         added = of_players(one.batch) - parts.sum(0)

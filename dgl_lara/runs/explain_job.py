@@ -19,11 +19,12 @@ from dgl_lara.datasets.link_files import read_pairs
 from dgl_lara.datasets.user_files import load_graph
 from dgl_lara.errors import InputError
 from dgl_lara.explanation import Explanations
+from dgl_lara.game.class_query import ClassQuery
 from dgl_lara.inference.adaptive import MOST_SPENT
 from dgl_lara.inference.export import explain_to_file
 from dgl_lara.inference.request import ExplainRequest, RefineCost
 from dgl_lara.inference.rows import refined_rows
-from dgl_lara.inference.targets import named_classes
+from dgl_lara.inference.targets import classes_of_options
 from dgl_lara.inference.top_players import BulkExplainer
 from dgl_lara.runs.run import Run, open_run
 
@@ -85,10 +86,8 @@ class ExplainJob:
         return explain_to_file(self._bulk, chosen, self.request.top, out, self.metadata, make, pairs)
 
     def _explain(self, targets: Tensor) -> Explanations:
-        classes = None
-        if self.classes:  # (num_targets,), or (num_targets, 2) if one class is set against another
-            classes = torch.tensor(self.classes, device=targets.device).expand(len(targets), -1).squeeze(1)
-        return self.run.trained().explain_indices(targets, classes, self.request.refine.corrected)
+        query = ClassQuery.repeat(self.classes, len(targets), targets.device)
+        return self.run.trained().explain_indices(targets, query, self.request.refine.corrected)
 
 
 def open_job(request: ExplainRequest) -> ExplainJob:
@@ -101,7 +100,8 @@ def open_job(request: ExplainRequest) -> ExplainJob:
 
 def class_indices(request: ExplainRequest, run: Run) -> list[int]:
     """Return the requested classes as numbers."""
-    return named_classes(request.classes, run.names.get("classes"), run.trained().explainer_.config.num_classes)
+    num_classes = run.trained().explainer_.config.num_classes
+    return classes_of_options(request.classes, run.names.get("classes"), num_classes)
 
 
 def open_requested_run(request: ExplainRequest, pairs: Sequence[tuple[int, int]] = ()) -> Run:

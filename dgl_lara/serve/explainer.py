@@ -14,10 +14,11 @@ import torch
 from torch import Tensor
 
 from dgl_lara.attribution.shared_samples import SharedSamples
-from dgl_lara.explanation import SOURCES, Explanations, with_rival
+from dgl_lara.explanation import SOURCES, Explanations
+from dgl_lara.game.class_query import ClassQuery
 from dgl_lara.game.game import Game
 from dgl_lara.inference.kernels.walk import WalkScorer
-from dgl_lara.inference.scorer import Embeddings, Scorer, can_compile, classes_for, explain_embedded, sum_of_sides
+from dgl_lara.inference.scorer import Embeddings, Scorer, can_compile, checked_query, explain_embedded, sum_of_sides
 from dgl_lara.lara import LARA
 from dgl_lara.serve.cache import CORRECTED, TOP, ExplanationCache, TopKRows, short
 from dgl_lara.serve.ids import IdCodec, Json
@@ -75,16 +76,15 @@ class ServedExplainer:
     def values(self) -> np.ndarray:
         """(num_targets,) the explained value of that class."""
         everyone = torch.arange(self.game.num_targets)
-        return short(self.game.full_value_of(everyone, torch.from_numpy(self.predicted)).numpy())
+        return short(self.game.full_value_of(everyone, self.game.query(everyone)).numpy())
 
     @property
     def walked(self) -> bool:
         """By the compiled walk; one way for one target and for many, so that all give the same numbers."""
         return self.game.player_set.name == "nodes" and can_compile(self.lara.explainer_, self.game)
 
-    def explain(self, targets: Tensor, classes: Tensor | None = None) -> Iterator[tuple[Tensor, Explanations]]:
-        """(places among the targets, their explanations), in pieces. Classes: a column, or two to set against each
-        other."""
+    def explain(self, targets: Tensor, query: ClassQuery | None = None) -> Iterator[tuple[Tensor, Explanations]]:
+        """(places among the targets, their explanations), in pieces."""
         for rows in self.game.chunks(targets):
             places = torch.arange(rows.start, rows.stop)
             known = torch.ones(len(places), dtype=torch.bool)
@@ -92,27 +92,24 @@ class ServedExplainer:
                 known = self.unchanged[targets[rows]]
             for some, correct in ((places[known], True), (places[~known], False)):
                 if len(some):
-                    found = self._amortised(targets[some], None if classes is None else classes[some])
+                    found = self._amortised(targets[some], None if query is None else query[some])
                     yield some, self.lara.trusted(found, correct)
 
-    def _amortised(self, targets: Tensor, classes: Tensor | None) -> Explanations:
+    def _amortised(self, targets: Tensor, query: ClassQuery | None) -> Explanations:
         explainer, game = self.lara.explainer_, self.game
         if not self.walked:
             assert isinstance(self.source, Tensor)
-            return explain_embedded(explainer, game, Embeddings(self.source, self.target), targets, classes)
-        classes, against = classes_for(explainer, game, targets, classes)
+            return explain_embedded(explainer, game, Embeddings(self.source, self.target), targets, query)
+        query = checked_query(explainer, game, targets, query)
         scores_of: Scorer = self.walks.scores if game.task.num_endpoints == 1 else sum_of_sides(self.walks.scores, game)
         with torch.no_grad():
-            t = explainer.for_class(
-                game.task.target_embeddings(self.target, targets, None), with_rival(classes, against)
-            )
+            t = explainer.for_class(game.task.target_embeddings(self.target, targets, None), query)
             players, scores = scores_of(targets, t)
-        return Explanations(players, scores, classes, game.task, "lara", game, rather_than=against)
+        return Explanations(players, scores, query.classes, game.task, "lara", game, rather_than=query.versus)
 
     def one(self, target: int, classes: list[int]) -> Explanations:
         """Of a single target, for its class (`classes` empty), for another, or for one rather than another."""
-        asked = None if not classes else torch.tensor([classes] if len(classes) == 2 else classes)
-        ((_, found),) = self.explain(torch.tensor([target]), asked)
+        ((_, found),) = self.explain(torch.tensor([target]), ClassQuery.repeat(classes, 1))
         return found
 
     # --- from the table

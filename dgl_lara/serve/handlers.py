@@ -14,6 +14,7 @@ from torch import Tensor
 
 from dgl_lara.errors import InputError
 from dgl_lara.explanation import SOURCES, Explanations
+from dgl_lara.game.class_query import ClassQuery
 from dgl_lara.lara import LARA
 from dgl_lara.serve.cache import CORRECTED, TopKRows, short
 from dgl_lara.serve.explainer import ServedExplainer
@@ -164,7 +165,7 @@ class RequestHandler:
         row: Json = {
             "target": list(instance.pair) if instance.pair else int(targets),
             "class": int(found.explained_class),
-            "value": float(short(game.full_value_of(targets, found.asked).numpy())[0]),
+            "value": float(short(game.full_value_of(targets, found.query).numpy())[0]),
             "confidence": None if confidence != confidence else confidence,
             "source": SOURCES[bool(best.state[0] == CORRECTED)],
             "players": [{**called[player], "hop": hop, "score": score} for player, hop, score in players][
@@ -187,8 +188,7 @@ class RequestHandler:
         classes, lara = self.classes_of(instance), self.elsewhere(instance)
         if lara is not None:
             before = 0
-            asked = None if not classes else (tuple(classes) if len(classes) == 2 else classes)
-            found = lara.explain(self._own_target(instance, lara), asked)
+            found = lara.explain(self._own_target(instance, lara), ClassQuery.repeat(classes, 1))
         else:
             part = self.part(instance)
             lara, before = part.lara, part.game.num_calls

@@ -19,7 +19,7 @@ from dgl_lara.attribution.monte_carlo import BYTES_A_DRAW, Samples, mask_invalid
 from dgl_lara.attribution.shared_samples import SHARE_OF_MEMORY, SampleReservoir
 from dgl_lara.game.game import Game
 from dgl_lara.game.player_index import Players
-from dgl_lara.game.values import of_classes, to_values
+from dgl_lara.game.values import to_values
 from dgl_lara.training.coalitions import CoalitionBatch, evaluate_masks
 from dgl_lara.training.config import TrainingConfig
 
@@ -55,7 +55,7 @@ class CoalitionPool:
     def samples(self, players: Players) -> Samples:
         """Of the explained class of some targets."""
         game, targets = self.game, players.targets
-        d = of_classes(self.heard.of(targets, targets).differences(game.value), game.explained_class[targets])
+        d = game.query(targets).select(self.heard.of(targets, targets).differences(game.value))
         known = mask_invalid(game, self.heard.keep, d, targets)
         return Samples(players, self.heard.keep, known, game.task.is_target(players), players.player)
 

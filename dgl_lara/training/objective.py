@@ -10,6 +10,7 @@ from torch import Tensor
 
 from dgl_lara.explainer.decoder import PairBatch, on_all_sides
 from dgl_lara.explainer.network import Explainer
+from dgl_lara.game.class_query import ClassQuery
 from dgl_lara.game.game import Game
 from dgl_lara.game.player_index import Players
 from dgl_lara.graphs.indexing import lookup_sorted
@@ -101,8 +102,8 @@ class Step:
 
 
 def local_scores(
-    explainer: Explainer, game: Game, embedded: SubgraphEmbeddings, players: Players, classes: Tensor | None = None
+    explainer: Explainer, game: Game, embedded: SubgraphEmbeddings, players: Players, query: ClassQuery | None = None
 ) -> Tensor:
     """Eq. 6, 7 for players among what is embedded; of their targets' explained class, unless others are given."""
-    t = explainer.for_class(embedded.t, game.explained_class[players.targets] if classes is None else classes)
+    t = explainer.for_class(embedded.t, query or game.query(players.targets))
     return on_all_sides(explainer.form.scores, explainer, PairBatch(game, players, embedded.p, t, embedded.nodes))
