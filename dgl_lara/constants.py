@@ -1,11 +1,18 @@
 """The words a user can choose from that are no registry's file names; light, for the command line and the code."""
 
+from typing import Literal, get_args
+
+Embedding = Literal["dual", "single"]
+Encoder = Literal["residual", "plain"]
+Inputs = Literal["features", "rich"]
+LearningRate = Literal["cosine", "constant"]
+TrainOn = Literal["train", "all"]
+
 VALUES = ("logit", "probability", "log-odds", "output")
-EMBEDDINGS = ("dual", "single")
-ENCODERS = ("residual", "plain")
-INPUTS = ("features", "rich")
-SCHEDULES = ("cosine", "constant")
-TRAIN_ON = ("train", "all")
+EMBEDDINGS = get_args(Embedding)
+ENCODERS = get_args(Encoder)
+INPUTS = get_args(Inputs)
+TRAIN_ON = get_args(TrainOn)
 PRESETS = ("default", "paper")
 PLAYERS = ("nodes", "edges", "features")
 FEATURES_OF = ("field", "target")

@@ -61,6 +61,7 @@ from dgl_lara.inference.scorer import Embeddings, embed_graph, explain_embedded
 from dgl_lara.inference.targets import parse_classes, parse_targets
 from dgl_lara.inference.top_players import BulkExplainer, TopPlayers
 from dgl_lara.inference.verification import DRAWS, verify
+from dgl_lara.training.backend import InMemory
 from dgl_lara.training.config import TrainingConfig, default, within_memory
 from dgl_lara.training.loop import train
 from dgl_lara.training.state import TrainingState
@@ -313,7 +314,7 @@ class LARA:
         with working("preparing what the explainer sees of each node"):
             seen = encoder_graph(self.game, self.config_.inputs)
         ranks = get_process_group()
-        self._take(train(self.game, self.config_, targets, judging, resume, judged, seen, ranks))
+        self._take(train(InMemory(self.game, self.config_, ranks, seen), targets, judging, resume, judged))
         self._seen = seen
         if not ranks.is_first:  # what follows is for those who explain with it, and the first one keeps it
             return
@@ -342,7 +343,7 @@ class LARA:
     def _shared_samples(self) -> SharedSamples | None:
         """What training has kept, and as many more as were asked for: some where training asked f about parts of the
         graph only; none of graphs, which are games of their own (what helps one of them costs as much as `refine`)."""
-        asked, keeper = self.config_.shared_pairs, self.state_.keeper
+        asked, keeper = self.config_.shared_pairs, self.state_.reservoir
         if asked is None:
             affordable = (
                 self.task.has_distances
@@ -358,7 +359,7 @@ class LARA:
 
     def _learned_errors(self, judging: Tensor) -> ErrorModel | None:
         """How wrong g is on targets that it has not learned from, by samples that are at hand."""
-        samples = self.state_.judging
+        samples = self.state_.validation_samples
         if self.samples_ is not None:
             players = self.game.players(sample_targets(judging, ERROR_TARGETS, self.config_.seed).sort().values)
             samples = self.samples_.of(players, self.task.is_target(players))

@@ -8,8 +8,7 @@ players, samples that all targets share (and the corrections made from them), re
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Container
-from dataclasses import replace
+from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
@@ -26,7 +25,6 @@ from dgl_lara.errors import InputError
 from dgl_lara.explanation import Explanations
 from dgl_lara.game.class_query import ClassQuery
 from dgl_lara.game.distributed_game import DistributedGame
-from dgl_lara.game.game import Game
 from dgl_lara.game.partitioned_game import NOT_WHOLE, PartitionedGame
 from dgl_lara.game.player_specs import Nodes, PlayerSpec, as_players
 from dgl_lara.game.receptive_field import choose_hops
@@ -42,10 +40,9 @@ from dgl_lara.inference.targets import parse_targets
 from dgl_lara.inference.top_players import BulkExplainer, TopPlayers
 from dgl_lara.lara import FEW, FEWEST_SAMPLES, LARA, Targets
 from dgl_lara.training.backend import OutOfCore
-from dgl_lara.training.config import ALL, MINI_BATCHES, TrainingConfig, default
+from dgl_lara.training.config import ALL, TrainingConfig, default, with_mini_batches
 from dgl_lara.training.distributed import DistributedBackend, part_graph
 from dgl_lara.training.loop import train
-from dgl_lara.training.objective import Objective
 from dgl_lara.training.objectives import OBJECTIVES
 from dgl_lara.training.state import TrainingState
 
@@ -110,7 +107,7 @@ class PartitionedLara(LARA):
     # --- learning
 
     def _settings_for(self, num_targets: int) -> TrainingConfig:
-        return checked_config(self.config or in_batches(default(self.task, num_targets)))
+        return checked_config(self.config or with_mini_batches(default(self.task, num_targets)))
 
     def _held_out(self, targets: Tensor) -> tuple[Tensor, Tensor]:
         raise InputError("name the validation targets of a graph in parts: fit(targets, validation).")
@@ -118,14 +115,14 @@ class PartitionedLara(LARA):
     def _learn(
         self, targets: Tensor, judging: Tensor, resume: dict | None, judged: Callable[[TrainingState], None]
     ) -> None:
-        ground = OutOfCore(self.game, self.config_)
-        self._take(train(cast(Game, self.game), self.config_, targets, judging, resume, judged, ground=ground))
+        backend = OutOfCore(self.game, self.config_)
+        self._take(train(backend, targets, judging, resume, judged))
         self.cost_ = self.state_.nodes_asked / self.game.num_targets
         with working("learning how far the scores can be trusted"):
-            self.errors_ = self._errors_of_judge(ground)
+            self.errors_ = self._errors_of_judge(backend)
 
-    def _errors_of_judge(self, ground: OutOfCore) -> ErrorModel | None:
-        samples, game = self.state_.judging, ground.judges
+    def _errors_of_judge(self, backend: OutOfCore) -> ErrorModel | None:
+        samples, game = self.state_.validation_samples, backend.validation_game
         if samples is None or game is None or len(samples.d) < FEWEST_SAMPLES:
             return None
         found = explain_nearby(self.explainer_, game, self.config_.inputs, samples.players.targets)
@@ -179,8 +176,7 @@ class DistributedLara(PartitionedLara):
     def _learn(
         self, targets: Tensor, judging: Tensor, resume: dict | None, judged: Callable[[TrainingState], None]
     ) -> None:
-        where = (cast(Game, self.game), self.config_, targets, judging, resume, judged)
-        self._take(train(*where, ranks=self.game.ranks, ground=DistributedBackend(self.game, self.config_)))
+        self._take(train(DistributedBackend(self.game, self.config_), targets, judging, resume, judged))
         self.cost_ = self.state_.nodes_asked / self.game.num_targets
         if self.rows:
             self._keep(self.rows)
@@ -216,18 +212,11 @@ def lara_on(
     return LARA(*where, players=players, **dataset.lara_arguments)
 
 
-def in_batches(config: TrainingConfig, given: Container[str] = ()) -> TrainingConfig:
-    """Mini-batches, whatever was measured best where everything fits."""
-    if config.batch_size != ALL:
-        return config
-    return replace(config, **{name: value for name, value in MINI_BATCHES.items() if name not in given})
-
-
 def checked_config(config: TrainingConfig) -> TrainingConfig:
     if config.batch_size == ALL:
         raise InputError(f"{NOT_WHOLE.format('a batch of all targets')}; name a --batch-size.")
     if config.shared_pairs:
         raise InputError(f"{NOT_WHOLE.format('drawing coalitions that all targets share')}; leave out --shared-pairs.")
-    if type(OBJECTIVES[config.objective]).table is not Objective.table:
+    if OBJECTIVES[config.objective].keeps_table:
         raise InputError(f"{NOT_WHOLE.format('the running mean of Eq. 10')}; use --objective balanced.")
     return config

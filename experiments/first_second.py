@@ -95,7 +95,7 @@ def main(nodes, edges, steps):
     sys.stderr = listening = Listening(sys.stderr)
     try:
         with (
-            timed(InMemory, "judge", "step") as spent,
+            timed(InMemory, "validator", "step") as spent,
             timed(loop, "update") as moved,
             timed(AttributionValidator, "score") as asked,
         ):
@@ -103,7 +103,7 @@ def main(nodes, edges, steps):
         silences, whole = listening.silences, time.monotonic() - listening.moments[0]
     finally:
         sys.stderr = listening.stream
-    made, step = sum(spent["judge"]), median(spent["step"]) + median(moved["update"])
+    made, step = sum(spent["validator"]), median(spent["step"]) + median(moved["update"])
     first, *later = asked["score"]
     judging = made + first + (loop.CHECKS - 1) * median(later)
     rows = [

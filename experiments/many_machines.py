@@ -44,7 +44,7 @@ from dgl_lara.lara import LARA
 from dgl_lara.training.config import MINI_BATCHES, default
 from dgl_lara.training.distributed import DistributedBackend, part_graph
 from dgl_lara.training.loop import train
-from dgl_lara.training.validation import make_judge
+from dgl_lara.training.validation import make_validator
 
 RESULTS = Path(__file__).parent / "results"
 AT_ONCE = 32  # targets that are explained together
@@ -114,7 +114,7 @@ def part(folder, task):
     across: Any = DistributedGame(model, dataset.view, hops, "logit", task["memory"] // ranks.count)
     config = config_for(task, dataset)
     ground = DistributedBackend(across, config)
-    state = train(across, config, dataset.train, dataset.val, ranks=ranks, ground=ground)
+    state = train(ground, dataset.train, dataset.val)
     learned = ranks.sent
     explainer = load_explainer(folder / "one.pt", torch.device("cpu"))[0]  # the other's: the scores must be its own
     with torch.no_grad():
@@ -219,7 +219,7 @@ def main(name, data_dir, undirected, target, parts, steps, batch, seed, explaine
         score = dict.fromkeys((1, *parts), float("nan"))
         if judged:
             game = LARA(model, dataset.graph, dataset.features).game
-            judge = make_judge(game, encoder_graph(game, "rich"), dataset.test, 1)
+            judge = make_validator(game, encoder_graph(game, "rich"), dataset.test, 1)
             for count in score:
                 path = folder / ("one.pt" if count == 1 else f"explainer-{count}.pt")
                 score[count] = judge.score(load_explainer(path, torch.device("cpu"))[0])

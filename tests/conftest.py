@@ -75,7 +75,7 @@ def hardly_judged(monkeypatch):
 
 def judge_hardly(patch):
     patch.setattr("dgl_lara.training.validation.PAIRS", 32)
-    patch.setattr("dgl_lara.training.validation.FEWEST_PAIRS", 32)
+    patch.setattr("dgl_lara.training.validation.MIN_PAIRS", 32)
     patch.setattr("dgl_lara.training.loop.CHECKS", 3)
 
 

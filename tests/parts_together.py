@@ -76,7 +76,7 @@ def work(ranks, folder):
     ranks.sum_gradients(explainer.parameters())
     content["loss"], content["step gradients"] = loss.item(), [part.grad for part in explainer.parameters()]
     ground = DistributedBackend(across, CONFIG)
-    state = train(across, CONFIG, everyone[::2], everyone[1::2], ranks=ranks, ground=ground)
+    state = train(ground, everyone[::2], everyone[1::2])
     content["trained"], content["history"] = state.explainer.state_dict(), state.history
     content["sent"] = ranks.sent
     torch.save(content, f"{folder}/part-{ranks.rank}.pt")

@@ -22,11 +22,10 @@ from dgl_lara.errors import InputError
 from dgl_lara.game.game import Game
 from dgl_lara.inference.correction import _one_by_one, corrected
 from dgl_lara.inference.kernels import posterior
-from dgl_lara.training.backend import make_step
+from dgl_lara.training.backend import InMemory
 from dgl_lara.training.config import TrainingConfig, paper
 from dgl_lara.training.loop import new_explainer, train
 from dgl_lara.training.objectives import OBJECTIVES
-from dgl_lara.training.subgraphs import FullGraph
 
 SHORT = TrainingConfig(hidden=16, dim=5, masks=4, steps=30)
 
@@ -153,9 +152,9 @@ def test_an_interrupted_training_keeps_the_same_pairs():
 
     config = replace(SHORT, steps=20, shared_pairs=30)
     with pytest.raises(KeyboardInterrupt):
-        train(game, config, nodes[:20], nodes[20:], checkpoint=stop)
-    resumed = train(game, config, nodes[:20], nodes[20:], resume=halves).keeper.samples()
-    unbroken = train(game, config, nodes[:20], nodes[20:]).keeper.samples()
+        train(InMemory(game, config), nodes[:20], nodes[20:], checkpoint=stop)
+    resumed = train(InMemory(game, config), nodes[:20], nodes[20:], resume=halves).reservoir.samples()
+    unbroken = train(InMemory(game, config), nodes[:20], nodes[20:]).reservoir.samples()
     assert unbroken.pairs == 30
     assert torch.equal(resumed.inside, unbroken.inside) and torch.equal(resumed.d, unbroken.d)
 
@@ -189,7 +188,7 @@ def test_the_balanced_loss_has_its_minimum_at_phi():
     config = replace(SHORT, masks=256)
     seen = LARA.of_game(game, config)
     explainer = new_explainer(game, config, encoder_inputs(game), torch.arange(14))
-    step = make_step(explainer, FullGraph(game, encoder(game)), torch.arange(14), config, 0)
+    step = InMemory(game, config, encoder_graph=encoder(game)).step(explainer, torch.arange(14), 0, None)
     phi = exact_of_all_classes(game)
     sigma = step.coalitions.keep.float() * 2 - 1
 
@@ -316,7 +315,7 @@ def test_saved_with_its_samples(game, lara, asked, tmp_path):
 
 def test_mini_batches_draw_their_pairs_afterwards(game, asked):
     lara = LARA.of_game(game, replace(SHORT, batch_size=10, shared_pairs=200)).fit(range(25), range(25, 33))
-    assert lara.state_.keeper is None and lara.samples_.pairs == 200
+    assert lara.state_.reservoir is None and lara.samples_.pairs == 200
     phi = exact(game, game.players(asked))
     before, after = (lara.explain(asked, corrected=side).scores - phi for side in (False, True))
     assert after.square().sum() < 0.5 * before.square().sum()
@@ -405,5 +404,5 @@ def test_drawn_samples_are_reproducible(game):
 
 def test_more_pairs_than_training_had_are_drawn_after_it(game):
     lara = LARA.of_game(game, replace(SHORT, steps=5, shared_pairs=50)).fit(range(25), range(25, 33))
-    assert lara.state_.keeper.seen == lara.samples_.pairs == 50  # 20 of them from training
+    assert lara.state_.reservoir.seen == lara.samples_.pairs == 50  # 20 of them from training
     assert len(torch.unique(lara.samples_.keep(torch.arange(40)), dim=0)) == 50

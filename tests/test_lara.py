@@ -92,9 +92,9 @@ def test_a_tenth_is_held_out_and_the_best_weights_are_used(monkeypatch):
 
     seen = {}
 
-    def spied(game, config, targets, validation, *more):
+    def spied(backend, targets, validation, *more):
         seen["targets"], seen["validation"] = targets, validation
-        seen["state"] = train(game, config, targets, validation, *more)
+        seen["state"] = train(backend, targets, validation, *more)
         for weight in seen["state"].best_weights.values():
             weight += 1  # told apart from the last average
         return seen["state"]

@@ -167,13 +167,13 @@ def test_what_was_cut_out_is_held_for_as_long_as_it_is_used(citation):
     assert len(graphs()) == before
 
 
-def test_batches_that_do_not_fit_are_halved(citation, capsys):
+def test_batches_that_do_not_fit_are_halved(citation, notices):
     _, outside = citation
-    ground = OutOfCore(outside.game, SETTINGS)
-    whole = len(ground.around(torch.arange(64))[1])
-    ground.game = PartitionedGame(outside.model, outside.view, 2, "logit", outside.rows, memory=1_000_000)
-    assert whole == 64 and len(ground.around(torch.arange(64))[1]) < 64
-    assert "such batches are halved" in capsys.readouterr().err
+    backend = OutOfCore(outside.game, SETTINGS)
+    whole = len(backend.subgraphs_of(torch.arange(64))[1])
+    backend.game = PartitionedGame(outside.model, outside.view, 2, "logit", outside.rows, memory=1_000_000)
+    assert whole == 64 and len(backend.subgraphs_of(torch.arange(64))[1]) < 64
+    assert notices.codes == ["batch.halved"]
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,7 @@ from dgl_lara.inference.refine import refine
 from dgl_lara.inference.scorer import embed_all, explain_embedded
 from dgl_lara.inference.top_players import BulkExplainer
 from dgl_lara.metrics.fidelity import fidelity_per_target
+from dgl_lara.training.backend import InMemory
 from dgl_lara.training.config import TrainingConfig, paper
 from dgl_lara.training.loop import train
 
@@ -74,7 +75,7 @@ def trained(name):
     if variant in ("none", "hop", "walk", "random-walk"):
         config = replace(config, gate=variant)
     everyone = torch.arange(game.num_targets)
-    state = train(game, config, everyone, everyone)
+    state = train(InMemory(game, config), everyone, everyone)
     return game, config, state.best_explainer(), everyone
 
 

@@ -4,13 +4,14 @@ from dataclasses import replace
 
 import pytest
 import torch
+from codes import raises
 from games import SmallGCN, gcn_game, random_graph
 
 from dgl_lara import LARA
 from dgl_lara._util.randomness import generator
-from dgl_lara.errors import InputError
 from dgl_lara.game.game import Game
-from dgl_lara.training.coalition_pool import ask_pool, pool_size
+from dgl_lara.training.backend import InMemory
+from dgl_lara.training.coalition_pool import evaluate_pool, pool_size
 from dgl_lara.training.config import TrainingConfig, paper
 from dgl_lara.training.loop import train
 
@@ -26,7 +27,7 @@ def game():
 @pytest.fixture
 def judged_by_four(monkeypatch):
     monkeypatch.setattr("dgl_lara.training.validation.PAIRS", 4)
-    monkeypatch.setattr("dgl_lara.training.validation.FEWEST_PAIRS", 4)
+    monkeypatch.setattr("dgl_lara.training.validation.MIN_PAIRS", 4)
 
 
 def size(game, steps, learning=LEARNING, judged=JUDGED, **changes):
@@ -34,28 +35,28 @@ def size(game, steps, learning=LEARNING, judged=JUDGED, **changes):
 
 
 def kept_by(state):
-    samples = state.keeper.samples()
+    samples = state.reservoir.samples()
     assert samples is not None
     return samples
 
 
 def test_every_pair_is_taken_once_before_any_is_taken_again(game):
-    pool = ask_pool(game, 6, LEARNING, 0)
-    assert len(pool.heard.keep.unique(dim=0)) == 6
-    sweeps = [[pool.of_step(3 * sweep + place, 2) for place in range(3)] for sweep in range(4)]
+    pool = evaluate_pool(game, 6, LEARNING, 0)
+    assert len(pool.outputs.keep.unique(dim=0)) == 6
+    sweeps = [[pool.for_step(3 * sweep + place, 2) for place in range(3)] for sweep in range(4)]
     orders = [torch.cat([step.keep for step in steps]) for steps in sweeps]
     for order in orders:
-        assert torch.equal(order.unique(dim=0), pool.heard.keep.unique(dim=0))
+        assert torch.equal(order.unique(dim=0), pool.outputs.keep.unique(dim=0))
     assert any(not torch.equal(order, orders[0]) for order in orders)
-    taken = pool.of_step(7, 2)
+    taken = pool.for_step(7, 2)
     torch.testing.assert_close(taken.inside, game.batch_logits(game.full_batch, taken.keep))
     torch.testing.assert_close(taken.outside, game.batch_logits(game.full_batch, ~taken.keep))
-    assert len(pool.of_step(5, 100).keep) == 6  # all there are
+    assert len(pool.for_step(5, 100).keep) == 6  # all there are
 
 
 def test_f_is_asked_about_the_pool_and_nothing_else(game, judged_by_four):
     game.value_scale, before = game.value_scale, game.nodes_evaluated
-    state = train(game, SMALL, LEARNING, JUDGED)
+    state = train(InMemory(game, SMALL), LEARNING, JUDGED)
     assert state.nodes_asked == 6 * 40  # a node is either in S or in the rest
     assert state.nodes_asked <= game.nodes_evaluated - before
     samples = kept_by(state)
@@ -71,10 +72,10 @@ def test_f_is_asked_about_the_pool_and_nothing_else(game, judged_by_four):
 
 def test_the_judge_reads_the_pool_unless_it_is_small_or_known_by_heart(game, judged_by_four):
     def judged_on(learning, **changes):
-        return train(game, replace(SMALL, steps=8, **changes), learning, JUDGED).judging
+        return train(InMemory(game, replace(SMALL, steps=8, **changes)), learning, JUDGED).validation_samples
 
-    pool, by_pool = ask_pool(game, 6, LEARNING, 0), judged_on(LEARNING)
-    assert torch.equal(by_pool.keep, pool.heard.keep)
+    pool, by_pool = evaluate_pool(game, 6, LEARNING, 0), judged_on(LEARNING)
+    assert torch.equal(by_pool.keep, pool.outputs.keep)
     d = (game.shared_values(by_pool.keep) - game.shared_values(~by_pool.keep))[:, JUDGED, game.explained_class[JUDGED]]
     torch.testing.assert_close(by_pool.d, d)
     fresh = judged_on(LEARNING, pool=0)
@@ -92,10 +93,10 @@ def test_a_resumed_training_equals_an_unbroken_one(game, shared_pairs):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        train(game, config, LEARNING, JUDGED, checkpoint=stop)
+        train(InMemory(game, config), LEARNING, JUDGED, checkpoint=stop)
     with_less_memory = Game(game.f, game.graph, game.features, hops=2, memory=30_000)
-    resumed = train(with_less_memory, config, LEARNING, JUDGED, resume=kept)
-    unbroken = train(game, config, LEARNING, JUDGED)
+    resumed = train(InMemory(with_less_memory, config), LEARNING, JUDGED, resume=kept)
+    unbroken = train(InMemory(game, config), LEARNING, JUDGED)
     torch.testing.assert_close(resumed.best_weights, unbroken.best_weights, rtol=0, atol=0)
     assert resumed.history == unbroken.history and resumed.pool == unbroken.pool == 6
     if shared_pairs != 0:
@@ -104,8 +105,7 @@ def test_a_resumed_training_equals_an_unbroken_one(game, shared_pairs):
         assert torch.equal(ours.d, theirs.d) and torch.equal(ours.inside, theirs.inside)
 
 
-def test_who_began_without_a_pool_goes_on_without(game):
-    """A checkpoint from before there were pools."""
+def test_a_training_without_a_pool_resumes_without(game):
     kept, config = {}, replace(SMALL, pool=0)
 
     def stop(state):
@@ -114,15 +114,16 @@ def test_who_began_without_a_pool_goes_on_without(game):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        train(game, config, LEARNING, JUDGED, checkpoint=stop)
-    assert kept.pop("pool") == 0
-    resumed, unbroken = train(game, SMALL, LEARNING, JUDGED, resume=kept), train(game, config, LEARNING, JUDGED)
+        train(InMemory(game, config), LEARNING, JUDGED, checkpoint=stop)
+    assert kept["pool"] == 0
+    resumed = train(InMemory(game, SMALL), LEARNING, JUDGED, resume=kept)
+    unbroken = train(InMemory(game, config), LEARNING, JUDGED)
     torch.testing.assert_close(resumed.best_weights, unbroken.best_weights, rtol=0, atol=0)
 
 
 def test_a_pool_of_all_that_steps_would_draw_is_none(game):
     assert (size(game, 12, pool=23), size(game, 12, pool=24), size(game, 12, pool=0)) == (23, 0, 0)
-    states = [train(game, replace(SMALL, pool=pool), LEARNING, JUDGED) for pool in (0, 24, None, 23)]
+    states = [train(InMemory(game, replace(SMALL, pool=pool)), LEARNING, JUDGED) for pool in (0, 24, None, 23)]
     losses = [state.history[-1]["loss"] for state in states]
     assert losses[0] == losses[1] == losses[2] != losses[3]
 
@@ -139,15 +140,15 @@ def test_by_itself_there_is_a_pool_where_players_are_few(game):
 
 
 def test_a_graph_too_large_to_count_players_has_none_by_itself(game, monkeypatch):
-    monkeypatch.setattr("dgl_lara.training.coalition_pool.SMALL_GRAPH", 39)
+    monkeypatch.setattr("dgl_lara.training.coalition_pool.SMALL_GRAPH_NODES", 39)
     assert (size(game, 800, pool=None), size(game, 800, pool=6)) == (0, 6)
 
 
-def test_what_does_not_fit_is_drawn_anew_at_every_step(game, capsys):
+def test_a_pool_that_does_not_fit_is_left_out(game, notices):
     small = Game(game.f, game.graph, game.features, hops=2, memory=1_000_000)
-    assert size(small, 800, pool=None) == 0 and not capsys.readouterr().err
+    assert size(small, 800, pool=None) == 0 and not notices.codes
     assert size(small, 10_000, pool=5_000) == 0
-    assert "do not fit: each step asks about new ones" in capsys.readouterr().err
+    assert notices.codes == ["pool.too_large"]
     assert size(small, 800, pool=6) == 6
 
 
@@ -160,12 +161,12 @@ def test_what_is_asked_for_is_drawn_beyond_the_pool(game):
 
 
 def test_mini_batches_have_none():
-    with pytest.raises(InputError, match="of the whole graph at once .got a batch size of 64.; leave out --pool"):
+    with raises("pool.needs_full_graph", batch_size=64):
         replace(SMALL, batch_size=64)
     assert replace(SMALL, batch_size=64, pool=None).pool is None
 
 
 @pytest.mark.parametrize("objective", ["least-squares", "running-mean", "mutual-information"])
 def test_any_objective_learns_from_a_pool(game, objective):
-    state = train(game, replace(SMALL, objective=objective), LEARNING, JUDGED)
+    state = train(InMemory(game, replace(SMALL, objective=objective)), LEARNING, JUDGED)
     assert state.pool == 6 and state.history[-1]["loss"] != state.history[0]["loss"]

@@ -15,6 +15,7 @@ from dgl_lara._util.distributed import ALONE, ProcessLost
 from dgl_lara.errors import InputError
 from dgl_lara.game.game import Game
 from dgl_lara.training import loop
+from dgl_lara.training.backend import InMemory
 from dgl_lara.training.config import TrainingConfig
 
 SMALL = TrainingConfig(hidden=8, dim=3, masks=2, steps=6)
@@ -40,7 +41,7 @@ def trained(size, name, ranks=ALONE, resume=None, checkpoint=lambda state: None,
     more = {"pool": 5, **more} if name == "pool" else more
     config = replace(SMALL, objective=objective, batch_size=0 if size == "all" else size, **more)
     targets = torch.arange(game.num_targets)
-    return loop.train(game, config, targets[::2], targets[1::2], resume, checkpoint, ranks=ranks)
+    return loop.train(InMemory(game, config, ranks), targets[::2], targets[1::2], resume, checkpoint)
 
 
 def start(count, folder, *words, changed=()):

@@ -224,13 +224,13 @@ def _tell_of(lara: LARA) -> None:
         alone = f", {state.best_of_neighbours:.3f}" if clear else ", too little to tell"
         alone += " over the neighbours alone"
     steps = f"{state.step} step{'s' * (state.step != 1)}"
-    echo(f"validation agreement ({state.judged_by}): {state.best:.3f}{alone}, after {steps}")
+    echo(f"validation agreement ({state.validated_by}): {state.best:.3f}{alone}, after {steps}")
     kept = "no coalitions were kept, so scores are not corrected"
     if lara.samples_:
         use = "to correct scores" if lara.errors_ else "too few to correct scores or to know their errors"
         kept = f"{lara.samples_.pairs:,} pairs of coalitions kept, {use}"
     given = f"the model was given {lara.cost_:,.0f} nodes for each of the {lara.game.num_targets:,} {lara.task}s"
-    twice = state.went_on_from is not None and state.went_on_from < state.step
+    twice = state.resumed_at is not None and state.resumed_at < state.step
     echo(f"{kept}; {given}" + ", with what was asked again after the interruption" * twice)
 
 
@@ -304,8 +304,15 @@ def lara_for(
 
 def settings(lara: LARA, dataset: Dataset, preset: str, changes: dict[str, Any], seed: int) -> TrainingConfig:
     """The preset with the changes asked for, in mini-batches where the whole graph does not fit."""
-    from dgl_lara.lara_partitioned import PartitionedLara, checked_config, in_batches
-    from dgl_lara.training.config import ALL, default, full_graph_bytes, paper, within_memory
+    from dgl_lara.lara_partitioned import PartitionedLara, checked_config
+    from dgl_lara.training.config import (
+        ALL,
+        default,
+        full_graph_bytes,
+        paper,
+        with_mini_batches,
+        within_memory,
+    )
 
     given = {field: value for field, value in changes.items() if value is not None}
     if given.get("batch_size") == "all":
@@ -316,7 +323,7 @@ def settings(lara: LARA, dataset: Dataset, preset: str, changes: dict[str, Any],
     base = paper(dataset.task, seed) if preset == "paper" else default(lara.task, count, seed)
     whole = replace(base, **given)
     if isinstance(lara, PartitionedLara):
-        return checked_config(in_batches(whole, given))
+        return checked_config(with_mini_batches(whole, given))
     config = within_memory(whole, lara.game, given)
     if config != whole:
         echo(

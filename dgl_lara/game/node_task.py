@@ -120,6 +120,7 @@ class TypedNodeTask(NodeTask):
 
     # most models of several types take means or attend, which random walks follow; rate and steps were measured so
     settings = NodeTask.settings | {"gate": "random-walk", "lr": 1e-2, "steps": 1000}
+    settings_of_some_targets = {}
 
     def subject(self, target_names: Sequence[str]) -> str:
         return target_names[0][0].upper() + target_names[0][1:]

@@ -31,7 +31,11 @@ class Task(ABC):
     joint_name: ClassVar[str | None] = None  # of the player that a target is, if it is several nodes
     sampled_pairs: ClassVar[int]  # what direct sampling spends on a target, unless told otherwise
     settings: ClassVar[dict[str, Any]] = {}  # of training: what measured best, where it is not `TrainingConfig`'s own
-    paper_settings: ClassVar[dict[str, Any]] = {}  # the same for the paper's form
+    settings_of_some_targets: ClassVar[dict[str, Any]] = {"steps": 500}  # if there are more than 1,500
+    settings_of_many_targets: ClassVar[dict[str, Any]] = {  # if there are more than 20,000
+        "steps": 300, "gate": "random-walk", "hidden": 128, "lr": 1e-2,
+    }  # fmt: skip
+    paper_settings: ClassVar[dict[str, Any]] = {}  # of the paper's form
 
     def __str__(self) -> str:
         return self.name
@@ -106,6 +110,10 @@ class Task(ABC):
     # --- g
 
     num_endpoints: ClassVar[int] = 1  # nodes from which the scores of a target walk out, each with a t of its own
+
+    def gate(self, name: str) -> str:
+        """Return the gate that g uses if this one is configured."""
+        return name
 
     @abstractmethod
     def pool(self, sizes: Tensor, t: Tensor) -> Tensor:

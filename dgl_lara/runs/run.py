@@ -53,7 +53,7 @@ from dgl_lara.inference.error_model import ErrorModel
 from dgl_lara.lara import LARA, described
 from dgl_lara.lara_partitioned import PartitionedLara, lara_on
 from dgl_lara.runs.layout import FEATURE_GROUPS, how_to_go_on, run_itself
-from dgl_lara.training.config import MOST, TrainingConfig
+from dgl_lara.training.config import MAX_PAIRS, TrainingConfig
 from dgl_lara.training.state import TrainingState
 
 RUNS = Path(constants.RUNS)
@@ -72,7 +72,7 @@ MADE_WITH = {"command": text, "time": text, "git": maybe(text), "versions": tabl
 CHECKPOINT = {
     "step": whole(), "explainer": tensors, "average": tensors, "optimiser": table, "best": number,
     "best_weights": tensors, "running_mean": maybe(tensors), "nodes_asked": whole(), "shared": maybe(table),
-    "pool": whole(0, MOST["pool"]), "settings": table,
+    "pool": whole(0, MAX_PAIRS), "settings": table,
     "history": rows_of({"step": whole(1), "epoch": whole(1), "loss": number, "agreement": number}),
 }  # fmt: skip
 

@@ -1,8 +1,7 @@
-"""A bounded number of coalitions that all targets share, which f is asked about once, before the first step.
+"""A pool of coalitions that all targets and all training steps share. f is evaluated under each once.
 
-Where players are few, a few hundred pairs (S, rest) say nearly all that there is to know, and g needs more steps than
-that: steps take the same pairs again and again, and f is asked no further. The judge reads phi of validation targets,
-which g does not learn from, off them, and they are kept to correct the scores.
+If players are few, a few hundred pairs of coalitions hold nearly all information, and g needs more steps than that.
+Steps then reuse the pairs. They also give the validator its estimate of phi and are kept to correct the scores.
 """
 
 from __future__ import annotations
@@ -13,7 +12,8 @@ import torch
 from torch import Tensor
 
 from dgl_lara._util.distributed import ALONE, ProcessGroup
-from dgl_lara._util.progress import Progress, log_info
+from dgl_lara._util.notices import notice
+from dgl_lara._util.progress import Progress
 from dgl_lara._util.randomness import generator, sample_targets
 from dgl_lara.attribution.monte_carlo import BYTES_A_DRAW, Samples, mask_invalid, random_coalitions
 from dgl_lara.attribution.shared_samples import SHARE_OF_MEMORY, SampleReservoir
@@ -23,82 +23,84 @@ from dgl_lara.game.values import to_values
 from dgl_lara.training.coalitions import CoalitionBatch, evaluate_masks
 from dgl_lara.training.config import TrainingConfig
 
-PAIRS = 512  # in a pool that is chosen here: as many as the judge would draw by itself
-A_PLAYER = 32  # of them, at the least; g could do with fewer, the correction of its scores could not
-SMALL_GRAPH = 20_000  # nodes: on larger ones players are too many to be counted, and steps fewer
-COUNTED = 128  # targets whose players are counted
+POOL_PAIRS = 512  # if the size is not configured; the validator would draw as many
+PAIRS_PER_PLAYER = 32  # at least; g could do with fewer, the correction of its scores could not
+SMALL_GRAPH_NODES = 20_000  # a larger graph has too many players to count, and fewer steps
+COUNTED_TARGETS = 128  # whose players are counted
 
 
 @dataclass(frozen=True, eq=False)
 class CoalitionPool:
-    """What f says of every target under these coalitions."""
+    """f's outputs for every target under the coalitions of the pool."""
 
     game: Game
-    heard: CoalitionBatch
-    learning: Tensor  # the targets that g is taught with
+    outputs: CoalitionBatch
+    training_targets: Tensor
     seed: int
 
     @property
     def pairs(self) -> int:
-        return len(self.heard.keep)
+        return len(self.outputs.keep)
 
-    def of_step(self, number: int, masks: int) -> CoalitionBatch:
-        """Every pair is taken once before any is taken again, each time in another order."""
+    def for_step(self, number: int, masks: int) -> CoalitionBatch:
+        """Select the coalitions of a step. Each sweep over the steps takes every pair once, in an order of its own."""
         sweep, place = divmod(number, max(1, self.pairs // masks))
         order = torch.randperm(self.pairs, generator=generator(self.seed * 1_000_003 + 600_000_000 + sweep))
-        return self.heard.under(order[place * masks : (place + 1) * masks].to(self.heard.keep.device))
+        return self.outputs.for_masks(order[place * masks : (place + 1) * masks].to(self.outputs.keep.device))
 
-    def teaches(self, targets: Tensor) -> bool:
-        """Any of them."""
-        return bool(torch.isin(targets, self.learning).any())
+    def overlaps(self, targets: Tensor) -> bool:
+        """Return whether g is trained on any of these targets."""
+        return bool(torch.isin(targets, self.training_targets).any())
 
     def samples(self, players: Players) -> Samples:
-        """Of the explained class of some targets."""
+        """Return the samples of the targets' explained classes."""
         game, targets = self.game, players.targets
-        d = game.query(targets).select(self.heard.of(targets, targets).differences(game.value))
-        known = mask_invalid(game, self.heard.keep, d, targets)
-        return Samples(players, self.heard.keep, known, game.task.is_target(players), players.player)
+        differences = self.outputs.for_targets(targets, targets).differences(game.value)
+        d = mask_invalid(game, self.outputs.keep, game.query(targets).select(differences), targets)
+        return Samples(players, self.outputs.keep, d, game.task.is_target(players), players.player)
 
-    def show(self, keeper: SampleReservoir) -> None:
-        inside, outside = (to_values(side, self.game.value) for side in (self.heard.inside, self.heard.outside))
-        keeper.add(self.heard.keep, inside, outside)
+    def add_to(self, reservoir: SampleReservoir) -> None:
+        inside, outside = (to_values(side, self.game.value) for side in (self.outputs.inside, self.outputs.outside))
+        reservoir.add(self.outputs.keep, inside, outside)
 
 
 def pool_size(game: Game, config: TrainingConfig, targets: Tensor, validation: Tensor, steps: int) -> int:
-    """Pairs, fewer than so many steps would draw, and within the memory; 0: every step asks f about new ones."""
-    pairs = _enough(game, targets, validation) if config.pool is None else config.pool
+    """Return the pairs of coalitions in the pool, or 0 if every step shall draw new ones.
+
+    The pool is smaller than what all steps would draw, and fits the memory budget.
+    """
+    pairs = _default_pairs(game, targets, validation) if config.pool is None else config.pool
     if not 0 < pairs < (drawn := steps * config.masks):
         if config.pool:
-            log_info(
-                f"no pool: all steps together draw {drawn:,} pairs of coalitions, not more than the {pairs:,} of it."
-            )
+            notice("pool.not_needed", drawn=drawn, pairs=pairs)
         return 0
-    # of each target and class both sides as logits, and again as values
-    a_pair = BYTES_A_DRAW * game.num_players + 4 * 4 * game.num_targets * game.num_classes
-    if pairs * a_pair <= game.budget.memory / SHARE_OF_MEMORY:
+    # logits and values of both sides, for each target and class
+    pair_bytes = BYTES_A_DRAW * game.num_players + 4 * 4 * game.num_targets * game.num_classes
+    if pairs * pair_bytes <= game.budget.memory / SHARE_OF_MEMORY:
         return pairs
     if config.pool:
-        log_info(
-            f"the model's answers to {pairs:,} coalitions of the whole graph do not fit: each step asks about new ones."
-        )
+        notice("pool.too_large", pairs=pairs)
     return 0
 
 
-def _enough(game: Game, targets: Tensor, validation: Tensor) -> int:
-    """0 where players are more, or where g is judged on targets that it learns from: of those it would know the pool
-    by heart."""
-    if game.graph.num_nodes() > SMALL_GRAPH or bool(torch.isin(validation, targets).any()):
+def _default_pairs(game: Game, targets: Tensor, validation: Tensor) -> int:
+    """Return 0 if players are many, or if g is validated on training targets, for which it would overfit the pool."""
+    if game.graph.num_nodes() > SMALL_GRAPH_NODES or bool(torch.isin(validation, targets).any()):
         return 0
-    counted = game.players(sample_targets(targets, COUNTED, 0)).counts
-    return PAIRS if A_PLAYER * counted.float().mean() <= PAIRS else 0
+    counts = game.players(sample_targets(targets, COUNTED_TARGETS, 0)).counts
+    return POOL_PAIRS if PAIRS_PER_PLAYER * counts.float().mean() <= POOL_PAIRS else 0
 
 
-def ask_pool(game: Game, pairs: int, learning: Tensor, seed: int, ranks: ProcessGroup = ALONE) -> CoalitionPool:
+def evaluate_pool(
+    game: Game, pairs: int, training_targets: Tensor, seed: int, processes: ProcessGroup = ALONE
+) -> CoalitionPool:
+    """Draw the coalitions of the pool and evaluate f under all of them."""
     game.budget.check(BYTES_A_DRAW * pairs * game.num_players, f"{pairs:,} coalitions of the whole graph")
     drawn, device = generator(seed * 1_000_003 + 500_000_000), game.features.device
     keep = random_coalitions(pairs, game.num_players, drawn, device)
-    step = max(1, game.nodes_per_call // game.graph.num_nodes())
-    bar = Progress(keep.split(step), "asking the model about the coalitions of all steps", unit="pass")
-    parts = [evaluate_masks(game, game.full_batch, part, ranks) for part in bar]
-    inside, outside = (torch.cat(side) for side in zip(*((part.inside, part.outside) for part in parts), strict=True))
-    return CoalitionPool(game, replace(parts[0], keep=keep, inside=inside, outside=outside), learning, seed)
+    masks_per_call = max(1, game.nodes_per_call // game.graph.num_nodes())
+    bar = Progress(keep.split(masks_per_call), "asking the model about the coalitions of all steps", unit="pass")
+    batches = [evaluate_masks(game, game.full_batch, masks, processes) for masks in bar]
+    inside, outside = (torch.cat(side) for side in zip(*((b.inside, b.outside) for b in batches), strict=True))
+    outputs = replace(batches[0], keep=keep, inside=inside, outside=outside)
+    return CoalitionPool(game, outputs, training_targets, seed)

@@ -26,6 +26,7 @@ from dgl_lara.game.distributed_game import DistributedGame
 from dgl_lara.game.node_task import khop_batch
 from dgl_lara.game.partitioned_game import LocalGame
 from dgl_lara.graphs.remote import RowFetcher
+from dgl_lara.training.backend import TrainingBackend
 from dgl_lara.training.coalitions import CoalitionBatch, evaluate_coalitions
 from dgl_lara.training.config import TrainingConfig
 from dgl_lara.training.distributed_step import DistributedStep
@@ -58,7 +59,7 @@ class PartitionStep(Step):
     many: int  # of its targets that count
 
     @property
-    def _can_walk(self) -> bool:
+    def _can_propagate(self) -> bool:
         return self.explainer.gate.supports_propagation
 
     def predicted_differences(self) -> Tensor:
@@ -70,7 +71,7 @@ class PartitionStep(Step):
 
     def _under(self, mask: Tensor, p: Tensor, t: Tensor) -> Tensor:
         rows = slice(int(mask), int(mask) + 1)
-        alone = replace(self, coalitions=self.coalitions.under(rows), embedded=replace(self.embedded, p=p, t=t))
+        alone = replace(self, coalitions=self.coalitions.for_masks(rows), embedded=replace(self.embedded, p=p, t=t))
         return Step.predicted_differences(alone)
 
 
@@ -126,28 +127,30 @@ def ask_about(near: LocalGame, masks: int, drawn: torch.Generator) -> CoalitionB
 
 
 @dataclass(eq=False)
-class DistributedBackend:
+class DistributedBackend(TrainingBackend):
     """The ground of all processes at once."""
 
-    judges_together: ClassVar[bool] = True
+    validates_together: ClassVar[bool] = True
     game: DistributedGame
     config: TrainingConfig
+
+    @property
+    def processes(self) -> ProcessGroup:  # type: ignore[override]
+        return self.game.ranks
 
     @cached_property
     def seen(self) -> PartGraph:
         return part_graph(self.game, self.config.inputs)
 
-    def inputs_of(self, targets: Tensor) -> tuple[Tensor, Tensor]:
+    def encoder_inputs(self, targets: Tensor) -> tuple[Tensor, Tensor]:
         rows = RowFetcher(self.game.view, sample_targets(targets, ENOUGH, self.config.seed))(self.seen.inputs)
         return rows, torch.arange(len(rows))
 
-    def judge(self, validation: Tensor) -> DistributedValidator:
+    def validator(self, validation: Tensor) -> DistributedValidator:
         chosen = sample_targets(validation, TARGETS, self.config.seed + 77)
         return DistributedValidator(self, BatchShare.on(self.game, chosen, COALITIONS, self._drawn(77)))
 
-    def step(
-        self, explainer: Explainer, targets: Tensor, number: int, keeper: SampleReservoir | None, ranks: ProcessGroup
-    ) -> Step:
+    def step(self, explainer: Explainer, targets: Tensor, number: int, reservoir: SampleReservoir | None) -> Step:
         lesson = BatchShare.on(self.game, targets, self.config.masks, self._drawn(number + 1000))
         return lesson.step(self.game, explainer, self.seen)
 

@@ -53,11 +53,11 @@ def share_step(
     mine = ranks.share(len(targets))
     if isinstance(subgraphs, FullGraph):  # walks over everything take as long for few targets as for all of them
         everything, masks = subgraphs.embed(explainer, targets), ranks.share(len(coalitions.keep))
-        own = Step(game, explainer, coalitions.under(masks), everything) if masks.stop > masks.start else None
+        own = Step(game, explainer, coalitions.for_masks(masks), everything) if masks.stop > masks.start else None
         embedded = replace(everything, t=everything.t[mine])
         return DistributedStep(game, explainer, coalitions, embedded, ranks, own, masks, dim=0)
     # where there are more processes than targets, somebody has nobody and looks at the first one in vain
     few = targets[mine] if mine.stop > mine.start else targets[:1]
     embedded = subgraphs.embed(explainer, few)
-    own = Step(game, explainer, coalitions.of(few, mine), embedded) if mine.stop > mine.start else None
+    own = Step(game, explainer, coalitions.for_targets(few, mine), embedded) if mine.stop > mine.start else None
     return DistributedStep(game, explainer, coalitions, embedded, ranks, own, mine, dim=1)

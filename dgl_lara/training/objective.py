@@ -1,4 +1,4 @@
-"""Alg. 1, line 11: what moves g. An objective is one file in `objectives/`: a loss over one `Step`."""
+"""Algorithm 1, line 11: what g minimises. An objective is one file in `objectives/`, a loss over one `Step`."""
 
 from __future__ import annotations
 
@@ -20,19 +20,23 @@ from dgl_lara.training.subgraphs import SubgraphEmbeddings
 
 
 class Objective:
-    every_class: ClassVar[bool] = False  # it can teach all classes from the same model calls
+    """A loss over one step of training."""
+
+    every_class: ClassVar[bool] = False  # it can train all classes from the same model calls
+    keeps_table: ClassVar[bool] = False  # it keeps a number per (target, player) pair between steps
 
     def table(self, game: Game, targets: Tensor) -> AttributionTable | None:
-        """What it keeps from step to step."""
-        return None
+        """Return what the objective keeps between steps, or None."""
+        return AttributionTable(game, targets) if self.keeps_table else None
 
     def loss(self, step: Step, table: AttributionTable | None) -> Tensor:
+        """Compute the loss of a step."""
         raise NotImplementedError
 
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """One turn of Alg. 1: what f says of coalitions of a batch, and what g says of the batch."""
+    """One iteration of Algorithm 1: f's outputs under coalitions of a batch, and g's embeddings of the batch."""
 
     game: Game
     explainer: Explainer
@@ -45,50 +49,50 @@ class Step:
 
     @property
     def classes(self) -> Tensor:
-        """(num_targets,) the explained class of each."""
+        """Return (num_targets,) the explained class of each target."""
         return self.game.explained_class[self.targets]
 
     def of_explained_class(self, values: Tensor) -> Tensor:
-        """(num_masks, num_targets, 1) of values with classes last."""
+        """Select (num_masks, num_targets, 1) from values with classes last."""
         return values.gather(2, self.classes.expand(len(values), -1).unsqueeze(2))
 
     def differences(self) -> Tensor:
-        """(num_masks, num_targets, num_classes): d(S), by f."""
+        """Return (num_masks, num_targets, num_classes): d(S), by f."""
         return self.coalitions.differences(self.game.value)
 
     def usable(self) -> Tensor | None:
-        """(num_masks, num_targets) bool: the mask is a coalition for the target; None: all are."""
+        """Return (num_masks, num_targets) bool, whether a mask is a coalition for a target. None means always."""
         return self.game.player_set.valid_masks(lambda players: self.coalitions.sigma(players) > 0, self.targets)
 
     def predicted_differences(self) -> Tensor:
-        """(num_masks, num_targets, num_classes or 1): sum_j sigma_j phi_hat(j -> i, c), by g."""
-        return self._along_the_edges() if self._can_walk else self._by_pairs()
+        """Return (num_masks, num_targets, num_classes or 1): sum_j sigma_j phi_hat(j -> i, c), by g."""
+        return self._along_the_edges() if self._can_propagate else self._by_pairs()
 
     @property
-    def _can_walk(self) -> bool:
-        """Nodes of a mini-batch are listed as the paper does it; everybody else walks wherever the gate can."""
+    def _can_propagate(self) -> bool:
+        """Return whether no list of pairs is needed. Nodes of a mini-batch are listed, as in the paper."""
         if not self.explainer.gate.supports_propagation:
             return False
-        if self.explainer.config.players != "nodes":
-            return True
-        return len(self.embedded.nodes) == len(self.coalitions.ids) == self.game.graph.num_nodes()
+        covers_graph = len(self.embedded.nodes) == len(self.coalitions.ids) == self.game.graph.num_nodes()
+        return covers_graph or self.explainer.config.players != "nodes"
 
     def _along_the_edges(self) -> Tensor:
-        """Without pairs: <sum over nodes v, players j of w_d sigma_j m_jv^(d), t^(d)>."""
-        g, here, sides = self.explainer, self.embedded, self.game.task.endpoints(self.targets)
-        held = g.form.held(g, self.game, here.graph, here.nodes, here.p, self.coalitions.sigma)
-        arrived = g.gate.aggregate(here.graph, held, g.config.terms, lookup_sorted(torch.cat(sides), here.nodes)[0])
-        met = [
-            (sums * t.unsqueeze(1)) @ g.all_class_weights().T
-            for sums, t in zip(arrived.chunk(len(sides)), here.t.chunk(len(sides), dim=1), strict=True)
+        """Compute <sum over nodes v, players j of w_d sigma_j m_jv^(d), t^(d)> by propagation."""
+        g, subgraph, sides = self.explainer, self.embedded, self.game.task.endpoints(self.targets)
+        messages = g.form.held(g, self.game, subgraph.graph, subgraph.nodes, subgraph.p, self.coalitions.sigma)
+        ends = lookup_sorted(torch.cat(sides), subgraph.nodes)[0]
+        sums = g.gate.aggregate(subgraph.graph, messages, g.config.terms, ends)
+        by_side = [
+            (side_sums * t.unsqueeze(1)) @ g.all_class_weights().T
+            for side_sums, t in zip(sums.chunk(len(sides)), subgraph.t.chunk(len(sides), dim=1), strict=True)
         ]
-        return sum(met[1:], met[0]).transpose(0, 1)
+        return sum(by_side[1:], by_side[0]).transpose(0, 1)
 
     def _by_pairs(self) -> Tensor:
-        """From explicit (target, player) pairs."""
-        players, g, here = self.players(), self.explainer, self.embedded
-        products = on_all_sides(g.form.products, g, PairBatch(self.game, players, here.p, here.t, here.nodes))
-        scores = products @ g.all_class_weights().T  # (num_pairs, num_classes)
+        """Compute the sums from explicit (target, player) pairs."""
+        players, g, subgraph = self.players(), self.explainer, self.embedded
+        pairs = PairBatch(self.game, players, subgraph.p, subgraph.t, subgraph.nodes)
+        scores = on_all_sides(g.form.products, g, pairs) @ g.all_class_weights().T  # (num_pairs, num_classes)
         sigma = self.coalitions.sigma(players.player)  # (num_masks, num_pairs)
         total = torch.zeros(len(sigma), len(players.targets), scores.shape[1], device=scores.device)
         return total.index_add(1, players.row, sigma.unsqueeze(2) * scores)
@@ -97,13 +101,24 @@ class Step:
         return self.game.players(self.targets)
 
     def scores(self, players: Players) -> Tensor:
-        """(num_pairs,) phi_hat of the explained class."""
+        """Return (num_pairs,) phi_hat of the explained class."""
         return local_scores(self.explainer, self.game, self.embedded, players)
 
 
 def local_scores(
     explainer: Explainer, game: Game, embedded: SubgraphEmbeddings, players: Players, query: ClassQuery | None = None
 ) -> Tensor:
-    """Eq. 6, 7 for players among what is embedded; of their targets' explained class, unless others are given."""
+    """Compute the scores of Eq. 6 and 7 from the embeddings of a subgraph.
+
+    Args:
+        explainer: g.
+        game: The game of the players.
+        embedded: The embeddings of all targets and players.
+        players: (target, player) pairs.
+        query: The class of each target. None means the explained one.
+
+    Returns:
+        (num_pairs,) scores.
+    """
     t = explainer.for_class(embedded.t, query or game.query(players.targets))
     return on_all_sides(explainer.form.scores, explainer, PairBatch(game, players, embedded.p, t, embedded.nodes))

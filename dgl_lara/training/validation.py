@@ -1,8 +1,8 @@
-"""Which weights of g to keep: agreement on validation targets, judged in one of two ways.
+"""How training selects the best weights of g: by agreement on validation targets, measured in one of two ways.
 
-By phi where an estimate of it is affordable. On graphs with thousands of players a target it is not; there g is
-judged by what it teaches itself with, but on coalitions and targets it never learned from: how much of the
-variation of d(S) the sums of its scores explain. Both order explainers alike, because E[sigma sigma^T] = I.
+If an estimate of phi is affordable, agreement is R squared with phi. On graphs with thousands of players per target it
+is the share of the variance of d(S) that the scores explain, for coalitions and targets that g was not trained on. Both
+rank explainers alike, because E[sigma sigma^T] = I.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
+from typing import ClassVar, Protocol
 
 import torch
 from torch import Tensor
@@ -33,15 +33,29 @@ from dgl_lara.training.coalitions import CoalitionBatch, evaluate_coalitions
 from dgl_lara.training.objective import Step, local_scores
 from dgl_lara.training.subgraphs import FullGraph, NeighborSubgraphs
 
-TARGETS, PAIRS, COALITIONS = 128, 512, 4
-FEWEST_PAIRS, WORK = 128, 200_000_000  # edges and nodes that the pairs of passes over the whole graph may meet
-SMALL_GRAPH = 20_000  # nodes
-AFFORDABLE = 100_000  # walks that end at the validation targets, each to be evaluated 2 * PAIRS times
+TARGETS = 128
+PAIRS, MIN_PAIRS = 512, 128  # of coalitions, for the estimate of phi
+COALITIONS = 4  # for the explained variance
+MAX_PASS_SIZE = 200_000_000  # nodes and edges that the passes over the full graph may visit
+SMALL_GRAPH_NODES = 20_000
+MAX_WALKS = 100_000  # that end at the validation targets; each is evaluated 2 * PAIRS times
+
+
+class Validator(Protocol):
+    """Measures the agreement of g on validation targets."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def samples(self) -> Samples | None: ...
+
+    def score(self, explainer: Explainer) -> float: ...
 
 
 @dataclass(frozen=True, eq=False)
 class AttributionValidator:
-    """R squared with phi, the noise of the samples taken out."""
+    """R squared with phi, corrected for the noise of the samples."""
 
     name: ClassVar[str] = "R2 with the true attribution phi over all players, 1 is perfect"
     subgraphs: NeighborSubgraphs
@@ -59,8 +73,7 @@ class AttributionValidator:
         return is_clear(self.estimate, self.subgraphs.game.min_resolvable)
 
     def score(self, explainer: Explainer) -> float:
-        """Where phi is nothing but noise there is no R squared: then the error against the size of f's values, which
-        orders explainers as well."""
+        """Compute R squared. If phi is only noise, use the error relative to the size of f's values instead."""
         scores = self._scores(explainer)
         if self.is_clear:
             return corrected_r_squared(scores, self.estimate)
@@ -68,8 +81,11 @@ class AttributionValidator:
         return 1 - float(error) / self.subgraphs.game.value_scale**2
 
     def score_of_neighbours(self, explainer: Explainer) -> float | None:
-        """Without the targets' own phi, by far the largest; None where nobody is a target and a player, NaN where the
-        neighbours' phi is nothing but noise."""
+        """Compute R squared without the targets' own phi, by far the largest.
+
+        Returns:
+            None if no target is a player, NaN if the neighbours' phi is only noise.
+        """
         others = ~self.samples.own
         if others.all() or not others.any():
             return None
@@ -87,10 +103,10 @@ class AttributionValidator:
 
 @dataclass(frozen=True, eq=False)
 class CoalitionValidator:
-    """The share of d(S)'s variation that the scores explain, for the explained class."""
+    """The share of d(S)'s variance that the scores explain, for the explained class."""
 
     name: ClassVar[str] = "share of the model's variation under unseen coalitions that the scores explain, 1 is perfect"
-    samples: ClassVar[None] = None  # too few to say anything of phi
+    samples: ClassVar[None] = None  # too few for an estimate of phi
     subgraphs: FullGraph
     coalitions: CoalitionBatch
 
@@ -98,39 +114,50 @@ class CoalitionValidator:
         with torch.no_grad():
             embedded = self.subgraphs.embed(explainer, self.coalitions.targets)
             step = Step(self.subgraphs.game, explainer, self.coalitions, embedded)
-            predicted, wanted = step.predicted_differences(), step.of_explained_class(step.differences())
+            predicted, differences = step.predicted_differences(), step.of_explained_class(step.differences())
         if explainer.class_weight is not None:
             predicted = step.of_explained_class(predicted)
         usable = step.usable()
         if usable is not None:
-            wanted, predicted = wanted * usable.unsqueeze(2), predicted * usable.unsqueeze(2)
-        return 1 - float((wanted - predicted).square().sum() / wanted.square().sum().clamp(min=1e-12))
+            differences, predicted = differences * usable.unsqueeze(2), predicted * usable.unsqueeze(2)
+        return 1 - float((differences - predicted).square().sum() / differences.square().sum().clamp(min=1e-12))
 
 
-def make_judge(
-    game: Game, seen: EncoderGraph, targets: Tensor, seed: int, pool: CoalitionPool | None = None
+def make_validator(
+    game: Game, encoder_graph: EncoderGraph, targets: Tensor, seed: int, pool: CoalitionPool | None = None
 ) -> AttributionValidator | CoalitionValidator:
-    """On small graphs the masks of phi's estimate are shared by all validation targets. A pool of as many masks serves,
-    unless it teaches g about one of them."""
+    """Evaluate f for validation targets and return the validator that is affordable.
+
+    On small graphs all targets share the masks of phi's estimate. They come from the pool if it is large enough and g
+    is not trained on a validation target.
+
+    Args:
+        game: The game of the targets.
+        encoder_graph: The input of g.
+        targets: Validation targets, of which some are drawn.
+        seed: Seed of the draws.
+        pool: Coalitions under which f was evaluated already.
+    """
     drawn = generator(seed + 77)
-    chosen = _some(targets, drawn)
-    small = game.graph.num_nodes() < SMALL_GRAPH
-    share = game.task.has_distances and game.player_set.supports_shared_masks
-    if share and not small and float(game.cost_bound[chosen].sum()) > AFFORDABLE:
-        whole = FullGraph(game, seen)
-        return CoalitionValidator(whole, evaluate_coalitions(game, whole.batch(chosen), COALITIONS, drawn))
-    # a judge may not cost more than the training: on a dense graph fewer coalitions must do
-    pairs = min(PAIRS, max(FEWEST_PAIRS, WORK // (game.graph.num_nodes() + game.graph.num_edges())))
-    draw, pairs = (sample_shared, pairs) if share and small else (sample, PAIRS)
-    if pool and pool.pairs >= pairs and not pool.teaches(chosen):
-        return AttributionValidator(NeighborSubgraphs(game, seen), pool.samples(game.players(chosen)))
-    return AttributionValidator(NeighborSubgraphs(game, seen), draw(game, game.players(chosen), pairs, drawn))
+    targets = _draw_targets(targets, drawn)
+    small = game.graph.num_nodes() < SMALL_GRAPH_NODES
+    shared = game.task.has_distances and game.player_set.supports_shared_masks
+    if shared and not small and float(game.cost_bound[targets].sum()) > MAX_WALKS:
+        full = FullGraph(game, encoder_graph)
+        return CoalitionValidator(full, evaluate_coalitions(game, full.batch(targets), COALITIONS, drawn))
+    # validation may not cost more than training: on a dense graph fewer coalitions must do
+    pairs = min(PAIRS, max(MIN_PAIRS, MAX_PASS_SIZE // (game.graph.num_nodes() + game.graph.num_edges())))
+    draw, pairs = (sample_shared, pairs) if shared and small else (sample, PAIRS)
+    subgraphs, players = NeighborSubgraphs(game, encoder_graph), game.players(targets)
+    if pool and pool.pairs >= pairs and not pool.overlaps(targets):
+        return AttributionValidator(subgraphs, pool.samples(players))
+    return AttributionValidator(subgraphs, draw(game, players, pairs, drawn))
 
 
 def validation_subset(targets: Tensor, seed: int) -> Tensor:
-    """Those that `make_judge` would choose."""
-    return _some(targets, generator(seed + 77))
+    """Return the targets that `make_validator` draws."""
+    return _draw_targets(targets, generator(seed + 77))
 
 
-def _some(targets: Tensor, drawn: torch.Generator) -> Tensor:
+def _draw_targets(targets: Tensor, drawn: torch.Generator) -> Tensor:
     return targets[torch.randperm(len(targets), generator=drawn)[:TARGETS].to(targets.device)].sort().values

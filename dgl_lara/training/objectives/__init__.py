@@ -1,4 +1,4 @@
-"""Objectives, one file each; `objective.py` says what they have in common. Light: the command line reads the names."""
+"""Objectives, one file each. `objective.py` has what they share. Importing this loads no torch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""E[(d - sum_j sigma_j phi_hat_j)^2] = Eq. 8 + a constant, because E[sigma sigma^T] = I. Needs no table of labels."""
+"""E[(d - sum_j sigma_j phi_hat_j)^2] = Eq. 8 + a constant, because E[sigma sigma^T] = I. It needs no table."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ class LeastSquares(Objective):
 
 
 def squared_loss(step: Step, predicted: Tensor) -> Tensor:
-    """Half the weight is on the explained class, half on the mean over all classes where g knows them."""
-    wanted, g, usable = step.differences(), step.explainer, step.usable()
-    if usable is not None:  # nothing is said of the rest
-        wanted, predicted = wanted * usable.unsqueeze(2), predicted * usable.unsqueeze(2)
+    """Compute the squared error. If g has all classes, half of the weight is on the explained one."""
+    differences, g, usable = step.differences(), step.explainer, step.usable()
+    if usable is not None:
+        differences, predicted = differences * usable.unsqueeze(2), predicted * usable.unsqueeze(2)
     if g.class_weight is None:
-        return ((step.of_explained_class(wanted) - predicted) / g.unit).square().mean()
-    error = ((wanted - predicted) / g.unit).square()
+        return ((step.of_explained_class(differences) - predicted) / g.unit).square().mean()
+    error = ((differences - predicted) / g.unit).square()
     return 0.5 * step.of_explained_class(error).mean() + 0.5 * error.mean()
 
 

@@ -1,4 +1,4 @@
-"""The same with the mutual-information value of the coalitions that hold a player: the paper's ablation."""
+"""Eq. 8 with the mutual-information value of the coalitions that contain a player: the paper's ablation."""
 
 from __future__ import annotations
 

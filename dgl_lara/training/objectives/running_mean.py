@@ -1,35 +1,33 @@
-"""Eq. 8 with the running mean of Eq. 10 in the place of phi: the paper's objective."""
+"""Eq. 8 with the running mean of Eq. 10 instead of phi: the paper's objective."""
 
 from __future__ import annotations
 
 from torch import Tensor
 
-from dgl_lara.game.game import Game
 from dgl_lara.game.player_index import Players
 from dgl_lara.training.objective import Objective, Step
 from dgl_lara.training.running_mean_table import AttributionTable
 
 
 class RunningMean(Objective):
-    def table(self, game: Game, targets: Tensor) -> AttributionTable:
-        return AttributionTable(game, targets)
+    keeps_table = True
 
     def loss(self, step: Step, table: AttributionTable | None) -> Tensor:
         assert table is not None
         players, usable = step.players(), step.usable()
-        heard = None if usable is None else usable.any(0)
-        wanted = table.update(players, self.sample(step, players), heard)
-        return ((step.scores(players) - wanted) / step.explainer.unit).square().mean()
+        valid = None if usable is None else usable.any(0)
+        mean = table.update(players, self.sample(step, players), valid)
+        return ((step.scores(players) - mean) / step.explainer.unit).square().mean()
 
     def sample(self, step: Step, players: Players) -> Tensor:
-        """(num_pairs,) Eq. 9 from the step's coalitions: every pair (S, rest) teaches every player."""
+        """Compute (num_pairs,) Eq. 9 from the step's coalitions. Each pair is a sample of every player."""
         sigma = step.coalitions.sigma(players.player)
         d = step.of_explained_class(step.differences()).squeeze(2)
         usable = step.usable()
         if usable is None:
             return (sigma * d[:, players.row]).mean(0)
-        known = usable[:, players.row]
-        return (sigma * d[:, players.row] * known).sum(0) / known.sum(0).clamp(min=1)
+        valid = usable[:, players.row]
+        return (sigma * d[:, players.row] * valid).sum(0) / valid.sum(0).clamp(min=1)
 
 
 OBJECTIVE = RunningMean()
