@@ -35,9 +35,9 @@ def test_workers_change_nothing():
 
 def test_f_in_batches():
     logits = predict_in_batches(GAME.f, GAME.graph, GAME.features, hops=2, size=7)
-    torch.testing.assert_close(logits, GAME.logits, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(logits, GAME.full_logits, atol=1e-5, rtol=1e-5)
     known = Game(GAME.f, GAME.graph, GAME.features, hops=2, answer=logits)
-    assert known.full_outputs is logits and known.num_calls < GAME.calls
+    assert known.full_outputs is logits and known.num_calls < GAME.num_calls
 
 
 def explain_apart(g, f, graph, features, targets):

@@ -407,7 +407,7 @@ def test_the_explained_edges_left_out(from_fit):
         graph, [n for n, pair in enumerate(zip(src.tolist(), dst.tolist(), strict=True)) if pair in both]
     )
     torch.testing.assert_close(
-        lara.game.full_values[lara._as_targets(pairs), 0], Pairing()(without, x, *torch.tensor(pairs).T).detach()
+        lara.game.full_values[lara._ids_of(pairs), 0], Pairing()(without, x, *torch.tensor(pairs).T).detach()
     )
 
 
@@ -417,7 +417,9 @@ def test_the_explained_edges_left_out_of_several_types():
     pairs = list(zip(u, v, strict=True))
     where = (Recommender(), graph, features(graph), "link")
     lara = LARA(*where, hops=2, relation="buys", pairs=pairs, leave_out=True)
-    part = lara.model._typed(lara.graph, lara.types.local_ids(torch.arange(57)), {"user": 18, "item": 27, "tag": 12})
+    part = lara.model._to_hetero(
+        lara.graph, lara.types.local_ids(torch.arange(57)), {"user": 18, "item": 27, "tag": 12}
+    )
     kept = set(zip(*(end.tolist() for end in part.edges(etype="buys")), strict=True))
     everyone = set(zip(*(end.tolist() for end in graph.edges(etype="buys")), strict=True))
     assert kept == everyone - set(pairs)

@@ -66,8 +66,8 @@ class SharedSamples:
         now = game.full_values[targets, classes].cpu()
         same = (now - self.full[asked]).abs() <= CLOSE * self.unit
         known = same & (wanted == self.explained_class[asked])
-        if game.task.num_endpoints > 1:  # masks may say nothing of a target
-            known &= (~self.d[asked].isnan()).sum(1) >= FEWEST
+        if game.task.min_valid_masks:
+            known &= (~self.d[asked].isnan()).sum(1) >= game.task.min_valid_masks
         return known
 
     def at(self, places: Tensor, known: Tensor) -> SharedSamples:
@@ -182,7 +182,7 @@ class SampleReservoir:
         columns = self.game.num_players
         parts = {
             "seen": whole(), "rows": maybe(tensor(torch.uint8, None, -(-columns // 8))),
-            "d": maybe(tensor(torch.half, None, self.game.num_targets, gaps=self.game.task.num_endpoints > 1)),
+            "d": maybe(tensor(torch.half, None, self.game.num_targets, gaps=self.game.task.min_valid_masks > 0)),
             "unit": between(1e-7, 1e30),
         }  # fmt: skip
         validate(content, parts, "what it keeps of shared coalitions", optional=("unit",))

@@ -17,10 +17,8 @@ does not treat, the surrogate is the mean of the nodes' SGC states: sums over no
 
 from __future__ import annotations
 
-import dgl
 import torch
 import torch.nn.functional as F
-from dgl import ops
 from torch import Tensor
 
 from dgl_lara.baselines.common.egos import batches
@@ -29,7 +27,7 @@ from dgl_lara.errors import InputError, LaraError
 from dgl_lara.explanation import Explanations
 from dgl_lara.game.game import Game
 from dgl_lara.game.player_index import Players
-from dgl_lara.game.walks import walk_scale, walk_weights
+from dgl_lara.game.walks import smooth
 
 WEIGHT_DECAY = 5e-6  # the authors'
 CREDITS = ("prediction", "class")
@@ -59,9 +57,7 @@ class FastDnX(Method):
         """Distil f on the whole graph, whatever the targets: the surrogate is one for all of them."""
         game = self.game
         states = smooth(game.graph, game.features, game.hops)
-        if not game.task.has_distances:
-            states = ops.segment_reduce(game.graph.batch_num_nodes(), states, "mean")
-            self.shares_ = shares_of_mean(game.graph, game.hops)
+        states = game.task.readout(game.graph, states)
         theta, self.bias_ = distil(states, game.full_logits.softmax(dim=1), self.iterations)
         self.terms_ = game.features @ theta  # (num_nodes, num_classes) x_j Theta
         self.predictions_ = states @ theta  # (num_targets, num_classes) z without the bias
@@ -74,10 +70,7 @@ class FastDnX(Method):
         return self.result(players, torch.cat([*scores, torch.empty(0, device=targets.device)]))
 
     def _explain(self, players: Players) -> Tensor:
-        if self.game.task.has_distances:
-            weight = walk_weights(self.game.graph, players, self.game.hops)[:, -1]
-        else:
-            weight = self.shares_[players.player]
+        weight = self.game.task.walk_shares(self.game.graph, players, self.game.hops)
         row, terms = players.row, self.terms_[players.player]
         if self.credit == "class":
             classes = self.game.explained_class[players.targets][row]
@@ -87,22 +80,6 @@ class FastDnX(Method):
         total = torch.zeros(len(players.targets), device=row.device).index_add_(0, row, scores)
         scores[own] = total[row[own]]
         return scores
-
-
-def smooth(graph: dgl.DGLGraph, states: Tensor, steps: int, scale: Tensor | None = None) -> Tensor:
-    """Â^steps applied to the rows of `states`."""
-    scale = (walk_scale(graph) if scale is None else scale).unsqueeze(1)
-    for _ in range(steps):
-        states = states * scale
-        states = (ops.copy_u_sum(graph, states) + states) * scale
-    return states
-
-
-def shares_of_mean(batch: dgl.DGLGraph, steps: int) -> Tensor:
-    """(num_nodes,) what reaches the mean over its graph from each node: the columns of Â^steps, averaged."""
-    sizes = batch.batch_num_nodes()
-    equal = torch.repeat_interleave(1 / sizes, sizes).unsqueeze(1)
-    return smooth(dgl.reverse(batch), equal, steps, walk_scale(batch)).squeeze(1)
 
 
 def distil(states: Tensor, probabilities: Tensor, iterations: int) -> tuple[Tensor, Tensor]:

@@ -98,7 +98,7 @@ class PGExplainer(EdgeMethod):
         with eval_mode(self.game.f):
             self.embeddings = self.game.f.embed(self.game.graph, self.game.features)  # type: ignore[attr-defined]
         with seeded(self.seed):
-            self.network = EdgeNetwork(self.embeddings.shape[1], 2 + self.game.task.has_distances)
+            self.network = EdgeNetwork(self.embeddings.shape[1], 2 + self.game.task.num_context_nodes)
         self.network.to(self.embeddings.device)
         parameters = list(self.network.parameters())
         optimiser = torch.optim.Adam(parameters, lr=settings.lr)
@@ -137,8 +137,7 @@ class PGExplainer(EdgeMethod):
             raise InputError(f"{self.name} must be fitted before it explains.")
         nodes, place = torch.unique(some.egos.nodes, return_inverse=True)  # ego graphs share many
         ends = [place[end] for end in some.egos.graph.find_edges(some.edge)]
-        if self.game.task.has_distances:
-            ends.append(place[some.egos.target_rows][some.row])
+        ends += [place[index] for index in self.game.task.context_nodes(some.egos, some.row)]
         return self.network(self.embeddings[nodes], ends)
 
     def score(self, some: MaskBatch) -> Tensor:

@@ -19,7 +19,6 @@ from dgl_lara.explainer.encoder import EncoderGraph
 from dgl_lara.explainer.gate import Gate
 from dgl_lara.game.game import Game
 from dgl_lara.game.player_index import Players
-from dgl_lara.graphs.indexing import lookup_sorted
 
 Signs = Callable[[Tensor], Tensor]  # players -> sigma, (num_masks, len(players))
 
@@ -86,26 +85,12 @@ def on_all_sides(
     made: Callable[[ExplainerProtocol, PairBatch], Tensor], g: ExplainerProtocol, pairs: PairBatch
 ) -> Tensor:
     """What a form makes of pairs. Of targets that are several nodes: the sum over these, each with its own t."""
-    game, players = pairs.game, pairs.players
-    if game.task.num_endpoints == 1:
-        return made(g, pairs)
-    total = None
-    ts = pairs.t.chunk(game.task.num_endpoints, dim=1)
-    for nodes, t in zip(game.task.endpoints(players.targets), ts, strict=True):
-        near = game.endpoint_game.player_set.players(nodes)
-        found = made(g, replace(pairs, game=game.endpoint_game, players=near, t=t))
-        total = found.new_zeros(len(players.player), *found.shape[1:]) if total is None else total
-        total = total.index_add(0, place_among(game, players, near), found)
-    assert total is not None
-    return total
 
+    def score(game: Game, targets: Tensor, t: Tensor, players: Players | None) -> tuple[Players, Tensor]:
+        players = game.players(targets) if players is None else players
+        return players, made(g, replace(pairs, game=game, players=players, t=t))
 
-def place_among(game: Game, players: Players, near: Players) -> Tensor:
-    """(num_pairs of `near`,) which pair of `players` each is: the same target and player, seen from one node of it."""
-    player = near.player
-    if players.player_type == "nodes":
-        player = game.task.player_id(players.targets[near.row], player)
-    return lookup_sorted(near.row * players.num_ids + player, players.key)[0]
+    return pairs.game.task.sum_over_endpoints(pairs.game, pairs.players.targets, pairs.t, score, pairs.players)[1]
 
 
 class Decoder:

@@ -83,7 +83,7 @@ class ExplainerConfig:
     def num_weights(self) -> int:
         """Of the encoder and the heads, but for biases."""
         states = self.hidden * (self.layers + 1 if self.encoder == "residual" else 1)
-        deep = not TASKS[self.task].has_distances and self.encoder == "residual"
+        deep = TASKS[self.task].head_layers > 1 and self.encoder == "residual"
         source = DECODERS[self.players].source_width(self)
         widths = [source, self.width] if self.embedding == "dual" else [self.width]
         heads = sum((states + width) * self.hidden if deep else states * width for width in widths if width)
@@ -125,8 +125,7 @@ class Explainer(nn.Module):
         said = self.form.source_width(config)
         if config.embedding == "single" and said != config.width:
             raise InputError(f"one embedding for p and t is for nodes as players, not for {config.players}.")
-        if config.embedding == "single" and self.task.num_endpoints > 1:
-            raise InputError(f"one embedding for p and t is for nodes and graphs, not for {self.task}s.")
+        self.task.check_embedding(config.embedding)
         self.source_head = self._head(said) if said else None
         shared = self.source_head if config.embedding == "single" else None
         self.target_head = self._head(config.width * self.task.num_endpoints) if shared is None else shared
@@ -142,7 +141,7 @@ class Explainer(nn.Module):
     def _head(self, width: int) -> nn.Linear | nn.Sequential:
         """Linear; where no gate can tell players apart because they have no distances, with one hidden layer."""
         config, states = self.config, self.encoder.out_dim
-        if self.task.has_distances or config.encoder == "plain":
+        if self.task.head_layers == 1 or config.encoder == "plain":
             return nn.Linear(states, width)
         return nn.Sequential(nn.Linear(states, config.hidden), nn.ReLU(), nn.Linear(config.hidden, width))
 
@@ -190,7 +189,8 @@ class Explainer(nn.Module):
         if self.class_weight is None:
             return target
         weight = query.rows_of(self.class_weight)
-        return target * weight.repeat(1, self.task.num_endpoints) if self.task.num_endpoints > 1 else target * weight
+        t = target.view(len(target), self.task.num_endpoints, -1)
+        return (t * weight.unsqueeze(1)).view_as(target)
 
     def all_class_weights(self) -> Tensor:
         """(num_classes or 1, width)"""

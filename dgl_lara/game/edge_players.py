@@ -32,6 +32,7 @@ class EdgePlayers(PlayerSet):
     def __init__(self, field: GameContext, directed: bool = False) -> None:
         super().__init__(field)
         self.directed = directed
+        self.walk_kernel = "edges" if self.task.has_distances else None
         if self.task.has_distances and self.hops < 1:
             raise InputError("with K = 0 the model looks at no edge; explain nodes or features instead.")
 

@@ -46,6 +46,8 @@ class FeaturePlayers(PlayerSet):
         self.target_only, self.baseline, self.groups = of == "target" and self.task.has_distances, baseline, groups
         self.supports_shared_masks = not self.target_only
         self.num_baselines = len(self.baseline_rows)
+        if self.all_columns_play and self.task.num_endpoints == 1:
+            self.num_table_columns = self.count
 
     @property
     def description(self) -> str:

@@ -10,9 +10,11 @@ from dgl import ops
 from torch import Tensor
 
 from dgl_lara.blackbox.call import Model
+from dgl_lara.errors import InputError
 from dgl_lara.game.player_index import Players, nodes_of_graphs
 from dgl_lara.game.removal import MaskedGraphs, take_graphs
 from dgl_lara.game.task import NodeNames, Task, rows_of_graphs
+from dgl_lara.game.walks import mean_shares
 from dgl_lara.graphs.subgraph import EgoBatch, SharedSubgraph
 
 
@@ -25,6 +27,41 @@ class GraphTask(Task):
     settings = {"batch_size": 128, "steps": 1200, "hidden": 32}
     settings_of_some_targets = settings_of_many_targets = {}  # targets share no masks
     paper_settings = {"lr": 1e-4}
+    num_context_nodes = 0
+    head_layers = 2  # no gate tells players apart by their distances
+
+    def max_distance(self, hops: int) -> int:
+        return 0
+
+    def exceeds_memory(self, num_bytes: int, available: int) -> bool:
+        return False  # graphs are small and come in batches
+
+    def nearby_nodes(self, graph: dgl.DGLGraph, targets: Tensor, hops: int) -> Tensor | None:
+        return None
+
+    def check_layerwise(self) -> None:
+        raise InputError("graphs.layerwise")
+
+    def embedding_shape(self, num_nodes: int, num_targets: int, width: int) -> tuple[int, int]:
+        return num_targets, width
+
+    def graph_text(self, graph: dgl.DGLGraph, size: str) -> str:
+        return f"{graph.batch_size:,} graphs with {size}"
+
+    def prior_variance(self, variance: Tensor | None) -> Tensor | None:
+        return None
+
+    def likelihood_variance(self, variance: Tensor) -> Tensor | None:
+        return variance
+
+    def readout(self, graph: dgl.DGLGraph, states: Tensor) -> Tensor:
+        return ops.segment_reduce(graph.batch_num_nodes(), states, "mean")
+
+    def walk_shares(self, graph: dgl.DGLGraph, players: Players, hops: int) -> Tensor:
+        return mean_shares(graph, hops)[players.player]
+
+    def context_nodes(self, batch: EgoBatch, row: Tensor) -> tuple[Tensor, ...]:
+        return ()
 
     def gate(self, name: str) -> str:
         return "none"  # a player has no distance to a graph

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import dgl
 import torch
@@ -20,7 +21,7 @@ from dgl_lara.errors import InputError
 from dgl_lara.game.node_task import khop_batch
 from dgl_lara.game.player_index import Players, in_neighborhood
 from dgl_lara.game.removal import MaskedGraphs, ego_graphs
-from dgl_lara.game.task import Task
+from dgl_lara.game.task import EndpointScorer, Task
 from dgl_lara.game.walks import walk_counts
 from dgl_lara.graphs.indexing import lookup_sorted
 from dgl_lara.graphs.subgraph import EgoBatch, SharedSubgraph
@@ -31,6 +32,7 @@ class LinkTask(Task):
     has_distances = True
     joint_name = "both ends"
     num_endpoints = 2
+    min_valid_masks = 2  # from which a variance can be read
     value = "output"
     sampled_pairs = 300
     # half of the masks say nothing of a pair; a score is linear in either end, whose embeddings are as wide as f's own
@@ -116,6 +118,22 @@ class LinkTask(Task):
         u, v = (side if nodes is None else lookup_sorted(side, nodes)[0] for side in self.endpoints(targets))
         t, other = pooled.chunk(2, dim=1)
         return torch.cat([t[u] * other[v], t[v] * other[u]], dim=1)
+
+    def sum_over_endpoints(
+        self, game: Any, targets: Tensor, t: Tensor, score: EndpointScorer, players: Players | None = None
+    ) -> tuple[Players, Tensor]:
+        players = game.players(targets) if players is None else players
+        total = None
+        for nodes, own in zip(self.endpoints(targets), t.chunk(2, dim=1), strict=True):
+            near, scores = score(game.endpoint_game, nodes, own.contiguous(), None)
+            total = scores.new_zeros(len(players.player), *scores.shape[1:]) if total is None else total
+            total = total.index_add(0, game.player_set.pair_index(players, near), scores)
+        assert total is not None
+        return players, total
+
+    def check_embedding(self, name: str) -> None:
+        if name == "single":
+            raise InputError("embedding.single_link")
 
     def players_among(self, near: Players) -> Players:
         """The second end plays under the number of the first."""

@@ -22,12 +22,16 @@ class NodeTask(Task):
     name = "node"
     has_distances = True
     targets_are_nodes = True
+    max_nearby_targets = 16
     sampled_pairs = 300
     settings = {"masks": 2}  # a mask over the graph teaches all targets; the neighbours need two, to see what varies
 
     def __init__(self, count: int | None = None) -> None:
         """`count`: how many of the nodes, the first ones, can be targets; without it, all of them."""
         self.count = count
+
+    def compute_device(self, device: torch.device | None) -> torch.device | None:
+        return device
 
     def num_targets(self, graph: dgl.DGLGraph) -> int:
         return graph.num_nodes() if self.count is None else self.count

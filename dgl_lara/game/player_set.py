@@ -30,6 +30,8 @@ class PlayerSet(ABC):
     supports_shared_masks: bool = True  # one mask over all players is a coalition for every target at once
     num_baselines: int = 1  # times that f is asked about one coalition
     in_graph: ClassVar[bool] = True  # players are nodes or edges, so a picture of the graph shows them
+    walk_kernel: str | None = None  # the compiled kernel that scores these players
+    num_table_columns: int = 0  # players that play for every target, if these are all players
     empties_graph: ClassVar[bool] = False  # removing all players leaves nothing of a target
 
     def __init__(self, field: GameContext) -> None:
@@ -65,6 +67,10 @@ class PlayerSet(ABC):
     def batch(self, targets: Tensor, context: int) -> SharedSubgraph | EgoBatch:
         """Eq. 11: the part of the graph on which one mask is a coalition for all these targets."""
         return self.task.batch(self.graph, targets, self.hops, context)
+
+    def pair_index(self, players: Players, near: Players) -> Tensor:
+        """(num_pairs of `near`,) Return which pair of `players` each pair is, seen from one node of its target."""
+        return lookup_sorted(near.row * players.num_ids + near.player, players.key)[0]
 
     @abstractmethod
     def ids(self, batch: SharedSubgraph | EgoBatch) -> Tensor:
@@ -142,6 +148,7 @@ class NodePlayers(PlayerSet):
     def __init__(self, field: GameContext) -> None:
         super().__init__(field)
         self.includes_target = self.task.has_distances
+        self.walk_kernel = "nodes" if self.task.has_distances else None
 
     @property
     def count(self) -> int:
@@ -163,6 +170,10 @@ class NodePlayers(PlayerSet):
             return None
         first, second = map(inside, self.task.endpoints(targets))
         return first == second
+
+    def pair_index(self, players: Players, near: Players) -> Tensor:
+        ids = self.task.player_id(players.targets[near.row], near.player)
+        return lookup_sorted(near.row * players.num_ids + ids, players.key)[0]
 
     def ids(self, batch: SharedSubgraph | EgoBatch) -> Tensor:
         return batch.nodes

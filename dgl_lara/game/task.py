@@ -18,7 +18,10 @@ from torch import Tensor
 from dgl_lara.blackbox.call import Model
 from dgl_lara.game.player_index import Players
 from dgl_lara.game.removal import MaskedGraphs
+from dgl_lara.game.walks import walk_weights
 from dgl_lara.graphs.subgraph import EgoBatch, SharedSubgraph
+
+EndpointScorer = Callable[[Any, Tensor, Tensor, Players | None], tuple[Players, Tensor]]  # game, nodes, t, players
 
 NodeNames = Callable[[Tensor], list[str]]  # returns the names of nodes
 
@@ -107,9 +110,79 @@ class Task(ABC):
     def mark_singles(self, graph: dgl.DGLGraph) -> dgl.DGLGraph:
         """A graph without edges between nodes, each of them a target of its own."""
 
+    # --- what a task allows and needs
+
+    num_endpoints: ClassVar[int] = 1  # nodes that a target consists of as far as scores go, each with its own t
+    max_nearby_targets: ClassVar[int] = 0  # targets that are explained from their neighbourhoods, without embeddings
+    min_valid_masks: ClassVar[int] = 0  # shared masks that a target needs, if not all masks are valid for it
+    num_context_nodes: ClassVar[int] = 1
+    head_layers: ClassVar[int] = 1  # linear layers of the heads of the residual encoder
+
+    def max_distance(self, hops: int) -> int:
+        """Return the largest distance from a target to one of its players."""
+        return hops
+
+    def exceeds_memory(self, num_bytes: int, available: int) -> bool:
+        """Return whether one pass of g over the full graph is replaced by a layer-wise pass."""
+        return num_bytes > available
+
+    def compute_device(self, device: torch.device | None) -> torch.device | None:
+        """Return the device that computes batches, or None if the task computes everything where the data is."""
+        return None
+
+    def nearby_nodes(self, graph: dgl.DGLGraph, targets: Tensor, hops: int) -> Tensor | None:
+        """Return the nodes around targets that g sees, or None if targets are explained from full embeddings only."""
+        return self.encoder_nodes(graph, targets, hops)
+
+    def check_layerwise(self) -> None:  # noqa: B027
+        """Raise an error if the task has no layer-wise pass."""
+
+    def check_embedding(self, name: str) -> None:  # noqa: B027
+        """Raise an error if g cannot use this form of embedding, "dual" or "single"."""
+
+    def embedding_shape(self, num_nodes: int, num_targets: int, width: int) -> tuple[int, int]:
+        """Return the shape of the stored t."""
+        return num_nodes, width * self.num_endpoints
+
+    def graph_text(self, graph: dgl.DGLGraph, size: str) -> str:
+        """Return a description of the graph of this size: "a graph with 5 nodes"."""
+        return f"a graph with {size}"
+
+    def prior_variance(self, variance: Tensor | None) -> Tensor | None:
+        """Return the expected errors of scores if refinement is a posterior update of them."""
+        return variance
+
+    def likelihood_variance(self, variance: Tensor) -> Tensor | None:
+        """Return the variance of scores that were refined without a prior, or None if it is too optimistic."""
+        return None  # on BA-Shapes it promised up to .10 too much
+
+    def readout(self, graph: dgl.DGLGraph, states: Tensor) -> Tensor:
+        """(num_targets, ...) Return the mean state of each target."""
+        return states
+
+    def walk_shares(self, graph: dgl.DGLGraph, players: Players, hops: int) -> Tensor:
+        """(num_pairs,) Return the share of each player in the mean state of its target after `hops` steps."""
+        return walk_weights(graph, players, hops)[:, -1]
+
+    def context_nodes(self, batch: EgoBatch, row: Tensor) -> tuple[Tensor, ...]:
+        """(len(row),) Return `num_context_nodes` nodes of the batch for each row of a target: the target, if a node."""
+        return (batch.target_rows[row],)
+
     # --- g
 
-    num_endpoints: ClassVar[int] = 1  # nodes from which the scores of a target walk out, each with a t of its own
+    def sum_over_endpoints(
+        self, game: Any, targets: Tensor, t: Tensor, score: EndpointScorer, players: Players | None = None
+    ) -> tuple[Players, Tensor]:
+        """Return the players of the targets and their scores, summed over the nodes that a target consists of.
+
+        Args:
+            game: The game that is explained.
+            targets: Targets of the game.
+            t: (num_targets, num_endpoints * width) embeddings of the targets.
+            score: Returns players and scores (num_pairs, ...) of single nodes.
+            players: Players of the targets, if they are listed already.
+        """
+        return score(game, targets, t, players)
 
     def gate(self, name: str) -> str:
         """Return the gate that g uses if this one is configured."""

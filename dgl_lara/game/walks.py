@@ -48,3 +48,19 @@ def walk_weights(graph: dgl.DGLGraph, players: Players, steps: int) -> Tensor:
         column = torch.zeros(len(all_keys), device=all_keys.device)
         columns.append(column.index_add_(0, place[there], weight[there]))
     return torch.stack(columns, dim=1)
+
+
+def smooth(graph: dgl.DGLGraph, states: Tensor, steps: int, scale: Tensor | None = None) -> Tensor:
+    """Return Â^steps applied to the rows of `states`."""
+    scale = (walk_scale(graph) if scale is None else scale).unsqueeze(1)
+    for _ in range(steps):
+        states = states * scale
+        states = (dgl.ops.copy_u_sum(graph, states) + states) * scale
+    return states
+
+
+def mean_shares(batch: dgl.DGLGraph, steps: int) -> Tensor:
+    """(num_nodes,) Return the share of each node in the mean over its graph: the columns of Â^steps, averaged."""
+    sizes = batch.batch_num_nodes()
+    equal = torch.repeat_interleave(1 / sizes, sizes).unsqueeze(1)
+    return smooth(dgl.reverse(batch), equal, steps, walk_scale(batch)).squeeze(1)

@@ -63,10 +63,9 @@ class EmbeddingStore:
 
     def embeddings(self, explainer: Explainer) -> Embeddings | None:
         nodes, targets = self.sizes
-        sides = explainer.task.num_endpoints
         fields = {
             "source": matrix(*explainer.source_shape(nodes)),
-            "target": matrix(nodes if explainer.task.has_distances else targets, explainer.config.width * sides),
+            "target": matrix(*explainer.task.embedding_shape(nodes, targets, explainer.config.width)),
             "answer": matrix(targets),
         }
         if self._content.get("key") != self._key(explainer) or not self._stored(fields):

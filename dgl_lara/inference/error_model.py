@@ -74,7 +74,7 @@ def looks(explanations: Explanations) -> Tensor:
     """(num_targets, looks): what can be seen of an explanation at no cost."""
     players, game, own = explanations.players, explanations.game, explanations.is_target
     assert game is not None
-    count, hops = len(explanations), (game.hops + 1 if game.task.has_distances else 1)
+    count, hops = len(explanations), game.task.max_distance(game.hops) + 1
     squares = torch.zeros(count, hops, device=explanations.scores.device)
     squares.view(-1).index_add_(0, players.row * hops + players.hop, explanations.scores.square())
     logits = game.full_logits[players.targets]

@@ -18,7 +18,6 @@ from torch import Tensor, nn
 from dgl_lara._util.progress import Progress
 from dgl_lara.blackbox.call import Model, call_model
 from dgl_lara.blackbox.eval_mode import eval_mode
-from dgl_lara.errors import InputError
 from dgl_lara.explainer.inputs import explainer_inputs
 from dgl_lara.explainer.network import Explainer
 from dgl_lara.game.game import Game
@@ -52,8 +51,7 @@ def embed_layerwise(
     explainer: Explainer, game: Game, kind: str, size: int = NODES_A_BATCH, workers: int = 0
 ) -> Embeddings:
     """p and t of all nodes. Beside them, only two layers' states of all nodes are held at a time."""
-    if not game.task.has_distances:
-        raise InputError("graph tasks need no layer-wise pass: their graphs are small, and come in batches.")
+    game.task.check_layerwise()
     where, graph = explainer.unit.device, game.graph
     # cut into batches in main memory: DGL's loader wants graph and numbers in one place
     looped = dgl.add_self_loop(graph).to("cpu")

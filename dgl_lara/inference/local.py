@@ -30,10 +30,10 @@ def explain_nearby(
 ) -> Explanations:
     """With a game at hand, which may have asked f about the surroundings of the targets only."""
     game.check_targets(targets)
-    if not game.task.has_distances:
+    nodes = game.task.nearby_nodes(game.graph, targets, explainer.form.sight(explainer.config))
+    if nodes is None:
         return explain_embedded(explainer, game, embed_all(explainer, game, kind), targets, query)
     query = checked_query(explainer, game, targets, query)
-    nodes = game.task.encoder_nodes(game.graph, targets, explainer.form.sight(explainer.config))
     with eval_mode(explainer):
         seen = EncoderGraph.around(game.graph, nodes, explainer_inputs(game, kind, nodes), game.in_degrees)
         p, t = explainer(seen)

@@ -41,7 +41,7 @@ def refine(game: Game, explanations: Explanations, pairs: int, stretch: float = 
     needed = BYTES_A_DRAW * pairs * len(old) + 32 * pairs * (pairs + int(players.counts.max()))
     game.budget.check(needed, f"refining {len(explanations)} {game.task}s with {pairs:,} pairs")
     everyone = torch.ones(len(explanations), dtype=torch.bool, device=old.device)
-    if game.task.has_distances and explanations.variance is not None:
+    if game.task.prior_variance(explanations.variance) is not None:
         better = with_own_samples(game, explanations, everyone, pairs, stretch, seed)
     else:
         better = _by_likelihood(game, explanations, pairs, seed)
@@ -68,7 +68,7 @@ def _by_likelihood(game: Game, explanations: Explanations, pairs: int, seed: int
         prior = covariance(old[mine], players.hop[mine], looks[players.player[mine]])
         step, variance[mine] = correction(signed(keep[:, mine]), d[:, row], old[mine], prior)
         scores[mine] += step
-    return replace(explanations, scores=scores, variance=None if game.task.has_distances else variance)
+    return replace(explanations, scores=scores, variance=game.task.likelihood_variance(variance))
 
 
 def _looks(game: Game) -> Tensor:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from dgl_lara.blackbox.eval_mode import eval_mode
 from dgl_lara.errors import InputError
-from dgl_lara.explainer.decoder import PairBatch, place_among
+from dgl_lara.explainer.decoder import PairBatch
 from dgl_lara.explainer.encoder import EncoderGraph
 from dgl_lara.explainer.inputs import encoder_graph
 from dgl_lara.explainer.network import Explainer
@@ -71,37 +71,32 @@ def checked_query(explainer: Explainer, game: Game, targets: Tensor, query: Clas
 
 def can_compile(explainer: Explainer, game: Game) -> bool:
     """Whether the compiled walk can do it: on the CPU, for players at hop distances, with a gate that it knows."""
-    known = explainer.gate.kernel is not None and explainer.config.players != "features"
-    return game.task.has_distances and known and game.features.device.type == "cpu"
+    known = explainer.gate.kernel is not None and game.player_set.walk_kernel is not None
+    return known and game.features.device.type == "cpu"
 
 
-def sum_of_sides(of_nodes: Scorer, game: Game) -> Scorer:
-    """For targets that are several nodes: the scores walk out from each of them."""
+def sum_over_endpoints(of_nodes: Scorer, game: Game) -> Scorer:
+    """Return a scorer of targets from a scorer of single nodes."""
 
-    def scorer(targets: Tensor, t: Tensor) -> tuple[Players, Tensor]:
-        players = game.players(targets)
-        scores = torch.zeros(len(players.player), device=t.device)
-        for nodes, mine in zip(game.task.endpoints(targets), t.chunk(game.task.num_endpoints, dim=1), strict=True):
-            near, found = of_nodes(nodes, mine.contiguous())
-            scores.index_add_(0, place_among(game, players, near), found)
-        return players, scores
+    def score(_: Game, nodes: Tensor, t: Tensor, players: Players | None) -> tuple[Players, Tensor]:
+        return of_nodes(nodes, t.contiguous())
 
-    return scorer
+    return lambda targets, t: game.task.sum_over_endpoints(game, targets, t, score)
 
 
 def make_scorer(explainer: Explainer, game: Game, source: Tensor, num_targets: int) -> Scorer:
     """(targets, their t) -> (players, scores); compiled where that pays."""
-    if game.task.num_endpoints > 1:
-        return sum_of_sides(make_scorer(explainer, game.endpoint_game, source, num_targets), game)
+    return sum_over_endpoints(_node_scorer(explainer, game.endpoint_game, source, num_targets), game)
+
+
+def _node_scorer(explainer: Explainer, game: Game, source: Tensor, num_targets: int) -> Scorer:
     if num_targets >= MANY and can_compile(explainer, game):
         # a few targets shall not wait for the compiler
-        if game.player_set.name == "edges":
-            from dgl_lara.inference.kernels.edge_walk import EdgeWalkScorer
-
-            return EdgeWalkScorer(explainer, game, source).scores
+        from dgl_lara.inference.kernels.edge_walk import EdgeWalkScorer
         from dgl_lara.inference.kernels.walk import WalkScorer
 
-        return WalkScorer(explainer, game, source).scores
+        kernels: dict[str, type[WalkScorer] | type[EdgeWalkScorer]] = {"nodes": WalkScorer, "edges": EdgeWalkScorer}
+        return kernels[str(game.player_set.walk_kernel)](explainer, game, source).scores
 
     def by_pairs(targets: Tensor, t: Tensor) -> tuple[Players, Tensor]:
         players = game.players(targets)

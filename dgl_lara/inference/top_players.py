@@ -21,7 +21,6 @@ from dgl_lara.explainer.network import Explainer
 from dgl_lara.explanation import Explanations
 from dgl_lara.game.class_query import ClassQuery
 from dgl_lara.game.edge_players import EdgePlayers
-from dgl_lara.game.feature_players import FeaturePlayers
 from dgl_lara.game.game import Game
 from dgl_lara.game.partitioned_game import PartitionedGame
 from dgl_lara.inference.kernels.walk import WalkScorer, dot, insert, scratch, walk
@@ -82,15 +81,15 @@ class BulkExplainer:
     def _described(self, best: TopPlayers) -> TopPlayers:
         """With the kind of the players; edges are known by their two nodes."""
         kind = self.game.player_set
-        if not isinstance(kind, EdgePlayers) or not kind.count:
+        if not kind.count:
             return replace(best, kind=kind.name)
         ends = kind.endpoints(torch.from_numpy(best.player.clip(0)).flatten().to(self.game.features.device))
-        u, v = (end.view(best.player.shape).cpu().numpy() for end in ends)
-        return replace(best, kind=kind.name, about={"u": u, "v": v})
+        nodes = [end.view(best.player.shape).cpu().numpy() for end in ends]
+        return replace(best, kind=kind.name, about=dict(zip(("u", "v"), nodes, strict=False)))
 
     def _best(self, targets: Tensor, classes: Tensor, top: int) -> TopPlayers:
         kind = self.game.player_set
-        if isinstance(kind, FeaturePlayers) and kind.all_columns_play and self.game.task.num_endpoints == 1:
+        if kind.num_table_columns:
             return self._top_columns(targets, classes, top)
         if not self.compiled:
             return self._top_by_pairs(targets, classes, top)

@@ -18,7 +18,7 @@ from dgl_lara.explanation import SOURCES, Explanations
 from dgl_lara.game.class_query import ClassQuery
 from dgl_lara.game.game import Game
 from dgl_lara.inference.kernels.walk import WalkScorer
-from dgl_lara.inference.scorer import Embeddings, Scorer, can_compile, checked_query, explain_embedded, sum_of_sides
+from dgl_lara.inference.scorer import Embeddings, can_compile, checked_query, explain_embedded, sum_over_endpoints
 from dgl_lara.lara import LARA
 from dgl_lara.serve.cache import CORRECTED, TOP, ExplanationCache, TopKRows, short
 from dgl_lara.serve.ids import IdCodec, Json
@@ -101,7 +101,7 @@ class ServedExplainer:
             assert isinstance(self.source, Tensor)
             return explain_embedded(explainer, game, Embeddings(self.source, self.target), targets, query)
         query = checked_query(explainer, game, targets, query)
-        scores_of: Scorer = self.walks.scores if game.task.num_endpoints == 1 else sum_of_sides(self.walks.scores, game)
+        scores_of = sum_over_endpoints(self.walks.scores, game)
         with torch.no_grad():
             t = explainer.for_class(game.task.target_embeddings(self.target, targets, None), query)
             players, scores = scores_of(targets, t)
