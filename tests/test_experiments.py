@@ -281,6 +281,14 @@ def test_first_second():
 
 
 @pytest.mark.long
+def test_before_after():
+    checkout, small = EXPERIMENTS.parent, ("--large", 400, "--small", 400)
+    header, *rows = rows_of(run("before_after", checkout, checkout, "--rounds", 1, *small))
+    assert header == ["cpu seconds", "old", "new", "new / old"] and len(rows) == 10
+    assert all(float(cell.replace(",", "")) > 0 for row in rows for cell in row[1:])
+
+
+@pytest.mark.long
 def test_neighbours(tmp_path):
     out = tmp_path / "neighbours.csv"
     words = ["--seeds", 1, "--targets", 6, "--reference-pairs", 120, "--steps", 20, "--out", out]
