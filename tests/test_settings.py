@@ -56,7 +56,7 @@ def test_an_invalid_value(values, name, expected):
 
 def test_unknown_and_missing_names():
     with raises("settings.unknown", name="siz", hint="Did you mean 'size'?"):
-        Outer(siz=2)
+        Outer(siz=2)  # type: ignore[call-arg]
     with raises("file.content") as caught:
         from_dict(Outer, {"inner": {"off": True}}, "x.json")
     assert "inner.off" in str(caught.value)
