@@ -43,7 +43,7 @@ from dgl_lara.game.class_query import ClassQuery
 from dgl_lara.game.game import Game
 from dgl_lara.game.inputs import normalize_inputs, to_internal_pairs, to_user_pairs, types_of
 from dgl_lara.game.link_task import LinkTask
-from dgl_lara.game.player_specs import Nodes, PlayerSpec, as_players, from_dict, to_dict
+from dgl_lara.game.player_specs import Nodes, PlayerSpec, StoredPlayers, as_players, from_dict, to_dict
 from dgl_lara.game.receptive_field import checked_hops, choose_hops
 from dgl_lara.game.removal import strip_data, without_pairs
 from dgl_lara.game.task import Task
@@ -579,7 +579,7 @@ class LARA:
         device = getattr(graph, "device", torch.device("cpu"))  # what is no graph is told below
         explainer, stored = load_explainer(Path(path), device)
         config, players = explainer.config, stored.get("players")
-        more |= {"players": "nodes" if players is None else from_dict(players)}
+        more |= {"players": "nodes" if players is None else from_dict(StoredPlayers, players, path)}
         if more.get("pairs") is None:
             more["pairs"] = stored.get("pairs")
         lara = LARA(model, graph, features, config.task, config.hops, stored.get("value", "logit"), **more)
@@ -621,6 +621,16 @@ class LARA:
             self.samples_ = None
             return
         self.samples_ = self.samples_.at(*self._places(self.task.pairs, before))
+
+    def keep_embeddings(self, folder: Path, data: str) -> None:
+        """Keep embeddings in a folder from now on.
+
+        Args:
+            folder: The folder.
+            data: What the embeddings depend on, besides the model.
+        """
+        sizes = self.graph.num_nodes(), self.task.num_rows(self.graph)
+        self.store = EmbeddingStore(folder / "embeddings.pt", self.model, data, sizes)
 
     # --- what users give
 

@@ -75,9 +75,9 @@ class PartitionedLara(LARA):
         )
         self._embedding = threading.RLock()
 
-    def keep_rows(self, folder: Path, data: str) -> None:
-        """Where arrays with a row a node lie from now on."""
-        self.rows = RowStore(folder, data)
+    def keep_embeddings(self, folder: Path, data: str) -> None:
+        """Keep arrays with one row for each node in a folder from now on."""
+        self.rows = RowStore(folder / "rows", data)
         if "game" in vars(self):
             self.game.store = self.rows
 

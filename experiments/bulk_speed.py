@@ -29,7 +29,7 @@ from dgl_lara.inference.kernels.walk import walk
 from dgl_lara.inference.local import explain_nearby
 from dgl_lara.inference.scorer import explain_embedded
 from dgl_lara.inference.top_players import TopPlayers
-from dgl_lara.runs.run import open_run
+from dgl_lara.runs.open import open_run
 
 RESULTS = Path(__file__).parent / "results"
 TOP = 20

@@ -25,7 +25,7 @@ from service import serving
 
 from dgl_lara._util.progress import log_info
 from dgl_lara._util.tables import markdown_table
-from dgl_lara.runs.run import open_run
+from dgl_lara.runs.open import open_run
 
 STARTS = 5
 RESULTS = Path(__file__).parent / "results"

@@ -23,7 +23,7 @@ from service import serving
 from serving import RESULTS, Line, asked
 
 from dgl_lara._util.tables import markdown_table
-from dgl_lara.runs.run import open_run
+from dgl_lara.runs.open import open_run
 from dgl_lara.serve.model import ServedModel
 from dgl_lara.serve.schemas import GraphUpdate
 from dgl_lara.serve.update_log import UpdateLog

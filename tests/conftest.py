@@ -159,7 +159,7 @@ def opened(own_folders, quick_runs):
     """opened(name): the run, with every target that is asked for explained."""
     import torch
 
-    from dgl_lara.runs.run import open_run
+    from dgl_lara.runs.open import open_run
 
     def explained(name, *targets):
         run = open_run(quick_runs[name], torch.device("cpu"))

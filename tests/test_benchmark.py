@@ -25,7 +25,7 @@ from dgl_lara.explanation.sentence import doubt
 from dgl_lara.game.game import Game
 from dgl_lara.gnns.models import GNN, ModelConfig
 from dgl_lara.reports.benchmark_table import comparison_markdown, on_terminal, shown, summary
-from dgl_lara.runs.run import open_run
+from dgl_lara.runs.open import open_run
 from dgl_lara.training.config import default
 
 MEASURES = ("fidelity", "agreement", "auc", "throughput")

@@ -14,7 +14,7 @@ from conftest import judge_hardly
 from dgl_lara.cli import main
 from dgl_lara.reports.html import render
 from dgl_lara.reports.measurements import measure
-from dgl_lara.runs.run import open_run
+from dgl_lara.runs.open import open_run
 
 QUICK = ["--hidden", "16", "--dim", "5", "--masks", "2", "--epochs", "6"]
 KINDS = ["--players", "nodes", "--players", "edges", "--players", "features"]

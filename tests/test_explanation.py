@@ -25,7 +25,7 @@ from dgl_lara.errors import InputError
 from dgl_lara.explanation.sentence import SentenceInput, build_sentence, how_sure, number, sentence
 from dgl_lara.game.game import Game
 from dgl_lara.game.tasks import NODE
-from dgl_lara.runs.run import open_run
+from dgl_lara.runs.open import open_run
 from dgl_lara.training.config import TrainingConfig
 
 QUICK = TrainingConfig(hidden=16, dim=5, masks=4, steps=20)

@@ -13,7 +13,7 @@ from browser import Window, needs_browser
 
 from dgl_lara.cli.reproduce import script
 from dgl_lara.errors import InputError
-from dgl_lara.runs.run import open_run
+from dgl_lara.runs.open import open_run
 from dgl_lara.serve.app import make_app
 from dgl_lara.serve.model import ServedModel
 from dgl_lara.serve.supervisor import listening

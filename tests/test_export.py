@@ -17,7 +17,7 @@ from dgl_lara.inference import export
 from dgl_lara.inference.request import ExplainRequest
 from dgl_lara.inference.scorer import explain_embedded
 from dgl_lara.runs.explain_job import open_job, read_targets
-from dgl_lara.runs.run import open_run
+from dgl_lara.runs.open import open_run
 
 ABOUT = {"run": "a", "seed": 0}
 pytestmark = pytest.mark.usefixtures("hardly_judged")

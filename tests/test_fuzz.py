@@ -26,7 +26,8 @@ from dgl_lara.datasets.partitioning import partition
 from dgl_lara.graphs.mmap import MmapGraphView
 from dgl_lara.graphs.partition_format import SPLITS
 from dgl_lara.inference import export
-from dgl_lara.runs.run import Run, open_run
+from dgl_lara.runs.open import open_run
+from dgl_lara.runs.run import Run
 from dgl_lara.serve.model import ServedModel
 from dgl_lara.serve.schemas import GraphUpdate
 

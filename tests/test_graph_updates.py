@@ -8,7 +8,7 @@ from games import SmallGCN
 
 from dgl_lara.errors import InputError, LaraError
 from dgl_lara.lara import LARA
-from dgl_lara.runs.run import open_run
+from dgl_lara.runs.open import open_run
 from dgl_lara.serve.handlers import RequestHandler
 from dgl_lara.serve.model import ServedModel
 from dgl_lara.serve.schemas import GraphUpdate, NewNode, TargetRef

@@ -24,7 +24,9 @@ from dgl_lara.errors import LaraError
 from dgl_lara.gnns.checkpoint import load_gnn
 from dgl_lara.inference import export
 from dgl_lara.lara import LARA
-from dgl_lara.runs.run import Run, RunConfig, create_run
+from dgl_lara.runs.config import RunConfig
+from dgl_lara.runs.create import create_run
+from dgl_lara.runs.run import Run
 from dgl_lara.training.config import TrainingConfig
 
 QUICK = ["--hidden", 8, "--dim", 4, "--masks", 1, "--epochs", 3]

@@ -15,7 +15,7 @@ from games import random_graph
 
 from dgl_lara.blackbox.identity import weights_hash
 from dgl_lara.cli import main
-from dgl_lara.runs.run import open_run
+from dgl_lara.runs.open import open_run
 
 QUICK = ["--hidden", "16", "--dim", "5", "--masks", "2", "--epochs", "3"]
 pytestmark = pytest.mark.usefixtures("hardly_judged")

@@ -20,8 +20,9 @@ from dgl_lara.metrics.fidelity import fidelity_per_target
 from dgl_lara.reports import html as report
 from dgl_lara.reports import measurements
 from dgl_lara.reports.deviations import DEVIATIONS, applying
-from dgl_lara.runs import overview as overview
-from dgl_lara.runs.run import open_run
+from dgl_lara.runs.open import open_run
+from dgl_lara.runs.overview import find_run
+from dgl_lara.runs.tables import setting_text, settings_of
 from dgl_lara.training.config import default, paper
 
 ROOT = Path(__file__).parents[1]
@@ -126,8 +127,8 @@ def test_page_holds_its_sections_and_the_figures(found, page):
 
 def test_settings_are_those_that_runs_show_tells_in_words(found):
     told = dict(report._settings(found.run))
-    shown = overview.settings(overview.find(str(found.run.folder)))
-    assert {name: told[name] for name in shown} == {name: overview.plainly(value) for name, value in shown.items()}
+    shown = settings_of(find_run(str(found.run.folder)))
+    assert {name: told[name] for name in shown} == {name: setting_text(value) for name, value in shown.items()}
     assert told["model"] == "dgl-lara's own" and told["model: features are divided by their row sum"] in ("yes", "no")
     assert "training: all-classes" in told and not [name for name in told if "_" in name]
 

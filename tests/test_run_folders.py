@@ -13,9 +13,8 @@ from click.testing import CliRunner
 from dgl_lara._util.atomic import locked
 from dgl_lara.cli import main
 from dgl_lara.cli.config_file import written
-from dgl_lara.runs.layout import how_to_go_on
+from dgl_lara.runs.folder import newest_run, resume_command
 from dgl_lara.runs.overview import OURS, RunSummary
-from dgl_lara.runs.run import newest_run
 
 QUICK = ["--targets", "6", "--pairs", "0"]
 AGREEMENT = ["eval", "--run", "one", "--metric", "agreement", *QUICK, "--reference-pairs", "100"]
@@ -157,7 +156,7 @@ def test_what_a_short_table_leaves_out_is_counted(here):
 
 
 def test_a_run_that_is_not_there_is_refused_before_anything_is_loaded(here, monkeypatch):
-    monkeypatch.setattr("dgl_lara.runs.run.open_run", lambda *a, **b: pytest.fail("it was opened"))
+    monkeypatch.setattr("dgl_lara.runs.open_run", lambda *a, **b: pytest.fail("it was opened"))
     for words in (["explain", "--node", 5], ["eval"], ["report"], ["train"]):
         option = "--resume" if words == ["train"] else "--run"
         found = run(words[0], option, "three", *words[1:])
@@ -436,4 +435,4 @@ def test_a_part_of_a_run_goes_on_as_the_run(here):
     own = {"module": "m", "function": "f", "file": "m.py"}
     Path("runs/one/config.json").write_text(json.dumps({**config, "model": own}))
     assert RunSummary(part).again.endswith(" --trust")
-    assert how_to_go_on(Path("my runs/one"), False) == "dgl-lara train --resume 'my runs/one'"
+    assert resume_command(Path("my runs/one"), False) == "dgl-lara train --resume 'my runs/one'"

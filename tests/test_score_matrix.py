@@ -24,7 +24,7 @@ from dgl_lara.datasets.partitioning import partition
 from dgl_lara.graphs.mmap import MmapGraphView
 from dgl_lara.graphs.remote import DistributedGraphView
 from dgl_lara.lara_partitioned import DistributedLara, PartitionedLara
-from dgl_lara.runs.run import open_run
+from dgl_lara.runs.open import open_run
 from dgl_lara.serve.app import make_app
 from dgl_lara.serve.model import ServedModel
 

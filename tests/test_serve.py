@@ -16,7 +16,7 @@ import torch
 from starlette.testclient import TestClient
 
 from dgl_lara.errors import InputError, LaraError
-from dgl_lara.runs.run import open_run
+from dgl_lara.runs.open import open_run
 from dgl_lara.serve import updater
 from dgl_lara.serve.app import Service, guarded, make_app
 from dgl_lara.serve.cache import ExplanationCache

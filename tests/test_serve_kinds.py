@@ -9,7 +9,7 @@ from test_cli_typed import here, links, nodes, place, shop  # noqa: F401 (a smal
 
 from dgl_lara.errors import InputError
 from dgl_lara.lara import LARA
-from dgl_lara.runs.run import open_run
+from dgl_lara.runs.open import open_run
 from dgl_lara.serve.app import make_app
 from dgl_lara.serve.model import ServedModel
 from dgl_lara.serve.request_graph import on_brought

@@ -18,7 +18,7 @@ import pytest
 from dgl_lara.cli.reproduce import EXPERIMENTS, script
 from dgl_lara.cli.serve import ServeOptions, read_token, start
 from dgl_lara.errors import InputError
-from dgl_lara.runs.run import open_run
+from dgl_lara.runs.open import open_run
 
 pytestmark = pytest.mark.long
 

@@ -10,7 +10,7 @@ import pytest
 from codes import raises
 from pydantic import Field
 
-from dgl_lara._util.settings import from_dict, settings, to_dict
+from dgl_lara._util.settings import Choice, from_dict, settings, to_dict
 from dgl_lara.errors import InputError
 
 
@@ -24,7 +24,7 @@ class Inner:
 class Outer:
     size: Annotated[int, Field(ge=1, le=4000)] = 1
     rate: Annotated[float, Field(gt=0, lt=1)] = 0.5
-    word: Literal["a", "b"] = "a"
+    word: Annotated[str, Choice(("a", "b"))] = "a"
     layers: Annotated[int, Field(ge=0)] | None = None
     inner: Inner = Inner()
     rows: tuple[Inner, ...] = ()

@@ -19,7 +19,7 @@ from dgl_lara._util.atomic import exclusive_file
 from dgl_lara.cli import main
 from dgl_lara.errors import LaraError
 from dgl_lara.inference import adaptive, export
-from dgl_lara.runs.run import open_run
+from dgl_lara.runs.open import open_run
 from dgl_lara.shards.ray_engine import knock
 from dgl_lara.shards.shard_folder import Shard, _read, _write
 

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 import numpy as np
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
+from pydantic_core import core_schema
 from typing_extensions import dataclass_transform
 
 from dgl_lara._util.schema import abbreviated
@@ -24,11 +25,22 @@ LIMITS = (("ge", "of at least {:,}"), ("gt", "above {:,}"), ("le", "of at most {
 TYPE_NAMES: dict[object, str] = {bool: "True or False", str: "a text", dict: "a table", list: "a list", tuple: "a list"}
 
 
+@dataclasses.dataclass(frozen=True)
+class Choice:
+    """Annotation of a text that is one of some words: `Annotated[str, Choice(("a", "b"))]`."""
+
+    words: tuple[str, ...]
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> core_schema.CoreSchema:
+        return core_schema.literal_schema(list(self.words))
+
+
 @dataclass_transform(frozen_default=True, field_specifiers=(dataclasses.field, Field))
 def settings(cls: type[T]) -> type[T]:
     """Make a frozen dataclass that checks its values against its annotations.
 
-    A number states its bounds as `Annotated[int, Field(ge=1, le=64)]`, a choice is a `Literal`. NumPy numbers become
+    A number states its bounds as `Annotated[int, Field(ge=1, le=64)]`, a word its choices as
+    `Annotated[str, Choice(WORDS)]`. NumPy numbers become
     plain ones. `__post_init__` may compare values with each other and raise an InputError.
 
     Args:
@@ -51,11 +63,11 @@ def settings(cls: type[T]) -> type[T]:
     return made
 
 
-def from_dict(cls: type[T], content: object, where: object) -> T:
+def from_dict(cls: Any, content: object, where: object) -> Any:
     """Return the settings that a file holds.
 
     Args:
-        cls: A class made by `settings`.
+        cls: A class made by `settings`, or another type that pydantic knows.
         content: What was read, such as the dictionary of a JSON file.
         where: The file, for the error.
 
@@ -79,19 +91,21 @@ def to_dict(value: Any) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Replace NumPy numbers, also within tables, by plain ones."""
+    """Replace NumPy numbers, also within tables and lists, by plain ones."""
     if isinstance(value, Mapping):
         return {name: _plain(one) for name, one in value.items()}
+    if type(value) in (list, tuple):
+        return type(value)(map(_plain, value))
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _first_error(cls: type, error: ValidationError) -> LaraError:
+def _first_error(cls: Any, error: ValidationError) -> LaraError:
     """Return the first problem that pydantic found as one of our errors."""
     first = error.errors(include_url=False)[0]
     cause = first.get("ctx", {}).get("error")
     if isinstance(cause, LaraError):  # raised by a __post_init__
         return cause
-    name = ".".join(map(str, first["loc"])) or cls.__name__
+    name = ".".join(map(str, first["loc"])) or getattr(cls, "__name__", "the content")
     if first["type"] in ("unexpected_keyword_argument", "unexpected_positional_argument"):
         known = list(_fields(_annotation(cls, first["loc"][:-1])))
         close = difflib.get_close_matches(str(first["loc"][-1]), known, n=1)
@@ -131,8 +145,10 @@ def _expected(annotation: Any) -> str:
     """Return the values that an annotation allows, in words, or nothing if there are no words for it."""
     origin, args = get_origin(annotation), get_args(annotation)
     if origin in (Union, UnionType):
-        choices = ["None" if one is NoneType else _expected(one) for one in args]
-        return " or ".join(choices) if all(choices) else ""
+        kinds = ["None" if one is NoneType else _expected(one) for one in args]
+        return " or ".join(kinds) if all(kinds) else ""
+    if choices := [one.words for one in args[1:] if isinstance(one, Choice)]:
+        return f"one of {', '.join(choices[0])}"
     if origin is Literal:
         return f"one of {', '.join(map(str, args))}"
     if origin is Annotated and args[0] not in (int, float):

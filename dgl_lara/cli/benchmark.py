@@ -84,7 +84,8 @@ def benchmark(
     from dgl_lara.evaluation import benchmark
     from dgl_lara.lara import LARA
     from dgl_lara.reports.benchmark_table import on_terminal, summary, write_comparison
-    from dgl_lara.runs.run import RUNS, open_run
+    from dgl_lara.runs.folder import RUNS
+    from dgl_lara.runs.open import open_run
 
     if (name is None) == (folder is None):
         raise click.UsageError("give either --dataset or --run.")

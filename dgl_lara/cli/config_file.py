@@ -82,7 +82,7 @@ CONFIG = click.Option(
 )  # fmt: skip
 
 
-def written(command: str, options: Mapping[str, Any]) -> str:
+def to_toml(command: str, options: Mapping[str, Any]) -> str:
     """The same, as a file; what is None is left out."""
     lines = [f"{name} = {_value(value)}" for name, value in options.items() if value is not None]
     return "\n".join([f"[{command}]", *lines]) + "\n"

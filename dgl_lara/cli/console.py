@@ -39,12 +39,19 @@ def print_error(text: str) -> None:
 
 
 def warn_about(run: Path) -> None:
-    """Whoever uses a run that was stopped, or an explainer that has learned little, hears of it each time."""
+    """Print notices about a run whose training was stopped, or whose explainer has learned little."""
+    from dgl_lara._util.notices import notice
     from dgl_lara._util.progress import log_info
+    from dgl_lara.explanation.sentence import doubt
     from dgl_lara.runs.overview import RunSummary
 
-    for caveat in RunSummary(run).caveats:
-        log_info(caveat)
+    summary = RunSummary(run)
+    if summary.stopped and summary.is_being_trained:
+        notice("run.in_training", done=summary.stopped)
+    elif summary.stopped:
+        notice("run.stopped", done=summary.stopped, command=summary.resume_command)
+    if text := doubt(summary.agreement):
+        log_info(text)
 
 
 def may_tell() -> bool:

@@ -65,8 +65,9 @@ def evaluate_command(
     from dgl_lara.evaluation.runtime_estimate import announce
     from dgl_lara.metrics.common.metric import EvalCase
     from dgl_lara.reports.eval_tables import as_json, print_table, write_json, write_results
+    from dgl_lara.runs.folder import newest_run
+    from dgl_lara.runs.open import open_run
     from dgl_lara.runs.overview import RunSummary
-    from dgl_lara.runs.run import newest_run, open_run
 
     if folder and name:
         raise click.UsageError("give --run or --dataset, not both.")

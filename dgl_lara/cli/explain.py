@@ -168,7 +168,7 @@ def explain_command(
         raise click.UsageError(f"--out must end in {', '.join(EXPORTS)} (got '{outs[0].name}').")
     from dgl_lara._util.progress import detail, log_info
     from dgl_lara.inference.request import ExplainRequest, RefineOptions
-    from dgl_lara.runs.run import newest_run
+    from dgl_lara.runs.folder import newest_run
 
     where, graph_file = folder or newest_run(), files_given[0] if files_given else None
     (detail if folder else log_info)(f"run {where}" + ("" if folder else " (the newest; --run names another)"))

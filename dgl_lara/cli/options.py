@@ -17,7 +17,7 @@ from dgl_lara.constants import PLAYERS, RUNS
 from dgl_lara.datasets import DATASETS, SOURCES, Options, check_name, is_path
 from dgl_lara.errors import InputError, LaraError
 from dgl_lara.gnns import recipe_for
-from dgl_lara.runs.layout import is_of_a_run
+from dgl_lara.runs.folder import is_run_file
 
 if TYPE_CHECKING:
     import torch
@@ -45,7 +45,7 @@ class OutputPath(NonEmptyPath):
         path = super().convert(value, param, ctx)
         if not (self.allow_dash and str(path) == "-") and (sentence := unwritable(path)):
             self.fail(sentence, param, ctx)
-        if is_of_a_run(Path(os.path.realpath(path))):
+        if is_run_file(Path(os.path.realpath(path))):
             self.fail(f"'{path}' is a file of the run in {path.parent}; name another one.", param, ctx)
         return path
 

@@ -52,7 +52,8 @@ def report(
     from dgl_lara._util.writable import check_folder
     from dgl_lara.reports.html import render
     from dgl_lara.reports.measurements import measure
-    from dgl_lara.runs.run import newest_run, open_run
+    from dgl_lara.runs.folder import newest_run
+    from dgl_lara.runs.open import open_run
 
     reuse_freed_memory()
     folder, how = folder or newest_run(), "" if folder else " (the newest; --run names another)"

@@ -90,7 +90,7 @@ def _run(folders: tuple[Path, ...], wanted: ServeOptions, announce: Callable[[li
     except ModuleNotFoundError as error:
         raise InputError(f"serving needs more packages ({error.name}): pip install 'dgl-lara[serve]'") from error
     from dgl_lara._util.progress import log_info
-    from dgl_lara.runs.run import newest_run
+    from dgl_lara.runs.folder import newest_run
 
     def load() -> list[ServedModel]:
         models = open_models(chosen, wanted.state, wanted.memory, wanted.trust)

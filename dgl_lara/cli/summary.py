@@ -61,7 +61,8 @@ def summary(
     from dgl_lara.explanation import save_summaries
     from dgl_lara.inference.targets import class_number
     from dgl_lara.reports.global_summary import explained_in_general
-    from dgl_lara.runs.run import newest_run, open_run
+    from dgl_lara.runs.folder import newest_run
+    from dgl_lara.runs.open import open_run
 
     run = open_run(folder or newest_run(), choose_device(device), trust=trust, players=players, to_explain=True)
     log_info(f"run {run.folder}" + ("" if folder else " (the newest; --run names another)"))

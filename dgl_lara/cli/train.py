@@ -136,8 +136,10 @@ def train(
     from dgl_lara._util.distributed import ProcessLost
     from dgl_lara._util.progress import log_info
     from dgl_lara._util.writable import check_folder
-    from dgl_lara.runs.layout import how_to_go_on
-    from dgl_lara.runs.run import RUNS, RunConfig, check_free, create_run, open_run
+    from dgl_lara.runs.config import RunConfig
+    from dgl_lara.runs.create import create_run
+    from dgl_lara.runs.folder import RUNS, check_unused, resume_command
+    from dgl_lara.runs.open import open_run
 
     ranks = joined_ranks(device)
     memory = shared_memory(ranks, memory, device)
@@ -151,7 +153,7 @@ def train(
     if weights_file and own_name is None:
         raise click.UsageError("--weights goes with --model, the function that builds the model they belong to.")
     if out:
-        check_free(out)
+        check_unused(out)
     elif resume is None:
         check_folder(RUNS, "name another place with --out")
     if resume:
@@ -192,7 +194,7 @@ def train(
         run = create_run(out, about, dataset, lara, explained.details)
         echo(f"how far the model looks, in hops: K = {lara.game.hops} ({how})")
     trusting = " --trust" if run.config.model else ""  # code of the user's own is run only where that is said
-    again = f"Go on with: {how_to_go_on(run.folder, bool(trusting))}"
+    again = f"Go on with: {resume_command(run.folder, bool(trusting))}"
     try:
         echo(f"{run.dataset.name} ({run.dataset.source}); run folder {run.folder}")
         several = len(run.config.players) > 1

@@ -1,13 +1,15 @@
-"""The kinds of players by name, and what can be chosen of each: `LARA(players="edges")`, `Edges(directed=True)`."""
+"""Player sets by name with their options: `LARA(players="edges")` or `LARA(players=Edges(directed=True))`."""
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, ClassVar
+from dataclasses import field
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
 
 from dgl_lara._util.registry import one_of
+from dgl_lara._util.settings import Choice, from_dict, settings, to_dict
 from dgl_lara.constants import BASELINES, FEATURES_OF, PLAYERS
 from dgl_lara.errors import InputError
 from dgl_lara.game.context import GameContext
@@ -15,118 +17,92 @@ from dgl_lara.game.edge_players import EdgePlayers
 from dgl_lara.game.feature_players import FeaturePlayers
 from dgl_lara.game.player_set import NodePlayers, PlayerSet
 
+__all__ = ["Edges", "Features", "Nodes", "PlayerSpec", "as_players", "from_dict", "to_dict"]
 
-@dataclass(frozen=True)
+
+@settings
 class Nodes:
-    """Nodes within reach of the target; the default."""
+    """Nodes within reach of the target. This is the default."""
 
-    name: ClassVar[str] = "nodes"
+    name: Literal["nodes"] = field(default="nodes", kw_only=True)
 
-    def build(self, field: GameContext) -> PlayerSet:
-        return NodePlayers(field)
+    def build(self, context: GameContext) -> PlayerSet:
+        return NodePlayers(context)
 
 
-@dataclass(frozen=True)
+@settings
 class Edges:
     """Edges within reach of the target.
 
     Args:
-        directed: Each direction of a pair is a player of its own; otherwise both go together.
+        directed: Each direction of a pair of edges is a player. Otherwise both directions are one player.
     """
 
-    name: ClassVar[str] = "edges"
     directed: bool = False
+    name: Literal["edges"] = field(default="edges", kw_only=True)
 
-    def __post_init__(self) -> None:
-        if not isinstance(self.directed, bool):
-            raise InputError(f"directed must be True or False (got {self.directed!r}).")
-
-    def build(self, field: GameContext) -> PlayerSet:
-        return EdgePlayers(field, self.directed)
+    def build(self, context: GameContext) -> PlayerSet:
+        return EdgePlayers(context, self.directed)
 
 
-def _column(value: Any) -> int:
-    """int() would also take 0.5, True and "1"."""
-    if isinstance(value, bool):
-        raise TypeError("a truth value is no column")
-    return operator.index(value)
-
-
-@dataclass(frozen=True)
+@settings
 class Features:
     """Columns of the features.
 
     Args:
-        of: "field": a column is removed in everything that reaches the target; "target": in the target alone.
-        baseline: What takes its place: "zero", its "mean", or "rows" of the data, over which f is averaged.
-        groups: Columns that play together, by name: {"age": [0], "job": [1, 2, 3]}; columns in none of them stay.
+        of: "field" masks a column in everything that reaches the target, "target" in the target alone.
+        baseline: Replacement of a masked value: "zero", the "mean" of the column, or "rows" of the data, over which
+            the outputs are averaged.
+        groups: Columns that are one player, by name, such as {"age": [0], "job": [1, 2, 3]}. Other columns are never
+            masked.
     """
 
-    name: ClassVar[str] = "features"
-    of: str = "field"
-    baseline: str = "zero"
-    groups: tuple[tuple[str, tuple[int, ...]], ...] | Mapping[str, Sequence[int]] | None = None
+    of: Annotated[str, Choice(FEATURES_OF)] = "field"
+    baseline: Annotated[str, Choice(BASELINES)] = "zero"
+    groups: Any = None
+    name: Literal["features"] = field(default="features", kw_only=True)
 
     def __post_init__(self) -> None:
-        one_of("of", self.of, FEATURES_OF)
-        one_of("baseline", self.baseline, BASELINES)
         if self.groups is None:
             return
         try:
-            given = dict(self.groups)
-            plain = tuple((str(name), tuple(map(_column, columns))) for name, columns in given.items())
+            groups = tuple((str(name), tuple(map(_column, columns))) for name, columns in dict(self.groups).items())
         except (TypeError, ValueError) as error:
-            raise InputError(
-                f"groups must name lists of columns, {{'job': [1, 2, 3]}} (got {self.groups!r})."
-            ) from error
-        every = [column for _, columns in plain for column in columns]
-        if not every or min(every) < 0 or len(set(every)) < len(every) or not all(map(all, zip(*plain, strict=True))):
-            raise InputError(
-                "groups must each have a name and a column or more, numbered from 0, and share none of them."
-            )
-        object.__setattr__(self, "groups", plain)
+            raise InputError("groups.type", got=self.groups) from error
+        columns = [column for _, group in groups for column in group]
+        is_partition = columns and min(columns) >= 0 and len(set(columns)) == len(columns)
+        if not is_partition or not all(name and group for name, group in groups):
+            raise InputError("groups.columns", got=dict(groups))
+        object.__setattr__(self, "groups", groups)
 
     @property
     def group_names(self) -> list[str] | None:
-        return None if self.groups is None else [name for name, _ in self._plain]
+        return None if self.groups is None else [name for name, _ in self.groups]
 
-    @property
-    def _plain(self) -> tuple[tuple[str, tuple[int, ...]], ...]:
-        assert isinstance(self.groups, tuple)
-        return self.groups
-
-    def build(self, field: GameContext) -> PlayerSet:
-        groups = None if self.groups is None else tuple(columns for _, columns in self._plain)
-        width = field.features.shape[1]
-        if groups and max(max(columns) for columns in groups) >= width:
-            raise InputError(f"groups must name columns 0..{width - 1} of the features.")
-        return FeaturePlayers(field, self.of, self.baseline, groups, self.group_names)
+    def build(self, context: GameContext) -> PlayerSet:
+        groups = None if self.groups is None else tuple(columns for _, columns in self.groups)
+        num_columns = context.features.shape[1]
+        if groups and max(map(max, groups)) >= num_columns:
+            raise InputError("groups.range", most=num_columns - 1)
+        return FeaturePlayers(context, self.of, self.baseline, groups, self.group_names)
 
 
 PlayerSpec = Nodes | Edges | Features
-KINDS: dict[str, type[PlayerSpec]] = {kind.name: kind for kind in (Nodes, Edges, Features)}
-assert tuple(KINDS) == PLAYERS
+StoredPlayers = Annotated[PlayerSpec, Field(discriminator="name")]
+BY_NAME: dict[str, type[PlayerSpec]] = {"nodes": Nodes, "edges": Edges, "features": Features}
 
 
-def as_players(given: str | PlayerSpec) -> PlayerSpec:
-    """The kind of that name as it is by default; a choice is itself."""
-    if isinstance(given, PlayerSpec):
-        return given
-    return KINDS[one_of("players", given, PLAYERS)]()
+def as_players(value: str | PlayerSpec) -> PlayerSpec:
+    """Return the player set of that name with its default options, or the argument itself.
+
+    Raises:
+        InputError: If there is no player set of that name.
+    """
+    return value if isinstance(value, PlayerSpec) else BY_NAME[one_of("players", value, PLAYERS)]()
 
 
-def to_dict(choice: PlayerSpec) -> dict[str, Any]:
-    """Plain values, for a file."""
-    content = {"kind": choice.name, **asdict(choice)}
-    if isinstance(choice, Features) and choice.groups is not None:
-        content["groups"] = [[name, list(columns)] for name, columns in choice._plain]
-    return content
-
-
-def from_dict(content: Mapping[str, Any]) -> PlayerSpec:
-    """What `to_dict` gave; InputError where it is damaged."""
-    fields = {name: value for name, value in content.items() if name != "kind"}
-    try:
-        return KINDS[one_of("players", content.get("kind"), PLAYERS)](**fields)
-    except TypeError as error:
-        raise InputError(f"what is said of the players cannot be understood ({error}).") from error
+def _column(value: Any) -> int:
+    """Convert to a column number. `int` would also take 0.5, True and "1"."""
+    if isinstance(value, bool):
+        raise TypeError("a column must be a whole number")
+    return operator.index(value)

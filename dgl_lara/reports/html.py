@@ -17,6 +17,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from dgl_lara import __version__
+from dgl_lara._util.environment import environment
 from dgl_lara._util.progress import Progress
 from dgl_lara._util.templates import HtmlTable, rendered
 from dgl_lara.explanation import Explanation
@@ -29,8 +30,9 @@ from dgl_lara.metrics.agreement import ROUGH
 from dgl_lara.metrics.fidelity import MEASURES, format_with_error
 from dgl_lara.reports.deviations import applying
 from dgl_lara.reports.measurements import ReportData
-from dgl_lara.runs.overview import RunSummary, plainly, settings
-from dgl_lara.runs.run import Run, environment
+from dgl_lara.runs.overview import RunSummary
+from dgl_lara.runs.run import Run
+from dgl_lara.runs.tables import setting_text, settings_of
 
 DRAWN = 25  # players of an example
 MARKDOWN = str.maketrans("", "", "`*")  # marks of the changelog's table that a page does not show
@@ -296,10 +298,10 @@ def _caveats(found: ReportData) -> list[str]:
 
 def _settings(run: Run) -> list[list[object]]:
     """What `runs show` tells of the run, and the shape of the model where it is one of ours."""
-    stored = run.made_with()
-    rows: dict[str, object] = {"command": stored["command"], "started": stored["time"], "code (git)": stored["git"]}
-    rows |= settings(RunSummary(run.folder))
+    stored = RunSummary(run.folder).environment
+    rows: dict[str, object] = {"command": stored.get("command"), "started": stored.get("time")}
+    rows |= {"code (git)": stored.get("git")} | settings_of(RunSummary(run.folder))
     if isinstance(run.model, ShippedModel):
         shape = asdict(run.model.config).items()
         rows |= {f"model: {SHAPE.get(name, name.replace('_', ' '))}": value for name, value in shape}
-    return [[name, plainly(value)] for name, value in rows.items()]
+    return [[name, setting_text(value)] for name, value in rows.items()]

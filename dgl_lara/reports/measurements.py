@@ -66,7 +66,7 @@ def measure(run: Run, split: str, most: int, pairs: int | None, reference_pairs:
         seed=seed,
         targets=targets,
         accuracy=accuracy,
-        history=run.history(),
+        history=run.history,
         tables=tables,
         speed=_speed(subject),
         cost=subject.cost_in_words(),

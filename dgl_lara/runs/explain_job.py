@@ -26,7 +26,8 @@ from dgl_lara.inference.request import ExplainRequest, RefineCost
 from dgl_lara.inference.rows import refined_rows
 from dgl_lara.inference.targets import classes_of_options
 from dgl_lara.inference.top_players import BulkExplainer
-from dgl_lara.runs.run import Run, open_run
+from dgl_lara.runs.open import open_run
+from dgl_lara.runs.run import Run
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,7 +19,8 @@ from dgl_lara._util.progress import log_info
 from dgl_lara._util.schema import table, validation_error, whole
 from dgl_lara.errors import InputError, LaraError, ModelError
 from dgl_lara.lara import LARA
-from dgl_lara.runs.run import Run, open_run
+from dgl_lara.runs.open import open_run
+from dgl_lara.runs.run import Run
 from dgl_lara.serve.ids import IdCodec
 from dgl_lara.serve.schemas import GraphUpdate
 from dgl_lara.serve.snapshot import Snapshot, base_snapshot, checksums, open_snapshot, write_snapshot
@@ -266,7 +267,5 @@ def open_models(
     found = []
     for name, folder in zip(names, folders, strict=True):
         run = open_run(folder, "cpu", memory, trust=trust, to_explain=True)
-        if run.has_other_data:
-            log_info(f"note: {folder} is served on a data set that has changed since it was trained.")
         found.append(ServedModel(name, run, state))
     return found
