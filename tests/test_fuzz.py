@@ -27,6 +27,7 @@ from dgl_lara.graphs.mmap import MmapGraphView
 from dgl_lara.graphs.partition_format import SPLITS
 from dgl_lara.inference import export
 from dgl_lara.runs.open import open_run
+from dgl_lara.runs.overview import RunSummary
 from dgl_lara.runs.run import Run
 from dgl_lara.serve.model import ServedModel
 from dgl_lara.serve.schemas import GraphUpdate
@@ -90,8 +91,8 @@ def in_parts():
 
 READ_HERE = {
     "cache": lambda: load("tree-cycles").fingerprint,
-    "r/metrics.csv": lambda: open_run(Path("r"), torch.device("cpu")).history().columns,
-    "r/environment.json": lambda: sorted(open_run(Path("r"), torch.device("cpu")).made_with())[:1],
+    "r/metrics.csv": lambda: open_run(Path("r"), torch.device("cpu")).history.columns,
+    "r/environment.json": lambda: sorted(RunSummary(Path("r")).environment)[:1],
     "shop.names.json": lambda: load("shop.bin").num_targets,  # names are the user's own
     "run.toml": configured,
     "updates": served,

@@ -42,7 +42,7 @@ FORBIDDEN = [
 
 # What `--help` loads: names of alternatives come from file names, not from importing them.
 LIGHT = [
-    "runs.layout",
+    "runs.folder",
     "constants", "errors", "messages", "datasets", "gnns", "_util", "_util.writable", "_util.registry", "explainer",
     "explainer.gates", "training", "training.objectives", "metrics", "baselines",
 ]  # fmt: skip

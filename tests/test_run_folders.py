@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from dgl_lara._util.atomic import locked
 from dgl_lara.cli import main
-from dgl_lara.cli.config_file import written
+from dgl_lara.cli.config_file import to_toml
 from dgl_lara.runs.folder import newest_run, resume_command
 from dgl_lara.runs.overview import OURS, RunSummary
 
@@ -75,23 +75,26 @@ def test_an_explainer_that_has_learned_little_is_told_of(here):
         assert found.exit_code == 0 and "learned little: its agreement on validation targets is 0.18" in found.stderr
 
 
-def test_a_run_that_was_stopped_says_so(here):
+def test_a_stopped_run_is_noted(here, notices):
     words = (["explain", "--node", 5], [*AGREEMENT[:1], *AGREEMENT[3:]], ["summary", "--targets", 20])
-    assert not any("was stopped" in run(each[0], "--run", "one", *each[1:]).stderr for each in words)
+    assert all(run(each[0], "--run", "one", *each[1:]).exit_code == 0 for each in words)
+    assert "run.stopped" not in notices.codes
     history = pd.read_csv("runs/one/metrics.csv")
     history[:-1].to_csv("runs/one/metrics.csv", index=False)
     done = history.epoch.iloc[-2]
     for each in words:
-        found = run(each[0], "--run", "one", *each[1:])
-        assert found.exit_code == 0
-        assert f"the training of this run was stopped after {done} of 60 epochs" in found.stderr
+        notices.records.clear()
+        assert run(each[0], "--run", "one", *each[1:]).exit_code == 0
+        assert notices.fields("run.stopped")["done"] == f"{done} of 60 epochs"
     assert "dgl-lara train --resume runs/one" in run("runs", "show", "one").stdout
     told = {line.split()[0]: f"{done} (stopped)" in line for line in run("runs").stdout.splitlines()[2:4]}
     assert told == {"one": True, "two": False}
     with locked(Path("runs/one")):
-        assert f"{done} (in training)" in run("runs").stdout and "is being trained" in run("runs", "show", "one").stdout
-        found = run("explain", "--run", "one", "--node", 5).stderr
-        assert f"this run is being trained, {done} of 60 epochs so far" in found and "was stopped" not in found
+        assert f"{done} (in training)" in run("runs").stdout and "in training" in run("runs", "show", "one").stdout
+        notices.records.clear()
+        assert run("explain", "--run", "one", "--node", 5).exit_code == 0
+        assert notices.fields("run.in_training")["done"] == f"{done} of 60 epochs"
+        assert "run.stopped" not in notices.codes
 
 
 def test_figures_of_an_earlier_explainer_are_not_those_of_now(here):
@@ -102,7 +105,7 @@ def test_figures_of_an_earlier_explainer_are_not_those_of_now(here):
     assert "R2 corrected" in run("runs", "compare", "one", "two").stdout
     history.to_csv("runs/one/metrics.csv", index=False)
     step = history.step.iloc[-2]
-    assert f"(of an earlier explainer, after {step} steps: evaluate it again)" in run("runs", "show", "one").stdout
+    assert f"after {step} steps" in run("runs", "show", "one").stdout
     assert "R2 corrected" not in run("runs", "compare", "one", "two").stdout
     assert run(*AGREEMENT).exit_code == 0 and Path("runs/one/eval-agreement-2.json").exists()
     assert "R2 corrected" in run("runs", "compare", "one", "two").stdout
@@ -115,7 +118,8 @@ def test_an_untrained_run_is_refused_before_its_code_is_run(here):
     Path("runs/one/config.json").write_text(json.dumps(config))
     for words in (["explain", "--node", 5], ["eval"], ["report"], ["summary"]):
         found = run(words[0], "--run", "one", *words[1:])
-        assert found.exit_code == 1 and "dgl-lara train --resume runs/one --trust" in found.stderr, found.stderr
+        assert found.exit_code == 1 and "[run.not_trained]" in found.stderr
+        assert "dgl-lara train --resume runs/one --trust" in found.stderr
 
 
 def test_figures_over_other_targets_do_not_stand_side_by_side(here):
@@ -160,7 +164,7 @@ def test_a_run_that_is_not_there_is_refused_before_anything_is_loaded(here, monk
     for words in (["explain", "--node", 5], ["eval"], ["report"], ["train"]):
         option = "--resume" if words == ["train"] else "--run"
         found = run(words[0], option, "three", *words[1:])
-        assert found.exit_code == 2 and "'three' is not a run folder" in found.stderr
+        assert found.exit_code == 2 and "[run.no_folder]" in found.stderr
 
 
 def test_a_graph_file_is_asked_for_by_what_is_missing(here):
@@ -194,14 +198,14 @@ def test_a_run_goes_by_its_name_in_the_list(here):
     by_name, by_folder = run("explain", "--run", "one", "--node", 5), run("explain", "--run", "runs/one", "--node", 5)
     assert by_name.exit_code == 0 and by_name.stdout == by_folder.stdout
     Path("one").mkdir()  # a folder of that name is what is meant, whatever it holds
-    assert "'one' is not a run folder" in run("explain", "--run", "one", "--node", 5).stderr
+    assert "[run.no_folder]" in run("explain", "--run", "one", "--node", 5).stderr
 
 
 def test_a_taken_folder_is_refused_before_anything_is_trained(here, monkeypatch):
     module = sys.modules["dgl_lara.cli.train"]
     monkeypatch.setattr(module, "load_dataset", lambda *a: pytest.fail("the data was read first"))
     found = run("train", "--dataset", "ba-shapes", "--out", "runs/one")
-    assert found.exit_code == 2 and "runs/one holds a run already" in found.stderr
+    assert found.exit_code == 2 and "[run.exists]" in found.stderr
 
 
 @pytest.mark.parametrize("words", [["datasets"], ["runs"], AGREEMENT])
@@ -242,7 +246,7 @@ def test_what_the_reference_is_stands_below_the_table(here):
 
 def test_an_empty_list_says_what_to_do(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert "train one with: dgl-lara train" in run("runs").stdout
+    assert "dgl-lara train" in run("runs").stdout
 
 
 def test_show_tells_settings_and_figures(here):
@@ -268,37 +272,36 @@ def test_compare_shows_what_differs(here):
 
 def test_a_run_is_not_compared_with_itself(here):
     found = run("runs", "compare", "one", "runs/one")
-    assert found.exit_code == 2 and found.stdout == ""
-    assert found.stderr == "Error: one and runs/one are the same run, runs/one; name two.\n"
+    assert (found.exit_code, found.stdout) == (2, "") and "[run.same]" in found.stderr
 
 
 def test_settings_are_words(here):
     config = json.loads(Path("runs/one/config.json").read_text())
     groups = [["colour", [0, 1]], ["size", [2]]]
-    held = [{"kind": "nodes"}, {"kind": "features", "of": "field", "groups": groups}]
+    held = [{"name": "nodes"}, {"name": "features", "of": "field", "groups": groups}]
     Path("runs/one/config.json").write_text(json.dumps({**config, "players": held}))
     shown = run("runs", "show", "one").stdout
     assert "nodes, features (of field, groups 2)" in shown and str(config["training"]["lr"]) in shown
-    assert not {"{", "[", "None", "True", "False"} & set(shown.split()) and "'kind'" not in shown
+    assert not {"{", "[", "None", "True", "False"} & set(shown.split())
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
-    [("{}", "holds none of them"), ('{"dataset": "ba-shapes", "hops": 3}', "lacks options, value,")],
+    ("content", "missing"),
+    [("{}", "dataset, options, hops"), ('{"dataset": "ba-shapes", "hops": 3}', "options, value, training, preset")],
 )
-def test_a_damaged_run_is_refused_and_can_be_deleted(here, content, said):
+def test_a_damaged_run_is_refused_and_can_be_deleted(here, content, missing):
     Path("runs/one/config.json").write_text(content)
     for words in (["show", "one"], ["compare", "two", "one"], ["config", "one"]):
         found = run("runs", *words)
         assert found.exit_code == 1 and not found.stdout
-        assert "runs/one/config.json must hold dataset, options" in found.stderr and said in found.stderr
+        assert "[run.damaged]" in found.stderr and missing in found.stderr
     assert [line for line in run("runs").stdout.splitlines() if "damaged" in line][0].startswith("one")
     assert run("runs", "delete", "one", "--yes").exit_code == 0
 
 
 def test_an_unknown_run_gets_the_closest(here):
     result = run("runs", "show", "tow")
-    assert result.exit_code == 2 and "there is no run 'tow', here or in runs/. Did you mean 'two'?" in result.stderr
+    assert result.exit_code == 2 and "[run.unknown]" in result.stderr and "'two'" in result.stderr
 
 
 @pytest.mark.long
@@ -351,7 +354,7 @@ def test_settings_that_cannot_be_understood(tmp_path, monkeypatch, text, said):
 def test_every_kind_of_value_survives_a_file():
     tomllib = pytest.importorskip("tomllib")
     options = {"a": 'quoted "name"\\ü', "b": True, "c": 1e-05, "d": 3, "e": None, "f": Path("x/y")}
-    assert tomllib.loads(written("train", options)) == {
+    assert tomllib.loads(to_toml("train", options)) == {
         "train": {"a": 'quoted "name"\\ü', "b": True, "c": 1e-05, "d": 3, "f": "x/y"}
     }
 
@@ -361,14 +364,14 @@ def test_delete_removes_what_is_ours_and_nothing_else(here):
     assert all(OURS.fullmatch(path.name) for path in Path("runs/one").iterdir())  # whatever a run gets is known
     assert OURS.fullmatch("report.html") and not OURS.fullmatch("my-report.html")
     refused = run("runs", "delete", "one")
-    assert refused.exit_code == 2 and "say --yes" in refused.stderr and Path("runs/one/config.json").exists()
+    assert refused.exit_code == 2 and "[runs.no_terminal]" in refused.stderr and Path("runs/one/config.json").exists()
     assert run("runs", "delete", "one", "--yes").exit_code == 0
     assert not Path("runs/one").exists() and Path("runs/two/explainer.pt").exists()
     Path("runs/two/notes.txt").write_text("mine")
     Path("runs/two/figures").mkdir()
     Path("runs/two/figures/config.json").write_text("mine too")
     result = run("runs", "delete", "two", "--yes")
-    assert "not ours and left there: config.json, notes.txt" in result.stdout
+    assert "config.json, notes.txt" in result.stdout
     assert sorted(str(path.relative_to("runs")) for path in Path("runs").rglob("*") if path.is_file()) == [
         "two/figures/config.json",
         "two/notes.txt",
@@ -421,8 +424,8 @@ def test_refining_the_doubtful_says_who_still_is(quick_runs):
     assert f"{spent}, and 1 still is: more pairs may help (--refine N)" in run(*asked, 0.999).output
 
 
-def test_a_part_of_a_run_goes_on_as_the_run(here):
-    """Explainers of other players lie in folders of their own; whoever goes on with one goes on with the run."""
+def test_a_player_set_is_resumed_with_its_run(here):
+    """Explainers of further player sets are in folders within the run."""
     part = Path("runs/one/edges")
     part.mkdir()
     for name in ("metrics.csv", "explainer.pt"):
@@ -430,9 +433,9 @@ def test_a_part_of_a_run_goes_on_as_the_run(here):
     rows = (part / "metrics.csv").read_text().splitlines()
     (part / "metrics.csv").write_text("\n".join(rows[:-1]) + "\n")
     found = RunSummary(part)
-    assert found.stopped and found.again == "dgl-lara train --resume runs/one" and found.again in found.caveats[0]
+    assert found.stopped and found.resume_command == "dgl-lara train --resume runs/one"
     config = json.loads(Path("runs/one/config.json").read_text())
     own = {"module": "m", "function": "f", "file": "m.py"}
     Path("runs/one/config.json").write_text(json.dumps({**config, "model": own}))
-    assert RunSummary(part).again.endswith(" --trust")
+    assert RunSummary(part).resume_command.endswith(" --trust")
     assert resume_command(Path("my runs/one"), False) == "dgl-lara train --resume 'my runs/one'"

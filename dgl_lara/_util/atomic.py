@@ -95,7 +95,7 @@ def locked(folder: Path, wait: bool = False) -> Iterator[None]:
         handle = os.open(folder, os.O_RDONLY)
         try:
             if not _has_lock(handle, wait):
-                raise LaraError(f"another process is writing to {folder}; wait for it, or name another folder.")
+                raise LaraError("folder.locked", folder=folder)
             if folder.exists() and os.path.samestat(os.fstat(handle), folder.stat()):
                 yield
                 return

@@ -13,6 +13,7 @@ import click
 from click.core import ParameterSource
 
 from dgl_lara._util.writable import unwritable
+from dgl_lara.cli.console import UsageError
 from dgl_lara.constants import PLAYERS, RUNS
 from dgl_lara.datasets import DATASETS, SOURCES, Options, check_name, is_path
 from dgl_lara.errors import InputError, LaraError
@@ -155,7 +156,7 @@ def given_options(besides: Container[str]) -> list[str]:
 def check_there(run: Path | None) -> None:
     """Before anything is loaded."""
     if run is not None and not run.exists():
-        raise click.UsageError(f"'{run}' is not a run folder (it has no config.json); `dgl-lara runs` lists them.")
+        raise UsageError("run.no_folder", folder=run)
 
 
 class DatasetName(click.ParamType):

@@ -166,7 +166,8 @@ class Run:
         """
         if self.data_changed:
             raise LaraError("run.data_changed", folder=self.folder, dataset=self.config.dataset)
-        targets, validation = self.dataset.split(self.config.training.train_on), self.dataset.val
+        split = self.dataset.split(self.config.training.train_on)
+        targets, validation = self.dataset.targets(split), self.dataset.targets(self.dataset.val)
         group = get_process_group()
         with locked(self.folder) if group.is_first else nullcontext():
             checkpoint = self._last_checkpoint()
@@ -174,7 +175,7 @@ class Run:
             if group.count > 1:
                 step = checkpoint["step"] if checkpoint else 0
                 group.agree({**versions(), **flattened(self._manifest), "checkpoint step": step})
-            self.lara.fit(*map(self.dataset.targets, (targets, validation)), checkpoint, self.checkpoint)
+            self.lara.fit(targets, validation, checkpoint, self.checkpoint)
             if group.is_first:
                 self._save_results()
         return self.lara
