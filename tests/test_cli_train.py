@@ -140,19 +140,19 @@ def test_interrupted_by_ctrl_c_then_resumed_equals_unbroken(here):
         (["train", "--dataset", "ba-shapes", "--batch-size", "none"], "must be 'all' or a whole number"),
         (["train", "--dataset", "ba-shapes", "--gate", "door"], "'door' is not one of"),
         (["train", "--dataset", "ba-shapes", "--target", "none.pt"], "does not exist"),
-        (["train", "--resume", "nowhere"], "'nowhere' is not a run folder"),
+        (["train", "--resume", "nowhere"], "[run.no_folder]"),
         (["train", "--resume", "nowhere", "--lr", "0.1"], "leave out --lr"),
         (["train", "--resume", "nowhere", "--seed", "0"], "leave out --seed"),
         (["train", "--resume", "nowhere", "--players", "edges"], "leave out --players"),
         (["train", "--resume", "nowhere", "--undirected"], "leave out --undirected"),
         (["train", "--dataset", "ba-shapes", "--device", "cuda"], "needs a CUDA device"),
-        (["eval"], "there is no run in runs/"),
-        (["eval", "--dataset", "mutag"], "there is no run of mutag"),
+        (["eval"], "[run.none]"),
+        (["eval", "--dataset", "mutag"], "[run.none]"),
         (
             ["eval", "--run", __file__],
             "is a file; a run is a folder that `dgl-lara train` writes (see",
         ),
-        (["eval", "--run", "nowhere"], "'nowhere' is not a run folder (it has no config.json); `dgl-lara runs` lists"),
+        (["eval", "--run", "nowhere"], "[run.no_folder]"),
         (["eval", "--run", "a", "--dataset", "mutag"], "not both"),
     ],
 )
@@ -169,17 +169,17 @@ def test_existing_run_and_damaged_files(target, here):
     arguments = ["train", "--dataset", "ba-shapes", "--target", target, "--epochs", 2, *QUICK, "--out", "a"]
     assert run(*arguments).exit_code == 0
     again = run(*arguments)
-    assert again.exit_code == 2 and "holds a run already" in again.output
+    assert again.exit_code == 2 and "[run.exists]" in again.output
     checkpoint = Path("a/checkpoint.pt")
     checkpoint.write_bytes(checkpoint.read_bytes()[:100])
     damaged = run("train", "--resume", "a")
     assert damaged.exit_code == 1 and "truncated or not a checkpoint" in damaged.output
     Path("a/explainer.pt").unlink()
     missing = run("eval", "--run", "a")
-    assert missing.exit_code == 1 and "no trained explainer yet" in missing.output
+    assert missing.exit_code == 1 and "[run.not_trained]" in missing.output
     Path("a/config.json").write_text("{")
     broken = run("eval", "--run", "a")
-    assert broken.exit_code == 1 and "cannot be understood" in broken.output
+    assert broken.exit_code == 1 and "[file.content]" in broken.output
 
 
 def test_little_memory_means_mini_batches(target, here, monkeypatch):

@@ -6,6 +6,7 @@ from typing import Any
 import dgl
 import pytest
 import torch
+from codes import raises
 from games import PooledGCN, SmallGCN, random_graph
 
 from dgl_lara import LARA, Edges, Features
@@ -287,26 +288,30 @@ def test_enumeration_is_the_signed_mean_of_everything():
 
 
 @pytest.mark.parametrize(
-    "make, said",
+    ("make", "code"),
     [
-        (lambda: Edges(wrong), "True or False"),
-        (lambda: Features(of="me"), "of must be one of field, target"),
-        (lambda: Features(baseline="none"), "zero, mean, rows"),
-        (lambda: Features(groups={"a": [1], "b": [1]}), "share none"),
-        (lambda: Features(groups={"a": []}), "a column or more"),
-        (lambda: Features(groups={"": [1]}), "a name"),
-        (lambda: Features(groups={"a": [half]}), "must name lists of columns"),
-        (lambda: Features(groups={"a": [wrong, True]}), "must name lists of columns"),
-        (lambda: Features(groups={"a": word}), "must name lists of columns"),
-        (lambda: Features(groups=wrong), "must name lists of columns"),
-        (lambda: small_game(Features(groups={"a": [3]})), r"columns 0\.\.2"),
-        (lambda: small_game("edgess"), "did you mean 'edges'"),
-        (lambda: Game(SmallGCN(), random_graph(5, 5, 0), torch.ones(5, 3), hops=0, players="edges"), "no edge"),
+        (lambda: Edges(wrong), "settings.invalid"),
+        (lambda: Features(of="me"), "settings.invalid"),
+        (lambda: Features(baseline="none"), "settings.invalid"),
+        (lambda: Features(groups={"a": [1], "b": [1]}), "groups.columns"),
+        (lambda: Features(groups={"a": []}), "groups.columns"),
+        (lambda: Features(groups={"": [1]}), "groups.columns"),
+        (lambda: Features(groups={"a": [half]}), "groups.type"),
+        (lambda: Features(groups={"a": [wrong, True]}), "groups.type"),
+        (lambda: Features(groups={"a": word}), "groups.type"),
+        (lambda: Features(groups=wrong), "groups.type"),
+        (lambda: small_game(Features(groups={"a": [3]})), "groups.range"),
+        (lambda: small_game("edgess"), "choice.unknown"),
     ],
 )
-def test_mistakes_get_a_sentence(make, said):
-    with pytest.raises(InputError, match=said):
+def test_invalid_player_sets(make, code):
+    with raises(code, InputError):
         make()
+
+
+def test_a_graph_without_edges_in_reach_has_no_edge_players():
+    with pytest.raises(InputError, match="no edge"):
+        Game(SmallGCN(), random_graph(5, 5, 0), torch.ones(5, 3), hops=0, players="edges")
 
 
 @pytest.mark.parametrize("gate", ["walk", "random-walk", "hop", "none"])

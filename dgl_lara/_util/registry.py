@@ -58,5 +58,5 @@ def one_of(what: str, given: object, known: tuple[str, ...]) -> str:
     if isinstance(given, str) and given in known:
         return given
     close = difflib.get_close_matches(str(given), known, n=1)
-    hint = f"; did you mean '{close[0]}'?" if close else "."
-    raise InputError(f"{what} must be one of {', '.join(known)} (got '{given}'){hint}")
+    hint = f" Did you mean '{close[0]}'?" if close else ""
+    raise InputError("choice.unknown", name=what, known=", ".join(known), got=given, hint=hint)
