@@ -3,6 +3,7 @@
 import dgl
 import pytest
 import torch
+from codes import raises
 from games import PooledGCN, SmallGCN, random_graph
 from test_edge_data import EdgeNet, numbers, parallel
 from test_links import Pairing
@@ -150,14 +151,14 @@ def test_other_columns(lara, few):
     targets = [1, 2] if few else range(40)
     with pytest.raises(InputError, match="trained with 10 inputs a node, this graph and model give 11"):
         taught.explain_on(lara.graph, drawn(NODES, 4), targets)
-    with pytest.raises(LaraError, match="features have 4 columns, but the model takes 3"):
+    with raises("model.feature_columns", got=4, expected=3):
         lara.explain_on(lara.graph, drawn(NODES, 4), targets)
 
 
 @pytest.mark.parametrize(
     "change, said",
     [
-        (lambda graph, x: (graph, x[:9], [1]), "one row a node, 60"),
+        (lambda graph, x: (graph, x[:9], [1]), "one row per node, 60"),
         (lambda graph, x: (graph, x, [60]), r"nodes 0\.\.59 \(got 60\)"),
         (lambda graph, x: (graph, None, [1]), "no features were given"),
         (lambda graph, x: ("graph", x, [1]), "must be a DGL graph"),

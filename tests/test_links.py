@@ -467,8 +467,8 @@ def link(pairs=((0, 5),), several=False, f=None, **more):
         (lambda: link().fit([(4, 5)]), "not among those that this LARA was made for"),
         (lambda: LARA(Pairing(), random_graph(14, 14, 0), torch.ones(14, 3), pairs=[(0, 1)]), "go with task='link'"),
         (lambda: LARA(Pairing(), random_graph(14, 14, 0), torch.ones(14, 3), leave_out=True), "go with task='link'"),
-        (lambda: link(f=lambda g, x, u, v: x).game, r"one row of logits a link, \(1, classes\) \(got \(14, 3\)\)"),
-        (lambda: link(f=SmallGCN()).game, "the model failed"),
+        (lambda: link(f=lambda g, x, u, v: x).game, r"one row of logits per link, \(1, classes\) \(got \(14, 3\)\)"),
+        (lambda: link(f=SmallGCN()).game, "The model failed"),
     ],
 )  # fmt: skip
 def test_mistakes_get_a_sentence(make, said):

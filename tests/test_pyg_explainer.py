@@ -6,6 +6,7 @@ from pathlib import Path
 import matplotlib as mpl
 import pytest
 import torch
+from codes import raises
 from games import random_graph
 from processes import Forked
 
@@ -327,7 +328,7 @@ def test_masks_by_type_and_by_relation(tmp_path):
     assert len(part["user"].x) == int((own[:12] > 0).sum())
     changed = {"user": data["user"].x * 2, "item": data["item"].x}
     assert explainer(changed, data.edge_index_dict, index=5)["user"].node_mask.shape == (12, 1)  # another graph
-    with pytest.raises(InputError, match="needs target_type"):
+    with raises("target_type.missing", InputError):
         explainer_of(model).algorithm.train(model, data.x_dict, data.edge_index_dict)
 
 
@@ -375,7 +376,7 @@ def test_mistakes_get_a_sentence(nodes):
         next(explain_each(phenomenon, x, edge_index))
     backward = Linear()
     backward.conv.flow = "target_to_source"
-    with pytest.raises(InputError, match=r"from target to source.*flip"):
+    with raises("pyg.reversed_layer", InputError, layer="conv"):
         from_pyg(backward, pyg.data.Data(x, edge_index))
 
 

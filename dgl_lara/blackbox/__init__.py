@@ -1,1 +1,1 @@
-"""What is explained: f as a black box, adapters for models called otherwise, models of the user's own."""
+"""The explained model f as a black box: adapters, calls, heterogeneous graphs and user models."""

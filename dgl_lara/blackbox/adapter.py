@@ -1,4 +1,4 @@
-"""A model called in another way, and the model inside: what every adapter is made of."""
+"""Base class of all adapters."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from torch import nn
 
 
 class ModelAdapter(nn.Module):
-    """A model called in another way. It stays a submodule, so that eval mode reaches its dropout.
+    """A model behind another call signature.
 
-    Each way of calling is a class of its own, not a local function, so that an adapted model can be stored whole.
+    The model is a submodule, so that eval mode reaches its dropout. Adapters are classes and not local functions, so
+    that they can be pickled.
     """
 
     def __init__(self, model: Callable, **settings: Any) -> None:
@@ -25,11 +26,11 @@ class ModelAdapter(nn.Module):
 
     @property
     def has_weights(self) -> bool:
-        """Parts of its own that can have learned, beside the model."""
+        """The adapter has submodules besides the model."""
         return bool(self._modules.keys() - {"model"})
 
     def rewrap(self, model: Callable) -> ModelAdapter:
-        """The same adapter around another model."""
+        """Return a copy of the adapter around another model."""
         other = copy.copy(self)
         vars(other).update(_modules=dict(self._modules))
         other.model = model
@@ -37,14 +38,14 @@ class ModelAdapter(nn.Module):
 
 
 def unwrap(model: Callable) -> Callable:
-    """The model inside its adapters."""
+    """Return the model inside its adapters."""
     while isinstance(model, ModelAdapter):
         model = model.model
     return model
 
 
-def holding_weights(model: Callable) -> Callable:
-    """The same, unless an adapter on the way holds weights too: then that one."""
+def unwrap_to_weights(model: Callable) -> Callable:
+    """Return the outermost adapter that has weights of its own, or else the model inside."""
     while isinstance(model, ModelAdapter) and not model.has_weights:
         model = model.model
     return model

@@ -1,17 +1,17 @@
-"""Models that are called otherwise than f(graph, features) -> logits, each adapted in a line.
+"""Adapters for models that are not called as f(graph, features) -> logits.
 
 features_in_graph(model)            model(graph), with the features in graph.ndata['feat']
 keywords(model, features="x")       model(graph, x=features), and other fixed arguments
 edge_weight(model, "w")             model(graph, features, graph.edata["w"])
 element(model, 0)                   one element of an output tuple, list or dict
 head(model, 2), head(model, "mean") one of several heads, (rows, heads, classes)
-link_predictor(encoder)             a score for pairs of nodes, from a model that gives embeddings
+link_predictor(encoder)             a score for pairs of nodes, from a model that returns embeddings
 from_pyg(model, data)               a PyTorch Geometric model and its data
-pyg(model)                          the model alone, where the graph comes from a file
+pyg(model)                          the model alone, if the graph comes from a file
 
-They can be put into one another, and hand on the ends of pairs where links are asked about. Features are {type: x} on
-graphs of several types. Outputs of one number a row need none of them: `value="logit"` takes the number for
-the logit of class 1 of two, `value="output"` (regression) for itself.
+Adapters can be nested. They pass on the ends of pairs for link models. On heterogeneous graphs, features are
+{type: x}. Outputs of one number per row need no adapter: `value="logit"` takes it for the logit of class 1 of two,
+`value="output"` (regression) explains it as it is.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ __all__ = [
 
 
 def features_in_graph(model: Callable, name: str = "feat") -> Model:
-    """For model(graph) that reads its features from the graph.
+    """Adapt model(graph), which reads its features from the graph.
 
     Args:
         model: Called with the graph alone.
-        name: Where it looks, graph.ndata[name].
+        name: Key of the features in graph.ndata.
 
     Returns:
         f(graph, features), for `LARA`.
@@ -45,17 +45,17 @@ def features_in_graph(model: Callable, name: str = "feat") -> Model:
     Examples:
         >>> LARA(features_in_graph(model), graph, graph.ndata["feat"])
     """
-    return FeaturesInGraph(model, name=name)
+    return _FeaturesInGraph(model, name=name)
 
 
-class FeaturesInGraph(ModelAdapter):
+class _FeaturesInGraph(ModelAdapter):
     name: str
 
     def forward(self, graph: dgl.DGLGraph, features: Tensor | Mapping[str, Tensor], *ends: Tensor) -> Any:
         with graph.local_scope():
             by_type = features if isinstance(features, Mapping) else {graph.ntypes[0]: features}
-            for kind, rows in by_type.items():
-                graph.nodes[kind].data[self.name] = rows
+            for node_type, rows in by_type.items():
+                graph.nodes[node_type].data[self.name] = rows
             return self.model(graph, *ends)
 
 
@@ -66,25 +66,28 @@ def keywords(
     ends: tuple[str, str] = ("u", "v"),
     **others: Any,
 ) -> Model:
-    """For a model that is called by keywords.
+    """Adapt a model that takes keyword arguments.
 
     Args:
         model: Called as model(graph, <features>=..., ...).
-        features: What it calls the features.
-        graph: What it calls the graph, where that too is given by keyword.
-        ends: What it calls both ends of a pair, where links are asked about.
-        others: Further arguments, the same in every call.
+        features: Name of the argument for the features.
+        graph: Name of the argument for the graph, if that is a keyword too.
+        ends: Names of the arguments for both ends of a pair, for link models.
+        others: Further arguments with fixed values.
+
+    Returns:
+        f(graph, features), for `LARA`.
 
     Examples:
         >>> keywords(model, graph="g", features="inputs", training=False)
     """
-    return Keywords(model, features=features, graph=graph, ends=ends, others=others)
+    return _Keywords(model, features=features, graph=graph, ends=ends, others=others)
 
 
-class Keywords(ModelAdapter):
+class _Keywords(ModelAdapter):
     features: str
     graph: str | None
-    ends: tuple[str, str] = ("u", "v")
+    ends: tuple[str, str]
     others: dict[str, Any]
 
     def forward(self, graph: dgl.DGLGraph, features: Tensor, *ends: Tensor) -> Any:
@@ -94,102 +97,107 @@ class Keywords(ModelAdapter):
 
 
 def edge_weight(model: Callable, column: str = "w", keyword: str | None = None) -> Model:
-    """For a model that takes what edges carry as an argument: weights, or other data.
+    """Adapt a model that takes edge weights or other edge data as an argument.
 
     Args:
-        model: Called as model(graph, features, graph.edata[column]).
-        column: Which data of the edges it takes. On graphs of several types it is given {relation: rows}.
-        keyword: What it calls them, where they are given by keyword.
+        model: Called as model(graph, features, graph.edata[column]), with {relation: rows} on heterogeneous graphs.
+        column: Key of the edge data in graph.edata.
+        keyword: Name of the argument, if it is a keyword.
+
+    Returns:
+        f(graph, features), for `LARA`.
 
     Examples:
         >>> LARA(edge_weight(model, "amount", keyword="edge_weight"), graph, features)
     """
-    return EdgeWeight(model, column=column, keyword=keyword)
+    return _EdgeWeight(model, column=column, keyword=keyword)
 
 
-class EdgeWeight(ModelAdapter):
+class _EdgeWeight(ModelAdapter):
     column: str
     keyword: str | None
 
     def forward(self, graph: dgl.DGLGraph, features: Tensor, *ends: Tensor) -> Any:
-        several = len(graph.canonical_etypes) > 1
-        held = {relation: graph.edges[relation].data for relation in graph.canonical_etypes}
-        found = {relation: data[self.column] for relation, data in held.items() if self.column in data}
-        if not found:
-            known = ", ".join(sorted({f"'{name}'" for data in held.values() for name in data})) or "nothing"
-            raise ModelError(
-                f"the model takes the edge data '{self.column}', but the edges carry {known}; put it into "
-                f"graph.edata['{self.column}']."
-            )
-        rows = found if several else next(iter(found.values()))
+        edge_data = {relation: graph.edges[relation].data for relation in graph.canonical_etypes}
+        by_relation = {relation: data[self.column] for relation, data in edge_data.items() if self.column in data}
+        if not by_relation:
+            carried = ", ".join(sorted({f"'{name}'" for data in edge_data.values() for name in data})) or "no data"
+            raise ModelError("adapter.no_edge_data", column=self.column, carried=carried)
+        rows = by_relation if len(edge_data) > 1 else next(iter(by_relation.values()))
         if self.keyword is None:
             return self.model(graph, features, rows, *ends)
         return self.model(graph, features, *ends, **{self.keyword: rows})
 
 
 def element(model: Callable, which: int | str) -> Model:
-    """For a model that returns several things.
+    """Adapt a model that returns several things.
 
     Args:
         model: Returns a tuple, a list or a dict.
-        which: The place or the key of the logits in it.
+        which: Index or key of the logits.
+
+    Returns:
+        f(graph, features), for `LARA`.
 
     Examples:
         >>> element(model, "logits")
     """
-    return Element(model, which=which)
+    return _Element(model, which=which)
 
 
-class Element(ModelAdapter):
+class _Element(ModelAdapter):
     which: int | str
 
     def forward(self, graph: dgl.DGLGraph, features: Tensor, *ends: Tensor) -> Any:
-        output = self.model(graph, features, *ends)
+        outputs = self.model(graph, features, *ends)
         try:
-            return output[self.which]
+            return outputs[self.which]
         except (KeyError, IndexError, TypeError) as error:
-            held = list(output) if isinstance(output, dict) else f"{len(output)} elements"
-            raise ModelError(f"the model's output has no element {self.which!r} (it has {held}).") from error
+            got = list(outputs) if isinstance(outputs, dict) else f"{len(outputs)} elements"
+            raise ModelError("adapter.no_element", which=self.which, got=got) from error
 
 
 def head(model: Callable, which: int | str) -> Model:
-    """For a model with several heads.
+    """Adapt a model with several heads.
 
     Args:
         model: Returns (rows, heads, classes).
-        which: The number of one of them, or "mean".
+        which: Index of a head, or "mean".
+
+    Returns:
+        f(graph, features), for `LARA`.
 
     Examples:
         >>> head(model, "mean")
     """
     if isinstance(which, str) and which != "mean":
-        raise InputError(f"head must be a number or 'mean' (got '{which}').")
-    return Head(model, which=which)
+        raise InputError("adapter.head", got=which)
+    return _Head(model, which=which)
 
 
-class Head(ModelAdapter):
+class _Head(ModelAdapter):
     which: int | str
 
     def forward(self, graph: dgl.DGLGraph, features: Tensor, *ends: Tensor) -> Tensor:
-        output = self.model(graph, features, *ends)
-        if output.dim() != 3:
-            raise ModelError(f"head chooses from (rows, heads, classes) (got {tuple(output.shape)}).")
+        outputs = self.model(graph, features, *ends)
+        if outputs.dim() != 3:
+            raise ModelError("adapter.head_shape", got=tuple(outputs.shape))
         if isinstance(self.which, str):
-            return output.mean(dim=1)
-        if not -output.shape[1] <= self.which < output.shape[1]:
-            raise ModelError(f"the model has {output.shape[1]} heads, numbered from 0 (asked for {self.which}).")
-        return output[:, self.which]
+            return outputs.mean(dim=1)
+        if not -outputs.shape[1] <= self.which < outputs.shape[1]:
+            raise ModelError("adapter.head_range", most=outputs.shape[1] - 1, got=self.which)
+        return outputs[:, self.which]
 
 
 def link_predictor(
     encoder: Callable, score: str | Callable[[Tensor, Tensor], Tensor] = "dot", types: tuple[str, str] | None = None
 ) -> Model:
-    """For a model that gives embeddings of nodes, and something that scores pairs of them.
+    """Adapt a model that returns node embeddings to one that scores pairs of nodes.
 
     Args:
-        encoder: Called as encoder(graph, features); returns one row a node, or {type: rows}.
-        score: "dot", or a function (a torch module) of the rows of both ends, which gives one number a pair.
-        types: Of both ends, where the encoder returns {type: rows}.
+        encoder: Called as encoder(graph, features). Returns one row per node, or {type: rows}.
+        score: "dot", or a function (a torch module) of the rows of both ends that returns one number per pair.
+        types: Node types of both ends, if the encoder returns {type: rows}.
 
     Returns:
         f(graph, features, u, v), for `LARA(..., task="link")`.
@@ -198,24 +206,22 @@ def link_predictor(
         >>> LARA(link_predictor(encoder, types=("user", "film")), graph, features, task="link", relation="likes")
     """
     if score != "dot" and not callable(score):
-        raise InputError(f"score must be 'dot' or a function of the embeddings of both ends (got {score!r}).")
-    return LinkPredictor(encoder, score=score, types=types)
+        raise InputError("adapter.score", got=score)
+    return _LinkPredictor(encoder, score=score, types=types)
 
 
-class LinkPredictor(ModelAdapter):
+class _LinkPredictor(ModelAdapter):
     score: str | Callable[[Tensor, Tensor], Tensor]
     types: tuple[str, str] | None
 
     def forward(self, graph: dgl.DGLGraph, features: Tensor, u: Tensor, v: Tensor) -> Tensor:
         rows = self.model(graph, features)
-        one, other = self._of_ends(rows) if isinstance(rows, Mapping) else (rows, rows)
-        return (one[u] * other[v]).sum(1) if isinstance(self.score, str) else self.score(one[u], other[v])
+        u_rows, v_rows = self._of_ends(rows) if isinstance(rows, Mapping) else (rows, rows)
+        if isinstance(self.score, str):
+            return (u_rows[u] * v_rows[v]).sum(1)
+        return self.score(u_rows[u], v_rows[v])
 
     def _of_ends(self, rows: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
         if self.types is None or not set(self.types) <= set(rows):
-            named = "no types were" if self.types is None else f"types={self.types} was"
-            raise ModelError(
-                f"the encoder gives embeddings of {', '.join(map(str, rows))}, and {named} given; name those of both "
-                "ends, link_predictor(encoder, types=('user', 'item'))."
-            )
+            raise ModelError("adapter.types", types=", ".join(map(str, rows)), got=self.types)
         return rows[self.types[0]], rows[self.types[1]]

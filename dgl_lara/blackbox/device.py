@@ -1,4 +1,4 @@
-"""f on a device of its own, for data that stays in main memory."""
+"""f on another device than the data."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 
 class OnDevice(nn.Module):
-    """What it is called with goes to the device of the model, and its answer back."""
+    """f that moves its arguments to the device of the model and its outputs back."""
 
     def __init__(self, model: Callable, device: torch.device) -> None:
         super().__init__()
@@ -21,9 +21,11 @@ class OnDevice(nn.Module):
             self.num_hops = model.num_hops
 
     def forward(self, graph: dgl.DGLGraph, features: Tensor | Mapping[str, Tensor], *ends: Tensor) -> Any:
-        there = [end.to(self.device) for end in ends]
-        if isinstance(features, Tensor):
-            return self.model(graph.to(self.device), features.to(self.device), *there).to(features.device)
-        answer = self.model(graph.to(self.device), {kind: x.to(self.device) for kind, x in features.items()}, *there)
-        back = graph.device
-        return answer.to(back) if isinstance(answer, Tensor) else {kind: part.to(back) for kind, part in answer.items()}
+        home = graph.device
+        moved = features.to(self.device) if isinstance(features, Tensor) else _move(features, self.device)
+        outputs = self.model(graph.to(self.device), moved, *(end.to(self.device) for end in ends))
+        return outputs.to(home) if isinstance(outputs, Tensor) else _move(outputs, home)
+
+
+def _move(by_type: Mapping[str, Tensor], device: torch.device) -> dict[str, Tensor]:
+    return {name: rows.to(device) for name, rows in by_type.items()}

@@ -1,4 +1,4 @@
-"""A model is borrowed: what it is called under is set before and put back after."""
+"""Eval mode for the time of a block."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from torch import nn
 
 @dataclass
 class _Loan:
-    """How many have borrowed a module, in whatever thread, and the mode it goes back to."""
+    """The mode that a module returns to, and the number of blocks in all threads that use it."""
 
     mode: bool
-    borrowers: int = 0
+    users: int = 0
 
 
 _loans: WeakKeyDictionary[nn.Module, _Loan] = WeakKeyDictionary()
@@ -26,16 +26,15 @@ _lock = threading.Lock()
 
 @contextmanager
 def eval_mode(model: object) -> Iterator[None]:
-    """Eval mode and no gradients inside; both as before afterwards, whatever happens.
+    """Run the block in eval mode and without gradients, then restore the mode of every submodule.
 
-    The first who borrows a module notes its mode and the last who gives it back restores it, so that several threads
-    can ask one model.
+    Several threads may share a model: the first one notes the mode, the last one restores it.
     """
     modules = list(model.modules()) if isinstance(model, nn.Module) else []
     with _lock:
         for module in modules:
             loan = _loans.setdefault(module, _Loan(module.training))
-            loan.borrowers += 1
+            loan.users += 1
             module.training = False
     try:
         with torch.no_grad():
@@ -44,7 +43,7 @@ def eval_mode(model: object) -> Iterator[None]:
         with _lock:
             for module in modules:
                 loan = _loans[module]
-                loan.borrowers -= 1
-                if not loan.borrowers:
+                loan.users -= 1
+                if not loan.users:
                     module.training = loan.mode
                     del _loans[module]

@@ -1,4 +1,4 @@
-"""The numbers of a model, whatever adapters it wears, and what tells two models apart."""
+"""Fingerprints of models: their weights and the file of their code."""
 
 from __future__ import annotations
 
@@ -10,64 +10,69 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from dgl_lara.blackbox.adapter import holding_weights, unwrap
+from dgl_lara.blackbox.adapter import unwrap, unwrap_to_weights
 
 
 def weights_of(model: Callable) -> dict[str, Tensor]:
-    """The state dict of the model inside its adapters; a plain function has none."""
-    inner = holding_weights(model)
+    """Return the state dict of the model inside its adapters, empty for a plain function."""
+    inner = unwrap_to_weights(model)
     return inner.state_dict() if isinstance(inner, nn.Module) else {}
 
 
 def weights_hash(model: Callable) -> str:
-    """Tells models apart by their numbers; models of the user's own also by the file of their code."""
+    """Return a hash of the weights with their names, and of the code file of a user model."""
     digest = hashlib.sha256()
-    for name, numbers in _numbers(model):
+    for name, content in _contents(model):
         digest.update(name.encode())
-        digest.update(numbers)
+        digest.update(content)
     digest.update(_code(model))
     return digest.hexdigest()[:16]
 
 
 def identity(model: Callable, built_by: str = "") -> dict[str, str]:
-    """The same in two: the numbers, however a wrapper names them, decide what f says; code may only be worded anew.
-    Empty is what cannot be seen: the numbers behind a plain function, the code of what was typed at a prompt.
-    `built_by`: the function in that code, of which a file may hold several."""
-    weights = b"".join(hashlib.sha256(numbers).digest() for _, numbers in _numbers(model))
+    """Return hashes of the weights ("model", whatever their names) and of the code ("code").
+
+    Args:
+        model: f.
+        built_by: Name of the function that built it, because a file may define several.
+
+    Returns:
+        Empty strings for what is not visible: weights behind a plain function, code typed at a prompt.
+    """
+    weights = b"".join(hashlib.sha256(content).digest() for _, content in _contents(model))
     parts = {"model": weights, "code": (code := _code(model)) and code + built_by.encode()}
     return {name: hashlib.sha256(part).hexdigest()[:16] if part else "" for name, part in parts.items()}
 
 
 def is_other(part: str, stored: dict, now: dict[str, str]) -> bool:
-    """The `identity` that was stored is another one, as far as both are known (older files have none)."""
+    """Return whether a part of the stored identity differs, if both are visible."""
     return bool(stored.get(part) and now[part]) and stored[part] != now[part]
 
 
-def _numbers(model: Callable) -> Iterator[tuple[str, bytes]]:
+def _contents(model: Callable) -> Iterator[tuple[str, bytes]]:
     for name, tensor in sorted(weights_of(model).items()):
-        if isinstance(tensor, Tensor):  # a state may hold more
+        if isinstance(tensor, Tensor):  # a state dict may hold more
             flat = tensor.detach().cpu().contiguous().reshape(-1)
             yield name, flat.view(torch.uint8).numpy().tobytes()  # NumPy has no bfloat16
 
 
 def _code(model: Callable) -> bytes:
-    """Ours changes with the version, not with the user's file; what was typed at a prompt has none."""
     inner = unwrap(model)
-    kind = inner if inspect.isroutine(inner) else type(inner)
-    if kind.__module__.startswith("dgl_lara."):
+    source = inner if inspect.isroutine(inner) else type(inner)
+    if source.__module__.startswith("dgl_lara."):  # changes with the version, not with the user's file
         return b""
     try:
-        return Path(inspect.getfile(kind)).read_bytes()
+        return Path(inspect.getfile(source)).read_bytes()
     except (OSError, TypeError):
         return b""
 
 
 def load_exactly(module: nn.Module, weights: dict[str, Tensor]) -> None:
-    """As `load_state_dict`, but other types are refused too, and numbers that are none: copying would hide them."""
-    own = module.state_dict()
-    for name, part in weights.items():
-        if name in own and part.dtype != own[name].dtype:
-            raise RuntimeError(f"{name} must be {own[name].dtype} (got {part.dtype})")
-        if bool(part.isnan().any()) or (part.dim() and bool(part.isinf().any())):  # a bound may be infinite
+    """Load a state dict; raise RuntimeError for other dtypes, NaN or infinity, which copying would hide."""
+    expected = module.state_dict()
+    for name, tensor in weights.items():
+        if name in expected and tensor.dtype != expected[name].dtype:
+            raise RuntimeError(f"{name} must be {expected[name].dtype} (got {tensor.dtype})")
+        if bool(tensor.isnan().any()) or (tensor.dim() and bool(tensor.isinf().any())):  # a bound may be infinite
             raise RuntimeError(f"{name} holds NaN or infinity")
     module.load_state_dict(weights)

@@ -1,4 +1,4 @@
-"""Models that can be asked layer by layer, for graphs that are never whole: a layer of all nodes, then the next one."""
+"""Models that can be evaluated one layer at a time, for graphs that do not fit into memory."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from torch import Tensor
 
 @runtime_checkable
 class LayerwiseModel(Protocol):
-    """f(graph, features) is `read_out` of the states after each layer. A model of the user's own may be one too."""
+    """A model whose f(graph, features) is `read_out` of the states after each layer. User models may implement it."""
 
-    num_hops: int  # as many as there are layers
+    num_hops: int  # the number of layers
 
-    def layer(self, place: int, graph: dgl.DGLGraph, h: Tensor) -> Tensor:
-        """(num_nodes, width) after layer `place`, 0, 1, ...; it may look one hop far, and at degrees."""
+    def layer(self, index: int, graph: dgl.DGLGraph, h: Tensor) -> Tensor:
+        """Return (num_nodes, width) states after layer `index`, which may read in-neighbours and degrees."""
 
     def read_out(self, states: list[Tensor]) -> Tensor:
-        """(num_nodes, num_classes) from the states of nodes after each layer."""
+        """Return (num_nodes, num_classes) logits from the states after each layer."""

@@ -208,5 +208,5 @@ def as_features(graph: dgl.DGLGraph, given: Any) -> Tensor:
             f"{tuple(features.shape)})."
         )
     if len(features) != graph.num_nodes():
-        raise InputError(f"features must have one row a node, {graph.num_nodes()} (got {len(features)}).")
+        raise InputError("features.rows", count=graph.num_nodes(), got=len(features))
     return features
