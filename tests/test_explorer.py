@@ -16,7 +16,7 @@ from dgl_lara.errors import InputError
 from dgl_lara.runs.open import open_run
 from dgl_lara.serve.app import make_app
 from dgl_lara.serve.model import ServedModel
-from dgl_lara.serve.supervisor import listening
+from dgl_lara.serve.supervisor import listen
 
 pytestmark = [*needs_browser, pytest.mark.long]
 serving = script("service").serving
@@ -72,7 +72,7 @@ def test_a_walk_through_a_graph(service, window):
     assert len(rows) > 4 and rows[0].startswith("640")
     # the strongest neighbour, in the picture
     place = window.ask("data.players.findIndex(player => player.place === 0)")
-    neighbour = window.ask(f"data.walk[{place}]")
+    neighbour = window.ask(f"data.links[{place}]")
     window.ask(f"nodes[{place}].id = 'strongest'")
     window.click("#strongest")
     window.until(SHOWN.format(neighbour))
@@ -82,20 +82,20 @@ def test_a_walk_through_a_graph(service, window):
     window.click("#forward")
     window.until(SHOWN.format(neighbour))
     # another, in the table; and by arrows and Enter
-    other = window.ask("data.walk[+$('best').children[2].dataset.place]")
+    other = window.ask("data.links[+$('best').children[2].dataset.place]")
     window.click("#best tr:nth-child(3)")
     window.until(SHOWN.format(other))
     window.ask("nodes[0].focus()")
     for key in ("ArrowRight", "ArrowDown", "ArrowLeft", "ArrowUp"):
         window.press(key)
-    focused = window.ask("data.walk[nodes.indexOf(document.activeElement)]")
+    focused = window.ask("data.links[nodes.indexOf(document.activeElement)]")
     window.press("Enter")
     window.until(SHOWN.format(focused))
 
 
 def test_scores_in_the_page_are_those_of_the_service(service, window):
     open_node(window, service, 640)
-    shown = window.ask("data.players.map((player, place) => [+data.walk[place], player.score])")
+    shown = window.ask("data.players.map((player, place) => [+data.links[place], player.score])")
     told = service.explain("ba-shapes", {"node": 640, "top": 1000})[0]
     scores = {player["id"]: player["score"] for player in told["players"]}
     assert len(shown) > 5
@@ -139,7 +139,7 @@ def test_lists(service, window):
     assert window.ask("document.querySelectorAll('#list li').length") > 0
     until = time.monotonic() + 120
     listing = "/v1/models/ba-shapes/targets"
-    while service.ask(listing)[1]["about"]["explained"] < 700:  # the keeper goes through them
+    while service.ask(listing)[1]["model"]["explained"] < 700:  # the keeper goes through them
         assert time.monotonic() < until
         time.sleep(0.2)
     rows = service.ask(f"{listing}?order=confidence&limit=200")[1]["rows"]
@@ -262,8 +262,8 @@ def test_a_token_is_asked_for(quick_runs, tmp_path, window):
 def in_thread(app):
     """Its address, while it is served here."""
     with pytest.raises(InputError, match="--host must name an address"):
-        listening("", 0)  # an unset variable of a shell is not every network
-    port = listening("127.0.0.1", 0)
+        listen("", 0)  # an unset variable of a shell is not every network
+    port = listen("127.0.0.1", 0)
     server = uvicorn.Server(uvicorn.Config(app, log_level="warning", lifespan="off"))
     thread = threading.Thread(target=server.run, args=([port],))
     thread.start()

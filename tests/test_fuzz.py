@@ -70,15 +70,15 @@ def served():
     """What the service says of a node, after the updates in its log."""
     model = ServedModel("r", open_run(Path("r"), torch.device("cpu")))
     model.apply_pending_updates()
-    return model.follow().first.one(5, []).scores
+    return model.follow().first.explain_one(5).scores
 
 
 def served_table():
     """What it would send of every node; rounded, since corrected scores depend a little on their company."""
     model = ServedModel("r", open_run(Path("r"), torch.device("cpu")))
     model.apply_pending_updates()
-    part, everyone = model.follow().first, np.arange(60)
-    best, sent = part.best(everyone), part.table.texts(everyone) or []
+    explainer, targets = model.follow().first, np.arange(60)
+    best, sent = explainer.cached(targets), explainer.cache.texts(targets) or []
     scores = [[round(player["score"], 3) for player in json.loads(bytes(one))["players"]] for one in sent]
     return best.player.tolist(), best.score.round(3).tolist(), scores
 
@@ -204,7 +204,7 @@ def path_of(name):
     if name == "snapshot":
         return next(Path("r/serving").glob("*/2/features.npy"))
     if name == "table":
-        return next(Path("r/serving").glob("*/2/nodes-table"))
+        return next(Path("r/serving").glob("*/2/nodes-cache"))
     if name == "resumed":
         return Path("r/config.json")
     if name == "part":

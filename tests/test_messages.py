@@ -11,7 +11,7 @@ import dgl_lara
 from dgl_lara.errors import InputError
 from dgl_lara.messages import catalogue
 
-RAISED = {"InputError", "LaraError", "ModelError", "UsageError", "notice", "message"}
+RAISED = {"HttpError", "InputError", "LaraError", "ModelError", "UsageError", "notice", "message"}
 SOURCES = sorted(Path(dgl_lara.__file__).parent.rglob("*.py"))
 
 

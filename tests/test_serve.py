@@ -1,4 +1,4 @@
-"""The service within one process: what it answers, what it refuses, and that its numbers are the library's."""
+"""The service within one process: its answers, its errors, and that its numbers are those of the library."""
 
 import errno
 import gc
@@ -13,16 +13,18 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from codes import raises
 from starlette.testclient import TestClient
 
-from dgl_lara.errors import InputError, LaraError
+from dgl_lara.errors import LaraError
 from dgl_lara.runs.open import open_run
 from dgl_lara.serve import updater
-from dgl_lara.serve.app import Service, guarded, make_app
+from dgl_lara.serve.app import Service, asgi_app, make_app
 from dgl_lara.serve.cache import ExplanationCache
+from dgl_lara.serve.handlers import RequestHandler
 from dgl_lara.serve.middleware import Limits
 from dgl_lara.serve.model import ServedModel, open_models
-from dgl_lara.serve.schemas import ExplainRequest, GraphUpdate, read, usual_nodes
+from dgl_lara.serve.schemas import ExplainBody, GraphUpdate, parse_body, parse_plain_nodes
 from dgl_lara.serve.supervisor import WorkerGroup
 
 
@@ -61,20 +63,31 @@ def explain(client, *instances, name="ba"):
     return response.json()
 
 
+def refused(response, status, code):
+    """Check an error: its status, its code, and a text of one line."""
+    assert (response.status_code, response.json()["code"]) == (status, code), response.text
+    assert set(response.json()) == {"error", "code"}
+    text = response.json()["error"]
+    assert text.endswith(".") and "Traceback" not in text and "\n" not in text
+    return response
+
+
 def same_as(answer, explanation, top=20):
-    """The players, in order (but for ties up to rounding), with their scores, confidence and value. Corrections stop at
-    a thousandth of what is left to correct, which rounding brings about a step earlier or later."""
+    """Compare players, scores, confidence and value, with tolerance for rounding.
+
+    Corrections stop at a thousandth of what is left to correct, which rounding reaches a step earlier or later.
+    """
     frame = explanation.top(top)
     assert len(frame) > 1
     assert np.abs(frame.score).max() > 1e-3
     ids, hops, scores = (np.array([player[name] for player in answer["players"]]) for name in ("id", "hop", "score"))
     assert len(set(ids)) == len(ids) == len(frame)
     order = np.argsort(explanation.players.numpy())
-    places = order[np.searchsorted(explanation.players.numpy(), ids, sorter=order)]
+    rows = order[np.searchsorted(explanation.players.numpy(), ids, sorter=order)]
     players = explanation.batch.players
-    assert np.array_equal(players.player[places], ids) and np.array_equal(players.hop[places], hops)
+    assert np.array_equal(players.player[rows], ids) and np.array_equal(players.hop[rows], hops)
     close = 5e-4 * float(explanation.scores.abs().max()) if explanation.batch.source[0] == "corrected" else 1e-6
-    for expected in (frame.score, explanation.scores[places]):  # on the same rank, and of the same player
+    for expected in (frame.score, explanation.scores[rows]):  # of the same rank, and of the same player
         np.testing.assert_allclose(scores, expected, rtol=1e-5, atol=close)
     assert answer["target"] == explanation.target
     assert answer["class"] == explanation.explained_class
@@ -88,9 +101,7 @@ def test_models_are_listed_as_kserve_lists_them(client):
     assert client.get("/v1/models/ba").json() == {"name": "ba", "ready": True}
     assert client.get("/").json() == {"status": "alive"}
     assert "<title>Explorer</title>" in client.get("/", headers={"Accept": "text/html"}).text
-    missing = client.get("/v1/models/nobody")
-    assert missing.status_code == 404
-    assert missing.json() == {"error": "there is no model 'nobody'; there is ba."}
+    refused(client.get("/v1/models/other"), 404, "model.unknown")
 
 
 def test_numbers_are_those_of_the_library(fresh_client, library):
@@ -134,29 +145,31 @@ def test_other_classes_more_players_and_refining(client, library):
     assert answer[2]["confidence"] == pytest.approx(better.confidence.item(), abs=2e-3)
 
 
-def test_the_table_gives_what_was_computed(model):
-    part = model.snapshot.first
-    some = np.array([3, 640, 5, 640])
-    first = part.best(some)
-    assert (part.table.state[some] > 0).all()
-    again = part.best(some)
+def test_the_cache_returns_what_was_computed(model):
+    explainer = model.snapshot.first
+    targets = np.array([3, 640, 5, 640])
+    first = explainer.cached(targets)
+    assert (explainer.cache.state[targets] > 0).all()
+    again = explainer.cached(targets)
     for name in ("player", "score", "hop", "confidence"):
         np.testing.assert_array_equal(getattr(first, name), getattr(again, name))
     alone = ServedModel("ba", model.run, model.folder.parent / "other").snapshot.first
-    for place, node in enumerate(some.tolist()):  # one by one gives the same bits as many at once
-        np.testing.assert_array_equal(alone.best(np.array([node])).score[0], first.score[place])
+    for row, node in enumerate(targets.tolist()):  # one by one and together: equal bits
+        np.testing.assert_array_equal(alone.cached(np.array([node])).score[0], first.score[row])
 
 
-def test_texts_in_the_table_say_what_its_numbers_say(fresh_client, model):
-    """All 20 players come as the text that is stored, fewer are made from the numbers."""
-    whole = explain(fresh_client, *({"node": node} for node in range(60)))["explanations"]
-    fewer = explain(fresh_client, *({"node": node, "top": 19} for node in range(60)))["explanations"]
-    assert model.snapshot.first.table.texts(np.arange(60)) is not None
-    assert any(len(one["players"]) == 20 for one in whole)
-    for one, other in zip(whole, fewer, strict=True):
+def test_texts_in_the_cache_agree_with_its_numbers(fresh_client, model):
+    """All 20 players come as the stored text, fewer are built from the numbers."""
+    requests = [{"node": node} for node in range(60)]
+    answers = explain(fresh_client, *requests)["explanations"]
+    fewer = explain(fresh_client, *({**one, "top": 19} for one in requests))["explanations"]
+    cache = model.snapshot.first.cache
+    assert cache.texts(np.arange(60)) is not None
+    assert any(len(one["players"]) == 20 for one in answers)
+    for one, other in zip(answers, fewer, strict=True):
         assert one["players"][:19] == other["players"]
-    model.snapshot.first.table.length[7] = 0  # as where names are longer than there is room for
-    assert explain(fresh_client, *({"node": node} for node in range(60)))["explanations"] == whole
+    cache.length[7] = 0  # a text that was too long
+    assert explain(fresh_client, *requests)["explanations"] == answers
 
 
 def test_predictions_are_the_models_own(client, library):
@@ -201,49 +214,44 @@ def test_graphs_are_explained_too(graphs, quick_runs):
     one = {"features": lara.features[:3].tolist(), "edges": [[0, 1], [1, 0], [1, 2], [2, 1]]}
     brought = explain(graphs, {"subgraph": one}, name="molecules")["explanations"][0]
     assert [player["id"] for player in brought["players"]] != []
-    refused = graphs.post("/v1/models/molecules/graph", json={"remove_nodes": [3]})
-    assert (refused.status_code, "explains graphs" in refused.json()["error"]) == (400, True)
+    refused(graphs.post("/v1/models/molecules/graph", json={"remove_nodes": [3]}), 400, "update.unsupported")
 
 
-BAD = [
-    ({"instances": []}, "instances: list should have at least 1 item"),
-    ({"instances": [{}]}, 'name one with "node"'),
-    ({"instances": [{"node": 700}]}, "node must be in 0..699 (got 700)"),
-    ({"instances": [{"node": -1}]}, "instances.0.node: input should be greater than or equal to 0 (got -1)"),
-    ({"instances": [{"node": "512"}]}, "instances.0.node: input should be a valid integer (got '512')"),
-    ({"instances": [{"node": True}]}, "instances.0.node: input should be a valid integer"),
-    ({"instances": [{"node": 2.5}]}, "instances.0.node: input should be a valid integer"),
-    ({"instances": [{"node": 10**30}]}, "instances.0.node"),
-    ({"instances": [{"node": float("nan")}]}, "instances.0.node: input should be a valid integer (got nan)"),
-    ({"instances": [{"node": 0, "subgraph": {"features": [[float("inf")]]}}]}, "instances.0.subgraph.features.0.0"),
-    ({"instances": [{"node": 5, "clas": 1}]}, "instances.0.clas: extra inputs are not permitted"),
-    ({"instances": [{"node": 5, "class": 4}]}, "class must be in 0..3 (got 4)"),
-    ({"instances": [{"node": 5, "rather_than": 1}]}, "rather_than goes with class"),
-    ({"instances": [{"node": 5, "class": 1, "rather_than": 1}]}, "must be two classes (got 1 twice)"),
-    ({"instances": [{"node": 5, "players": "edges"}]}, "this model scores nodes, not edges"),
-    ({"instances": [{"node": 5, "top": 0}]}, "instances.0.top"),
-    ({"instances": [{"node": 5, "refine": 10**6}]}, "instances.0.refine"),
-    ({"instances": [{"graph": 5}]}, "this model explains nodes"),
-    ({"instances": [{"node": 0, "subgraph": {"features": [[1.0]]}}]}, "subgraph.features.0 must be 1"),
-    ({"instances": [{"node": 9, "subgraph": {"features": [[1.0] * 10]}}]}, "of the subgraph (got 9)"),
-    ([1, 2], "the request: "),
-]
-
-
-@pytest.mark.parametrize(("body", "said"), BAD)
-def test_what_does_not_fit_is_told_in_a_sentence(client, library, body, said):
-    text = json.dumps(body)
-    if "1.0" in text:  # as wide as this graph's features
-        width = library.features.shape[1]
-        said = said.replace("must be 1", f"must be {width}")
-        if "[[1.0]]" in text and width == 1:
-            pytest.skip("one column is right here")
-        text = text.replace(json.dumps([1.0] * 10), json.dumps([1.0] * width))
-    response = client.post("/v1/models/ba:explain", content=text)
-    assert response.status_code == 400
-    sentence = response.json()["error"]
-    assert said in sentence
-    assert sentence.endswith(".") and "Traceback" not in sentence and "\n" not in sentence
+@pytest.mark.parametrize(
+    ("instance", "code", "field"),
+    [
+        (None, "request.field", "instances:"),
+        ({}, "instance.target", '"node"'),
+        ({"node": 700}, "target.range", "0..699 (got 700)"),
+        ({"node": -1}, "request.field", "instances.0.node:"),
+        ({"node": "512"}, "request.field", "instances.0.node:"),
+        ({"node": True}, "request.field", "instances.0.node:"),
+        ({"node": 2.5}, "request.field", "instances.0.node:"),
+        ({"node": 10**30}, "request.field", "instances.0.node:"),
+        ({"node": float("nan")}, "request.field", "(got nan)"),
+        (
+            {"node": 0, "subgraph": {"features": [[float("inf")]]}},
+            "request.field",
+            "instances.0.subgraph.features",
+        ),
+        ({"node": 5, "clas": 1}, "request.field", "instances.0.clas:"),
+        ({"node": 5, "class": 4}, "classes.unknown", "0..3"),
+        ({"node": 5, "rather_than": 1}, "classes.rival_alone", ""),
+        ({"node": 5, "class": 1, "rather_than": 1}, "classes.same", "got 1"),
+        ({"node": 5, "players": "edges"}, "players.untrained", "edges"),
+        ({"node": 5, "top": 0}, "request.field", "instances.0.top:"),
+        ({"node": 5, "refine": 10**6}, "request.field", "instances.0.refine:"),
+        ({"graph": 5}, "instance.target", '"node"'),
+        ({"node": 0, "subgraph": {"features": [[1.0]]}}, "features.width", "subgraph.features.0"),
+        ({"node": 9, "subgraph": {"features": [[1.0] * 10]}}, "subgraph.node_range", "got 9"),
+        ({"subgraph": {"features": [[1.0] * 10]}}, "instance.subgraph_target", '"node"'),
+    ],
+)
+def test_invalid_instances(client, library, instance, code, field):
+    assert library.features.shape[1] == 10  # as wide as the subgraphs above
+    body = json.dumps({"instances": [] if instance is None else [instance]})
+    response = refused(client.post("/v1/models/ba:explain", content=body), 400, code)
+    assert field in response.json()["error"]
 
 
 @pytest.mark.parametrize(
@@ -263,40 +271,50 @@ def test_what_does_not_fit_is_told_in_a_sentence(client, library, body, said):
         ('{"instances": [{"node": 3}]', None),
     ],
 )
-def test_what_nearly_everybody_sends_is_known_at_once(body, nodes):
-    """And nothing else is taken for it."""
-    assert usual_nodes(body.encode()) == nodes
+def test_plain_requests_are_parsed_fast(body, nodes):
+    assert parse_plain_nodes(body.encode()) == nodes
     if nodes is not None:
-        assert [one.node for one in read(ExplainRequest, body.encode()).instances] == nodes
+        assert [one.node for one in parse_body(ExplainBody, body.encode()).instances] == nodes
 
 
-@pytest.mark.parametrize("body", [b"", b"{", b'{"instances": [{"node": 1}]', b"\xff\xfe", b"[" * 100_000])
-def test_what_is_no_json_is_told_too(client, body):
-    response = client.post("/v1/models/ba:explain", content=body)
-    assert response.status_code == 400
-    assert response.json()["error"].startswith("the request: invalid JSON")
+@pytest.mark.parametrize("body", [b"", b"{", b'{"instances": [{"node": 1}]', b"\xff\xfe", b"[" * 100_000, b"[1, 2]"])
+def test_invalid_bodies(client, body):
+    refused(client.post("/v1/models/ba:explain", content=body), 400, "request.field")
 
 
-def test_paths_and_methods(client):
-    for method, path, status in (
-        ("GET", "/nowhere", 404), ("POST", "/v1/models/nobody:explain", 404), ("GET", "/v1/models/ba:explain", 405),
-        ("DELETE", "/v1/models/ba", 405), ("POST", "/healthz", 405),
-    ):  # fmt: skip
-        response = client.request(method, path)
-        assert response.status_code == status, path
-        assert set(response.json()) == {"error"}
+@pytest.mark.parametrize(
+    ("method", "path", "status", "code"),
+    [
+        ("GET", "/nowhere", 404, "http.path"),
+        ("POST", "/v1/models/other:explain", 404, "model.unknown"),
+        ("GET", "/v1/models/ba:explain", 405, "http.needs_post"),
+        ("DELETE", "/v1/models/ba", 405, "http.method"),
+        ("POST", "/healthz", 405, "http.route"),
+    ],
+)
+def test_paths_and_methods(client, method, path, status, code):
+    response = client.request(method, path)
+    assert (response.status_code, response.json()["code"]) == (status, code)
 
 
-@pytest.mark.parametrize("target", ["700", "8017043746", "3,4", "-1", "x", ""])
-def test_views_of_what_is_not_there(client, target):
-    response = client.get("/v1/models/ba/view", params={"target": target})
-    assert response.status_code == 400
-    assert response.json()["error"].startswith(("node must be in 0..699", "target"))
+@pytest.mark.parametrize(
+    ("target", "code"),
+    [
+        ("700", "target.range"),
+        ("8017043746", "request.field"),
+        ("3,4", "explorer.key"),
+        ("-1", "request.field"),
+        ("x", "request.field"),
+        ("", "request.field"),
+    ],
+)
+def test_views_of_missing_targets(client, target, code):
+    refused(client.get("/v1/models/ba/view", params={"target": target}), 400, code)
 
 
-def test_pages_of_other_sites_change_nothing(model):
-    """A browser sends its user's requests wherever a page wants; a text needs nobody's leave."""
-    client, update = TestClient(make_app([model])), "/v1/models/ba/graph"
+def test_cross_site_requests_are_rejected(model):
+    """A browser sends its user's requests wherever a page wants. A text/plain body needs no permission."""
+    client, path = TestClient(make_app([model])), "/v1/models/ba/graph"
     change = json.dumps({"add_edges": [[5, 312]]})
     for headers in (
         {"Origin": "http://evil.example"},
@@ -304,70 +322,53 @@ def test_pages_of_other_sites_change_nothing(model):
         {"Origin": "http://testserver", "Sec-Fetch-Site": "cross-site"},
         {"Sec-Fetch-Site": "same-site"},
     ):
-        refused = client.post(update, content=change, headers={"Content-Type": "text/plain", **headers})
-        assert refused.status_code == 403 and "a page of another site" in refused.json()["error"]
+        response = client.post(path, content=change, headers={"Content-Type": "text/plain", **headers})
+        refused(response, 403, "http.cross_site")
     for headers in ({"Origin": "http://testserver"}, {"Origin": "https://proxy", "Sec-Fetch-Site": "same-origin"}, {}):
         assert client.post("/v1/models/ba:explain", content="{}", headers=headers).status_code == 400  # it was read
-    secret = {"Authorization": "Bearer secret", "Origin": "http://evil.example"}
-    told = TestClient(make_app([model], token="secret")).post(update, content="{}", headers=secret)
-    assert told.status_code == 400
+    headers = {"Authorization": "Bearer secret", "Origin": "http://evil.example"}
+    with_token = TestClient(make_app([model], token="secret"))
+    assert with_token.post(path, content="{}", headers=headers).status_code == 400
 
 
-def test_a_service_on_this_machine_alone_goes_by_its_names(model):
-    client = TestClient(guarded(Service([model], Limits()), only_here=True))
+def test_a_service_on_the_loopback_accepts_its_own_names_only(model):
+    client = TestClient(asgi_app(Service([model], Limits()), loopback_only=True))
     for name in ("evil.example", "evil.example:8080", "[::2]:8080", "localhost.evil.example"):
-        refused = client.get("/v1/models", headers={"Host": name})
-        assert refused.status_code == 403 and "for its own machine" in refused.json()["error"]
+        refused(client.get("/v1/models", headers={"Host": name}), 403, "http.host")
     for name in ("localhost", "localhost:8080", "127.0.0.1:8080", "[::1]:8080", "LOCALHOST:80"):
         assert client.get("/v1/models", headers={"Host": name}).status_code == 200
 
 
-def test_a_token_where_one_is_asked_for(model):
+def test_a_token_is_required(model):
     client = TestClient(make_app([model], token="secret"))
     assert client.get("/healthz").status_code == 200
-    for headers in (
-        {},
-        {"Authorization": "Bearer wrong"},
-        {"Authorization": "Basic secret"},
-        {"Authorization": "Bearer"},
-    ):
-        refused = client.get("/v1/models", headers=headers)
-        assert refused.status_code == 401
-        assert refused.headers["www-authenticate"] == "Bearer"
+    for value in (None, "Bearer wrong", "Basic secret", "Bearer"):
+        response = client.get("/v1/models", headers={} if value is None else {"Authorization": value})
+        refused(response, 401, "http.token")
+        assert response.headers["www-authenticate"] == "Bearer"
     assert client.get("/metrics").status_code == 401
     assert client.get("/v1/models", headers={"Authorization": "Bearer secret"}).status_code == 200
 
 
-def test_requests_have_a_size(model):
+def test_requests_have_a_maximal_size(model):
     client = TestClient(make_app([model], Limits(body=2000)))
-    refused = client.post("/v1/models/ba:explain", content=b" " * 2001)
-    assert refused.status_code == 413
-    assert "2,000 bytes" in refused.json()["error"]
-
-    def parts():
-        for _ in range(30):
-            yield b" " * 100
-
-    assert client.post("/v1/models/ba:explain", content=parts()).status_code == 413  # without saying so beforehand
-    assert client.post("/v1/models/ba:explain", json={"instances": [{"node": 1}]}).status_code == 200
+    path = "/v1/models/ba:explain"
+    refused(client.post(path, content=b" " * 2001), 413, "http.too_large")
+    chunks = (b" " * 100 for _ in range(30))  # without a Content-Length
+    refused(client.post(path, content=chunks), 413, "http.too_large")
+    assert client.post(path, json={"instances": [{"node": 1}]}).status_code == 200
 
 
-def test_requests_have_a_time(model):
+def test_requests_have_a_deadline(model):
     client = TestClient(make_app([model], Limits(seconds=1e-6)))
-    many = [{"node": node, "refine": 8} for node in range(50)]
-    refused = client.post("/v1/models/ba:explain", json={"instances": many})
-    assert refused.status_code == 503
-    assert "ask for less" in refused.json()["error"]
+    instances = [{"node": node, "refine": 8} for node in range(50)]
+    refused(client.post("/v1/models/ba:explain", json={"instances": instances}), 503, "http.timeout")
 
 
-def test_failures_of_ours_are_not_told_to_clients(model, monkeypatch, capsys):
-    from dgl_lara.serve.handlers import RequestHandler
-
+def test_clients_do_not_see_internal_errors(model, monkeypatch, capsys):
     monkeypatch.setattr(RequestHandler, "predict", lambda *_: 1 / 0)
     client = TestClient(make_app([model]))
-    response = client.post("/v1/models/ba:predict", json={"instances": [{"node": 1}]})
-    assert response.status_code == 500
-    assert response.json() == {"error": "something went wrong here; the service has noted what."}
+    refused(client.post("/v1/models/ba:predict", json={"instances": [{"node": 1}]}), 500, "http.internal")
     assert "ZeroDivisionError" in capsys.readouterr().err
 
 
@@ -407,81 +408,79 @@ def test_the_description_fits_the_service(client):
 
 
 def test_two_runs_of_one_name(quick_runs, tmp_path):
-    with pytest.raises(InputError, match="two runs are called 'ba-shapes'"):
+    with raises("model.duplicate", name="ba-shapes"):
         open_models([quick_runs["ba-shapes"]] * 2, tmp_path, None, False)
 
 
-def test_a_first_target_that_is_not_there(model):
+def test_a_first_target_that_is_missing(model):
     model.check_target(699)
-    with pytest.raises(InputError, match=r"node must be in 0..699 \(got 700\)"):
+    with raises("target.range", got=700):
         model.check_target(700)
 
 
-def test_a_table_has_its_room_on_disk_before_it_is_used(tmp_path):
-    """A page of a mapped file that the disk has no room for kills whoever writes to it."""
-    table = ExplanationCache(tmp_path / "table", 1000)
-    assert table.path.stat().st_blocks * 512 >= table.path.stat().st_size > 10**6
+def test_a_cache_reserves_its_space_on_disk(tmp_path):
+    """A process that writes to a mapped page without space on disk is killed."""
+    cache = ExplanationCache(tmp_path / "cache", 1000)
+    assert cache.path.stat().st_blocks * 512 >= cache.path.stat().st_size > 10**6
 
 
-def test_a_keeper_tells_once_why_it_cannot_write(model, monkeypatch, capsys):
+@pytest.fixture
+def in_updater(monkeypatch):
+    """Let this process act as the updater, and restore its signal handlers."""
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}
+    monkeypatch.setattr(os, "nice", lambda increment: None)
+    yield
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+
+
+def test_an_updater_reports_a_full_disk_once(model, monkeypatch, notices, in_updater):
     def full():
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    slept = []
+    pauses = []
 
     def sleep(seconds):
-        slept.append(seconds)
-        if slept.count(1) == 3:
+        pauses.append(seconds)
+        if pauses.count(1) == 3:
             os.kill(os.getpid(), signal.SIGTERM)
 
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}
     monkeypatch.setattr(model, "apply_pending_updates", full)
     monkeypatch.setattr(updater, "time", SimpleNamespace(sleep=sleep, monotonic=time.monotonic))
-    monkeypatch.setattr(os, "nice", lambda more: None)
-    try:
-        updater.keep([model])
-    finally:
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
-    said = capsys.readouterr().err
-    assert said.count("No space left on device") == 1 and f"{model.folder} cannot be written" in said
+    updater.run_updater([model])
+    assert notices.codes == ["updater.disk"]
+    assert notices.fields("updater.disk")["folder"] == model.folder
 
 
-def test_a_keeper_ends_where_it_never_gets_through_its_log(model, monkeypatch, capsys):
-    """Who starts the service is told, and does not wait for ever."""
+def test_an_updater_ends_if_it_can_never_apply_its_log(model, monkeypatch, notices, in_updater):
+    """The process that starts the service then fails, and does not wait for ever."""
 
-    def fails():
-        raise LaraError("the log makes no sense")
+    def fail():
+        raise LaraError("update_log.damaged", path="log", entry=1, problem="")
 
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}
-    monkeypatch.setattr(model, "apply_pending_updates", fails)
-    monkeypatch.setattr(os, "nice", lambda more: None)
-    try:
-        with pytest.raises(SystemExit):
-            updater.keep([model])
-    finally:
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
-    assert capsys.readouterr().err.count("the log makes no sense") == 1
+    monkeypatch.setattr(model, "apply_pending_updates", fail)
+    with pytest.raises(SystemExit):
+        updater.run_updater([model])
+    assert notices.codes == ["updater.failed"]
 
 
-def test_a_service_that_is_stopped_while_it_catches_up_stops(model, monkeypatch):
+def test_a_service_that_is_stopped_while_it_applies_updates_stops(model, monkeypatch):
     model.accept(GraphUpdate(add_edges=[(5, 9)], both_ways=False))
-    asked: Any = SimpleNamespace(fill=False, is_to_stop=True, workers=1, limits=SimpleNamespace(seconds=1))
-    monkeypatch.setattr(updater, "keep", lambda *given: time.sleep(60))
-    with pytest.raises(LaraError, match="stopped before the updates in the log were applied"):
-        WorkerGroup(1, [model], asked)
+    supervisor: Any = SimpleNamespace(fill=False, is_stopping=True, num_workers=1, limits=SimpleNamespace(seconds=1))
+    monkeypatch.setattr(updater, "run_updater", lambda *arguments: time.sleep(60))
+    with raises("updater.stopped"):
+        WorkerGroup(1, [model], supervisor)
 
 
-def test_a_reload_lets_the_old_runs_go(quick_runs, tmp_path):
-    """New workers are forked from the process that loaded them; the collector does not look at what it has frozen."""
-    generation = WorkerGroup.__new__(WorkerGroup)
-    generation.models = [ServedModel("ba", open_run(quick_runs["ba-shapes"]), tmp_path)]
-    model, lara = weakref.ref(generation.models[0]), weakref.ref(generation.models[0].lara)
+def test_a_reload_releases_the_old_runs(quick_runs, tmp_path):
+    """New workers are forked from the process that loaded them, whose objects are frozen for the collector."""
+    group = WorkerGroup.__new__(WorkerGroup)
+    group.models = [ServedModel("ba", open_run(quick_runs["ba-shapes"]), tmp_path)]
+    model, lara = weakref.ref(group.models[0]), weakref.ref(group.models[0].lara)
     gc.collect()
     gc.freeze()
     try:
-        generation.forget()
+        group.release_models()
         assert model() is None and lara() is None
     finally:
         gc.unfreeze()

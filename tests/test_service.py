@@ -258,7 +258,7 @@ def test_garbage_is_collected_again_where_loading_fails(tmp_path, monkeypatch):
 
 def test_bad_starts_are_told_in_a_sentence(tmp_path):
     """Before anything is loaded."""
-    from dgl_lara.serve.supervisor import listening
+    from dgl_lara.serve.supervisor import listen
 
     empty = tmp_path / "token"
     empty.write_text("")
@@ -268,4 +268,4 @@ def test_bad_starts_are_told_in_a_sentence(tmp_path):
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         with pytest.raises(InputError, match="cannot be had .*--port"):
-            listening("127.0.0.1", taken.getsockname()[1])
+            listen("127.0.0.1", taken.getsockname()[1])

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from dgl_lara.cli import main
-from dgl_lara.serve.schemas import ExplainRequest, GraphUpdate, Subgraph, read
+from dgl_lara.serve.schemas import ExplainBody, GraphUpdate, Subgraph, parse_body
 
 ROOT = Path(__file__).parents[1]
 TEXT = (ROOT / "docs" / "serving.md").read_text()
@@ -82,8 +82,8 @@ def test_the_manifest_fits_the_container(dockerfile):
 def test_its_requests_are_understood():
     bodies = re.findall(r"-d '(.+?)'", TEXT, re.DOTALL)
     assert len(bodies) == 2
-    read(ExplainRequest, bodies[0].encode())
-    read(GraphUpdate, bodies[1].encode())
+    parse_body(ExplainBody, bodies[0].encode())
+    parse_body(GraphUpdate, bodies[1].encode())
 
 
 def test_what_can_be_asked_is_understood():
@@ -93,8 +93,8 @@ def test_what_can_be_asked_is_understood():
     subgraphs = re.findall(r'`(\{"features".+?\})`', text)
     assert (len(instances), len(subgraphs)) == (3, 1)
     for one in instances:
-        read(ExplainRequest, b'{"instances": [%b]}' % one.encode())
-    read(Subgraph, subgraphs[0].encode())
+        parse_body(ExplainBody, b'{"instances": [%b]}' % one.encode())
+    parse_body(Subgraph, subgraphs[0].encode())
 
 
 def test_its_paths_are_there():

@@ -86,7 +86,7 @@ def _run(folders: tuple[Path, ...], wanted: ServeOptions, announce: Callable[[li
         from dgl_lara.serve import app  # noqa: F401 (whatever is missing is missing now)
         from dgl_lara.serve.middleware import Limits
         from dgl_lara.serve.model import ServedModel, open_models
-        from dgl_lara.serve.supervisor import Supervisor, is_only_here
+        from dgl_lara.serve.supervisor import Supervisor, is_loopback
     except ModuleNotFoundError as error:
         raise InputError(f"serving needs more packages ({error.name}): pip install 'dgl-lara[serve]'") from error
     from dgl_lara._util.progress import log_info
@@ -108,7 +108,7 @@ def _run(folders: tuple[Path, ...], wanted: ServeOptions, announce: Callable[[li
         token=lambda: read_token(wanted.token_file),
         fill=wanted.fill,
     )
-    if supervisor.token is None and not is_only_here(supervisor.port):
+    if supervisor.token is None and not is_loopback(supervisor.port):
         log_info("note: whoever reaches this machine can ask and change the graph; --token-file asks them for a token.")
     with counting:
         supervisor.run(lambda where: announce(names, where))

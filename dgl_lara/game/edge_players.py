@@ -26,6 +26,7 @@ from dgl_lara.graphs.subgraph import EgoBatch, SharedSubgraph
 
 class EdgePlayers(PlayerSet):
     name = "edges"
+    keeps_ids = False
     noun = "edge"
     removal = "To remove a player is to take the edge away; all nodes stay, with their features."
 

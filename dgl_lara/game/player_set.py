@@ -28,6 +28,7 @@ class PlayerSet(ABC):
     removal: ClassVar[str]  # what it means to remove one, in words
     includes_target: bool = False  # a target is a player of its own
     supports_shared_masks: bool = True  # one mask over all players is a coalition for every target at once
+    keeps_ids: ClassVar[bool] = True  # ids of players stay the same when the graph changes
     num_baselines: int = 1  # times that f is asked about one coalition
     in_graph: ClassVar[bool] = True  # players are nodes or edges, so a picture of the graph shows them
     walk_kernel: str | None = None  # the compiled kernel that scores these players

@@ -86,16 +86,22 @@ def _class_ids(classes: Any, count: int, num_classes: int, device: torch.device)
     return ids.long()
 
 
-def classes_of_options(values: Sequence[int | str], names: Sequence[str] | None, num_classes: int) -> list[int]:
-    """Return the class numbers that --class and --rather-than stand for.
+def classes_of_options(
+    values: Sequence[int | str],
+    names: Sequence[str] | None,
+    num_classes: int,
+    options: tuple[str, str] = ("--class", "--rather-than"),
+) -> list[int]:
+    """Return the class numbers that two options stand for.
 
     Args:
         values: The values of the options that were used, numbers or names.
         names: Names of the classes, if they have any.
         num_classes: Number of classes of the model.
+        options: The options as users write them.
     """
-    options = zip(("--class", "--rather-than"), values, strict=False)
-    numbers = [class_number(option, value, names, num_classes) for option, value in options]
+    used = zip(options, values, strict=False)
+    numbers = [class_number(option, value, names, num_classes) for option, value in used]
     if len(numbers) == 2 and numbers[0] == numbers[1]:
         raise InputError("classes.same", got=values[0])
     return numbers

@@ -1,9 +1,8 @@
-"""One kind of players on one graph: g's embeddings where all workers share them, and explanations from them."""
+"""Explanations of one player set on one graph, from embeddings that all workers share."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -18,27 +17,43 @@ from dgl_lara.explanation import SOURCES, Explanations
 from dgl_lara.game.class_query import ClassQuery
 from dgl_lara.game.game import Game
 from dgl_lara.inference.kernels.walk import WalkScorer
-from dgl_lara.inference.scorer import Embeddings, can_compile, checked_query, explain_embedded, sum_over_endpoints
+from dgl_lara.inference.scorer import (
+    Embeddings,
+    Scorer,
+    can_compile,
+    checked_query,
+    explain_embedded,
+    sum_over_endpoints,
+)
 from dgl_lara.lara import LARA
-from dgl_lara.serve.cache import CORRECTED, TOP, ExplanationCache, TopKRows, short
+from dgl_lara.serve.cache import CORRECTED, TOP, ExplanationCache, TopKRows, round_digits
 from dgl_lara.serve.ids import IdCodec, Json
 
 
-def on_graph(of: LARA, graph: dgl.DGLGraph, features: Tensor, answer: Tensor) -> LARA:
-    """The same g and what is known of its errors on a graph after an update; without samples, which are of the old one.
-    `answer`: what f says of it."""
-    game = of.game
-    lara = LARA(game.f, graph, features, of.task, game.hops, of.value, of.config, of.memory, players=of.players)
-    lara.explainer_, lara.config_, lara.errors_, lara.cost_ = of.explainer_, of.config_, of.errors_, of.cost_
-    lara.game = Game(
-        game.f, graph, features, game.task, game.hops, of.value, answer, memory=of.memory, players=of.players,
+def lara_on_updated_graph(lara: LARA, graph: dgl.DGLGraph, features: Tensor, outputs: Tensor) -> LARA:
+    """Return the trained explainer on a graph after updates, without the samples of the graph before.
+
+    Args:
+        lara: Explainer of the run.
+        graph: The updated graph.
+        features: (num_nodes, columns) its features.
+        outputs: (num_nodes, num_classes) outputs of the model on it.
+    """
+    game = lara.game
+    other = LARA(game.f, graph, features, lara.task, game.hops, lara.value, lara.config, lara.memory,
+                 players=lara.players)  # fmt: skip
+    other.explainer_, other.config_, other.errors_, other.cost_ = (
+        lara.explainer_, lara.config_, lara.errors_, lara.cost_
+    )  # fmt: skip
+    other.game = Game(
+        game.f, graph, features, game.task, game.hops, lara.value, outputs, memory=lara.memory, players=lara.players,
         context=game.context_hops,
     )  # fmt: skip
-    return lara
+    return other
 
 
 class UnchangedSamples(SharedSamples):
-    """What f said in training, of targets around which a graph has not changed since; it may have more nodes now."""
+    """Samples from training, for targets that no update has affected. The graph may have more nodes now."""
 
     def _as_many(self, game: Game) -> bool:
         return True
@@ -47,125 +62,203 @@ class UnchangedSamples(SharedSamples):
         return False
 
 
-@dataclass(frozen=True, eq=False)
 class ServedExplainer:
-    """`source`: p by term where the compiled walk takes it, else as g gives it. `target`: t. `unchanged`: the targets
-    of which the samples of training still speak; None: all."""
+    """Explanations of one player set on one graph.
 
-    lara: LARA
-    source: Tensor | np.ndarray
-    target: Tensor
-    table: ExplanationCache
-    called: IdCodec
-    unchanged: Tensor | None = None
+    Args:
+        lara: Trained explainer on this graph.
+        source: p, in the layout that `Explainer` returns.
+        target: t of all targets.
+        cache: Explanations that are computed already.
+        ids: Ids and names for answers.
+        unchanged: (num_targets,) bool, targets that the samples of training still correct. None: all of them.
+    """
+
+    def __init__(
+        self, lara: LARA, source: Tensor, target: Tensor, cache: ExplanationCache, ids: IdCodec,
+        unchanged: Tensor | None = None,
+    ) -> None:  # fmt: skip
+        self.lara, self.source, self.target, self.cache, self.ids = lara, source, target, cache, ids
+        self.unchanged = unchanged
 
     @property
     def game(self) -> Game:
         return self.lara.game
 
     @cached_property
-    def walks(self) -> WalkScorer:
-        return WalkScorer(self.lara.explainer_, self.game, self.source)
-
-    @cached_property
     def predicted(self) -> np.ndarray:
-        """(num_targets,) the class that f predicts of each."""
+        """(num_targets,) the predicted classes."""
         return self.game.explained_class[: self.game.num_targets].numpy()
 
     @cached_property
     def values(self) -> np.ndarray:
-        """(num_targets,) the explained value of that class."""
-        everyone = torch.arange(self.game.num_targets)
-        return short(self.game.full_value_of(everyone, self.game.query(everyone)).numpy())
+        """(num_targets,) the explained values of the predicted classes."""
+        targets = torch.arange(self.game.num_targets)
+        return round_digits(self.game.full_value_of(targets, self.game.query(targets)).numpy())
 
-    @property
-    def walked(self) -> bool:
-        """By the compiled walk; one way for one target and for many, so that all give the same numbers."""
-        return self.game.player_set.name == "nodes" and can_compile(self.lara.explainer_, self.game)
+    def prepare(self) -> None:
+        """Compute what is computed once, so that forked workers share it."""
+        _ = self.predicted, self.values, self.game.cost_bound
+
+    # --- computing
 
     def explain(self, targets: Tensor, query: ClassQuery | None = None) -> Iterator[tuple[Tensor, Explanations]]:
-        """(places among the targets, their explanations), in pieces."""
+        """Yield explanations in chunks, each with the positions of its targets among `targets`."""
         for rows in self.game.chunks(targets):
-            places = torch.arange(rows.start, rows.stop)
-            known = torch.ones(len(places), dtype=torch.bool)
+            positions = torch.arange(rows.start, rows.stop)
+            corrected = torch.ones(len(positions), dtype=torch.bool)
             if self.unchanged is not None:
-                known = self.unchanged[targets[rows]]
-            for some, correct in ((places[known], True), (places[~known], False)):
-                if len(some):
-                    found = self._amortised(targets[some], None if query is None else query[some])
-                    yield some, self.lara.trusted(found, correct)
+                corrected = self.unchanged[targets[rows]]
+            for chunk, correct in ((positions[corrected], True), (positions[~corrected], False)):
+                if len(chunk):
+                    amortised = self.amortised(targets[chunk], None if query is None else query[chunk])
+                    yield chunk, self.lara.trusted(amortised, correct)
 
-    def _amortised(self, targets: Tensor, query: ClassQuery | None) -> Explanations:
-        explainer, game = self.lara.explainer_, self.game
-        if not self.walked:
-            assert isinstance(self.source, Tensor)
-            return explain_embedded(explainer, game, Embeddings(self.source, self.target), targets, query)
-        query = checked_query(explainer, game, targets, query)
-        scores_of = sum_over_endpoints(self.walks.scores, game)
-        with torch.no_grad():
-            t = explainer.for_class(game.task.target_embeddings(self.target, targets, None), query)
-            players, scores = scores_of(targets, t)
-        return Explanations(players, scores, query.classes, game.task, "lara", game, rather_than=query.versus)
+    def explain_one(self, target: int, classes: Sequence[int] = ()) -> Explanations:
+        """Return the explanation of one target.
 
-    def one(self, target: int, classes: list[int]) -> Explanations:
-        """Of a single target, for its class (`classes` empty), for another, or for one rather than another."""
-        ((_, found),) = self.explain(torch.tensor([target]), ClassQuery.repeat(classes, 1))
-        return found
+        Args:
+            target: Index of the target.
+            classes: Class to explain instead of the predicted one, and the class it is contrasted with.
+        """
+        ((_, explanations),) = self.explain(torch.tensor([target]), ClassQuery.repeat(classes, 1))
+        return explanations
 
-    # --- from the table
+    def amortised(self, targets: Tensor, query: ClassQuery | None = None) -> Explanations:
+        """Return explanations without any correction."""
+        embeddings = Embeddings(self.source, self.target)
+        return explain_embedded(self.lara.explainer_, self.game, embeddings, targets, query)
 
-    def best(self, targets: np.ndarray) -> TopKRows:
-        """What it does not know yet is computed, and known from then on."""
-        unknown = np.unique(self.table.unknown(targets))
-        if len(unknown):
-            self.compute(unknown)
-        return self.table.read(targets)
+    # --- updates of the graph
 
-    def compute(self, targets: np.ndarray) -> None:
-        for places, found in self.explain(torch.from_numpy(targets)):
-            best, some = TopKRows.of(found, TOP), targets[places.numpy()]
-            self.table.fill(some, best, map(orjson.dumps, self.rows(some, best, [TOP] * len(some))))
+    def grown_source(self, count: int) -> Tensor:
+        """Return a copy of p with rows for new nodes."""
+        return grow_rows(self.source, count) if self._has_node_rows else self.source.clone()
 
-    def rows(self, targets: np.ndarray, best: TopKRows, tops: list[int]) -> Iterator[Json]:
-        """The explanation of each, with so many of its players, as it is sent."""
-        figures = zip(
+    def write_source(self, source: Tensor, nodes: Tensor, p: Tensor, rows: Tensor) -> None:
+        """Write new p of some nodes, which stands in some rows of `p`."""
+        if self._has_node_rows:
+            source[nodes] = p[rows]
+
+    @property
+    def _has_node_rows(self) -> bool:
+        """Whether p has a row for each node. Otherwise it has a row for each feature, which no update changes."""
+        count = self.game.graph.num_nodes()
+        return self.lara.explainer_.source_shape(count)[0] == count
+
+    # --- the cache
+
+    def cached(self, targets: np.ndarray) -> TopKRows:
+        """Return rows of the cache, and compute them first if they are missing."""
+        self.fill_missing(targets)
+        return self.cache.read(targets)
+
+    def fill_missing(self, targets: np.ndarray) -> int:
+        """Compute missing rows of the cache, and return how many were missing."""
+        missing = np.unique(self.cache.missing(targets))
+        if len(missing):
+            self.fill_cache(missing)
+        return len(missing)
+
+    def fill_cache(self, targets: np.ndarray) -> None:
+        """Compute explanations of these targets and write them to the cache."""
+        for positions, explanations in self.explain(torch.from_numpy(targets)):
+            best, chunk = TopKRows.of(explanations, TOP), targets[positions.numpy()]
+            self.cache.fill(chunk, best, map(orjson.dumps, self.to_json(chunk, best, [TOP] * len(chunk))))
+
+    def to_json(self, targets: np.ndarray, best: TopKRows, tops: Sequence[int]) -> Iterator[Json]:
+        """Yield the explanation of each target as JSON.
+
+        Args:
+            targets: Indices of the targets.
+            best: Their rows.
+            tops: How many players of each.
+        """
+        columns = zip(
             targets.tolist(), self.predicted[targets].tolist(), self.values[targets].tolist(),
-            best.confidence.tolist(), (best.state == CORRECTED).tolist(), np.minimum(best.kept, tops).tolist(),
-            best.player.tolist(), best.hop.tolist(), best.score.tolist(), strict=True,
+            explanation_fields(best, np.minimum(best.kept, tops)), strict=True,
         )  # fmt: skip
-        for target, explained, value, confidence, corrected, kept, players, hops, scores in figures:
-            told = self._told(target, players[:kept])
+        for target, predicted, value, (trust, players) in columns:
+            names = self._player_ids(target, [player for player, _, _ in players])
             yield {
-                "target": self.called.target(target),
-                "class": explained,
+                "target": self.ids.target(target),
+                "class": predicted,
                 "value": value,
-                "confidence": None if confidence != confidence else confidence,
-                "source": SOURCES[corrected],
+                **trust,
                 "players": [
-                    {**player, "hop": hop, "score": score}
-                    for player, hop, score in zip(told, hops[:kept], scores[:kept], strict=True)
+                    {**name, "hop": hop, "score": score} for name, (_, hop, score) in zip(names, players, strict=True)
                 ],
             }
 
-    def _told(self, target: int, players: list[int]) -> list[Json]:
-        """id and name of each."""
-        task = self.game.task
-        if self.game.player_set.name == "nodes" and task.has_distances:
-            return [self.called.of_player(player, target) for player in players]
-        every = self.game.players(torch.tensor([target]))
-        classes = self.game.explained_class[every.targets]
-        told = self.called.players(Explanations(every, torch.zeros(len(every.player)), classes, task, "", self.game))
-        by_number: dict[int, Any] = dict(zip(every.player.tolist(), told, strict=True))
-        return [by_number[player] for player in players]
+    def _player_ids(self, target: int, players: list[int]) -> list[Json]:
+        """Return id and name of players of a target."""
+        if self.game.player_set.includes_target:
+            return [self.ids.player(player, target) for player in players]
+        table = self.game.players(torch.tensor([target]))
+        classes, task = self.game.explained_class[table.targets], self.game.task
+        unscored = Explanations(table, torch.zeros(len(table.player)), classes, task, "", self.game)
+        names: dict[int, Any] = dict(zip(table.player.tolist(), self.ids.players(unscored), strict=True))
+        return [names[player] for player in players]
 
 
-def base_part(lara: LARA, table: ExplanationCache, called: IdCodec) -> ServedExplainer:
-    """Of the graph that the run was trained on."""
+class CompiledExplainer(ServedExplainer):
+    """Explanations by the compiled walk, for one target and for many, so that all answers have equal bits.
+
+    `source` is p by term, (terms, num_nodes, dim), as the walk reads it.
+    """
+
+    @cached_property
+    def _scorer(self) -> Scorer:
+        scores = WalkScorer(self.lara.explainer_, self.game, self.source.numpy()).scores
+        return sum_over_endpoints(scores, self.game)
+
+    def prepare(self) -> None:
+        super().prepare()
+        _ = self._scorer
+
+    def amortised(self, targets: Tensor, query: ClassQuery | None = None) -> Explanations:
+        explainer, game = self.lara.explainer_, self.game
+        query = checked_query(explainer, game, targets, query)
+        with torch.no_grad():
+            t = explainer.for_class(game.task.target_embeddings(self.target, targets, None), query)
+            players, scores = self._scorer(targets, t)
+        return Explanations(players, scores, query.classes, game.task, "lara", game, rather_than=query.versus)
+
+    def grown_source(self, count: int) -> Tensor:
+        terms, before, dim = self.source.shape
+        return torch.cat([self.source, self.source.new_zeros(terms, count - before, dim)], dim=1)
+
+    def write_source(self, source: Tensor, nodes: Tensor, p: Tensor, rows: Tensor) -> None:
+        source[:, nodes] = p[rows].view(len(nodes), len(source), source.shape[2]).transpose(0, 1)
+
+
+def is_compiled(lara: LARA) -> bool:
+    """Return whether the compiled walk explains this player set."""
+    return lara.game.player_set.includes_target and can_compile(lara.explainer_, lara.game)
+
+
+def explainer_of_run(lara: LARA, cache: ExplanationCache, ids: IdCodec) -> ServedExplainer:
+    """Return the explainer on the graph of the run."""
     embeddings = lara.embed()
-    part = ServedExplainer(lara, embeddings.source, embeddings.target, table, called)
-    return replace(part, source=part.walks.source) if part.walked else part
+    if not is_compiled(lara):
+        return ServedExplainer(lara, embeddings.source, embeddings.target, cache, ids)
+    by_term = torch.from_numpy(WalkScorer(lara.explainer_, lara.game, embeddings.source).source)
+    return CompiledExplainer(lara, by_term, embeddings.target, cache, ids)
 
 
-def prepare(part: ServedExplainer) -> None:
-    """What is made when first needed is made now: workers that are forked from here share it."""
-    _ = part.predicted, part.values, part.game.cost_bound, part.walks if part.walked else None
+def explanation_fields(best: TopKRows, counts: np.ndarray) -> Iterator[tuple[Json, list[tuple[int, int, float]]]]:
+    """Yield the trust in each explanation and its best players as (player, hop, score).
+
+    Args:
+        best: Rows of the cache.
+        counts: (num_targets,) how many players of each.
+    """
+    columns = (best.confidence, best.state == CORRECTED, counts, best.player, best.hop, best.score)
+    for confidence, corrected, count, *players in zip(*(column.tolist() for column in columns), strict=True):
+        trust = {"confidence": None if confidence != confidence else confidence, "source": SOURCES[corrected]}
+        yield trust, list(zip(*(column[:count] for column in players), strict=True))
+
+
+def grow_rows(rows: Tensor, count: int) -> Tensor:
+    """Return rows with zeros appended, `count` in all."""
+    return torch.cat([rows, rows.new_zeros(count - len(rows), *rows.shape[1:])])

@@ -1,4 +1,4 @@
-"""What the explorer page asks for: lists of targets worth a look, and one explanation with everything that is shown."""
+"""Data of the explorer page: lists of targets, and one explanation with everything that the page shows of it."""
 
 from __future__ import annotations
 
@@ -9,118 +9,111 @@ import numpy as np
 import torch
 
 from dgl_lara._util.templates import rendered
-from dgl_lara.errors import InputError
 from dgl_lara.explanation import Explanation
 from dgl_lara.explanation.plot.html import view_data
-from dgl_lara.serve.cache import UNKNOWN, short
+from dgl_lara.serve.cache import UNKNOWN, round_digits
 from dgl_lara.serve.handlers import RequestHandler
-from dgl_lara.serve.ids import ELSEWHERE, Json
+from dgl_lara.serve.ids import NOT_IN_RUN, Json
 from dgl_lara.serve.schemas import Instance, TargetsQuery, ViewQuery
 
-LIKELIEST = 5  # classes that are shown of f's answer
-THUMBNAIL = 60  # nodes of a graph in the gallery
-STEPS, FEWER, CROWD = 40, 10, 1000  # of the slider; fewer where the model sees so many nodes in each
-GALLERY = 24  # graphs of one page of it
+MAX_CLASSES = 5  # likeliest classes that are shown
+MAX_THUMBNAIL_NODES = 60
+MAX_THUMBNAILS = 24  # on one page
+SLIDER_STEPS, SLIDER_STEPS_OF_MANY, MANY_NODES = 40, 10, 1000  # the model sees all nodes in each step
 
 
 @cache
 def explorer_page() -> str:
-    """One file without any outside script, picture or font."""
+    """Return the HTML of the page, which loads nothing from other sites."""
     return rendered(__package__, "explorer.html")
 
 
-# --- lists
-
-
-def list_targets(job: RequestHandler, query: TargetsQuery) -> Json:
-    """Targets by number, name, class, wrong prediction or confidence; of graphs also small pictures."""
-    part, model = job.snapshot.first, job.model
-    wanted = ~job.snapshot.gone_targets
+def list_targets(handler: RequestHandler, query: TargetsQuery) -> Json:
+    """Return targets that match a query, with a small picture of each graph if graphs are explained."""
+    explainer, ids = handler.snapshot.first, handler.ids
+    matches = ~handler.snapshot.removed
     if query.predicted is not None:
-        wanted &= part.predicted == query.predicted
-    labels = _labels(job)
+        matches &= explainer.predicted == query.predicted
+    labels = _labels(handler)
     if query.wrong:
-        wanted &= (labels >= 0) & (labels != part.predicted)
-    found = np.flatnonzero(wanted)
+        matches &= (labels >= 0) & (labels != explainer.predicted)
+    targets = np.flatnonzero(matches)
     if text := query.find.strip().lower():
-        found = np.array([one for one in found.tolist() if _matches(job, one, text)], dtype=np.int64)
-        found = found[np.argsort([len(str(one)) for one in found.tolist()], kind="stable")]
+        targets = np.array([one for one in targets.tolist() if _matches(handler, one, text)], dtype=np.int64)
+        targets = targets[np.argsort([len(str(one)) for one in targets.tolist()], kind="stable")]
     if query.order == "confidence":
-        found = found[part.table.known(found) & ~np.isnan(part.table.confidence[found])]
-        found = found[np.argsort(part.table.confidence[found], kind="stable")]
-    some = found[query.offset : query.offset + (query.limit if model.task.has_distances else min(query.limit, GALLERY))]
-    rows = [_row(job, one, int(labels[one])) for one in some.tolist()]
-    if not model.task.has_distances:
-        for row in rows:
-            row["picture"] = _thumbnail(job, int(row["target"]))
-    return {"total": len(found), "rows": rows, "about": about(job)}
+        confidence = explainer.cache.confidence
+        targets = targets[explainer.cache.is_valid(targets) & ~np.isnan(confidence[targets])]
+        targets = targets[np.argsort(confidence[targets], kind="stable")]
+    limit = min(query.limit, MAX_THUMBNAILS) if ids.has_thumbnails else query.limit
+    page = targets[query.offset : query.offset + limit].tolist()
+    rows = [_row(handler, target, int(labels[target])) for target in page]
+    if ids.has_thumbnails:
+        for target, row in zip(page, rows, strict=True):
+            row["picture"] = _thumbnail(handler, target)
+    return {"total": len(targets), "rows": rows, "model": _model_info(handler)}
 
 
-def about(job: RequestHandler) -> Json:
-    """Of the model: what the page needs before anything is chosen."""
-    model, snapshot, told = job.model, job.snapshot, job.called.class_name
-    types, config, part = model.lara.types, model.lara.explainer_.config, snapshot.first
-    alive = int((part.table.state != UNKNOWN).sum())
+def _model_info(handler: RequestHandler) -> Json:
+    """Return what the page shows of the model before a target is chosen."""
+    model, snapshot = handler.model, handler.snapshot
+    config, explainer = model.lara.explainer_.config, snapshot.first
     return {
         "name": model.name,
         "dataset": model.run.dataset.name,
         "task": model.task.name,
-        "noun": types.node_types[0] if types is not None and model.task.num_endpoints == 1 else model.task.name,
-        "targets": len(part.predicted),
+        "noun": handler.ids.noun,
+        "targets": len(explainer.predicted),
         "edges": snapshot.graph.num_edges(),
         "hops": config.hops,
-        "value": part.game.value,
-        "classes": [told(one) for one in range(config.num_classes)],
-        "counts": np.bincount(part.predicted, minlength=config.num_classes).tolist(),
+        "value": explainer.game.value,
+        "classes": [handler.ids.class_name(one) for one in range(config.num_classes)],
+        "counts": np.bincount(explainer.predicted, minlength=config.num_classes).tolist(),
         "all_classes": config.all_classes,
-        "players": list(snapshot.parts),
-        "labelled": bool((_labels(job) >= 0).any()),
-        "explained": alive,
+        "players": list(snapshot.explainers),
+        "labelled": bool((_labels(handler) >= 0).any()),
+        "explained": int((explainer.cache.state != UNKNOWN).sum()),
         "sequence": snapshot.sequence,
     }
 
 
-def _labels(job: RequestHandler) -> np.ndarray:
-    """(num_targets,) the true class, -1 where nobody knows, or outputs are no classes."""
-    if job.snapshot.first.game.value == "output":
-        return np.full(len(job.snapshot.first.predicted), -1)
-    known = job.model.run.dataset.labels.numpy()
-    missing = len(job.snapshot.first.predicted) - len(known)
-    return np.concatenate([known, np.full(missing, -1)]) if missing else known
+def _labels(handler: RequestHandler) -> np.ndarray:
+    """(num_targets,) the true classes. -1: unknown, or outputs are no classes."""
+    count = len(handler.snapshot.removed)
+    if handler.snapshot.first.game.value == "output":
+        return np.full(count, -1)
+    labels = handler.model.run.dataset.labels.numpy()
+    return np.concatenate([labels, np.full(count - len(labels), -1)])
 
 
-def key_of(job: RequestHandler, target: int) -> int | str:
-    """By which the page names it: its number; of a link both ends, "3,14"."""
-    told = job.called.target(target)
-    return told if isinstance(told, int) else ",".join(map(str, told))
+def _matches(handler: RequestHandler, target: int, text: str) -> bool:
+    ids = handler.ids
+    return str(ids.key(target)).startswith(text) or text in ids.target_name(target).lower()
 
 
-def _matches(job: RequestHandler, target: int, text: str) -> bool:
-    return str(key_of(job, target)).startswith(text) or text in job.called.target_name(target).lower()
-
-
-def _row(job: RequestHandler, target: int, label: int) -> Json:
-    part, told = job.snapshot.first, job.called.class_name
-    known, confidence = bool(part.table.known(np.array([target]))[0]), float(part.table.confidence[target])
-    predicted = int(part.predicted[target])
+def _row(handler: RequestHandler, target: int, label: int) -> Json:
+    explainer, ids = handler.snapshot.first, handler.ids
+    is_valid = bool(explainer.cache.is_valid(np.array([target]))[0])
+    confidence, predicted = float(explainer.cache.confidence[target]), int(explainer.predicted[target])
     return {
-        "target": key_of(job, target),
-        "name": job.called.target_name(target),
+        "target": ids.key(target),
+        "name": ids.target_name(target),
         "class": predicted,
-        "class_name": told(predicted),
-        "value": float(part.values[target]),
-        "label": None if label < 0 else told(label),
+        "class_name": ids.class_name(predicted),
+        "value": float(explainer.values[target]),
+        "label": None if label < 0 else ids.class_name(label),
         "wrong": label >= 0 and label != predicted,
-        "confidence": confidence if known and confidence == confidence else None,
+        "confidence": confidence if is_valid and confidence == confidence else None,
     }
 
 
-def _thumbnail(job: RequestHandler, target: int) -> Json:
-    part = job.snapshot.first
-    if part.game.player_set.name != "nodes":
+def _thumbnail(handler: RequestHandler, target: int) -> Json:
+    explainer = handler.snapshot.first
+    if not explainer.game.player_set.in_graph:
         return {}
-    scene = job.called.named(part.one(target, [])).scene(THUMBNAIL)
-    assert scene.score is not None
+    scene = handler.ids.named(explainer.explain_one(target)).scene(MAX_THUMBNAIL_NODES)
+    if scene.score is None:
+        return {}
     low, high = scene.bounds
     return {
         "bounds": np.round([low[0], -high[1], high[0], -low[1]], 2).tolist(),
@@ -131,82 +124,56 @@ def _thumbnail(job: RequestHandler, target: int) -> Json:
     }
 
 
-# --- one explanation
-
-
-def view(job: RequestHandler, query: ViewQuery) -> Json:
-    """In words, as a picture, a table and curves of the model's own outputs."""
-    asked = _asked(job, query.target)
-    given: dict[str, Any] = {**asked, "class": query.asked_class, "rather_than": query.rather_than}
-    instance = Instance(**given, players=query.players)
-    found = job.explanation(instance)
-    explanation = job.naming(instance, found).named(found)
-    before = explanation.game.num_calls
-    picture, story = explanation.view(query.most, STEPS if len(explanation.nodes) < CROWD else FEWER)
-    job.model_calls += explanation.game.num_calls - before
-    number, told = job.target(instance), job.called.class_name
-    label = -1 if number == ELSEWHERE else int(_labels(job)[number])
-    confidence = found.confidence
-    sure = float("nan") if confidence is None else float(short(confidence.numpy())[0])
+def view(handler: RequestHandler, query: ViewQuery) -> Json:
+    """Return one explanation as text, picture, table and curves of the model's outputs."""
+    target_fields = handler.ids.parse_key(query.target)
+    options = {"class": query.explained_class, "rather_than": query.rather_than, "players": query.players}
+    instance = Instance.model_validate({**target_fields, **options})
+    explanations = handler.explanation(instance)
+    explanation = handler.ids_of(instance, explanations).named(explanations)
+    calls = explanation.game.num_calls
+    steps = SLIDER_STEPS if len(explanation.nodes) < MANY_NODES else SLIDER_STEPS_OF_MANY
+    picture, data = explanation.view(query.most, steps)
+    handler.model_calls += explanation.game.num_calls - calls
+    target, class_name = handler.target(instance), handler.ids.class_name
+    label = -1 if target == NOT_IN_RUN else int(_labels(handler)[target])
+    expected = explanations.confidence
+    confidence = float("nan") if expected is None else float(round_digits(expected.numpy())[0])
     return {
-        **view_data(picture, story),
-        "walk": _walk(job, explanation, picture),
+        **view_data(picture, data),
+        "links": _links(handler, explanation, picture),
         "target": query.target if "," in query.target else int(query.target),
-        "asked": asked,
-        "players_kind": explanation.batch.players.player_type,
+        "instance": target_fields,
+        "player_set": explanation.batch.players.player_type,
         "explained_class": explanation.explained_class,
         "rather_than": query.rather_than,
         "predicted_class": explanation.predicted_class,
-        "predicted_name": told(explanation.predicted_class),
-        "label": None if label < 0 else told(label),
+        "predicted_name": class_name(explanation.predicted_class),
+        "label": None if label < 0 else class_name(label),
         "wrong": label >= 0 and label != explanation.predicted_class,
-        "confidence": None if sure != sure else sure,
-        "source": found.source[0],
+        "confidence": None if confidence != confidence else confidence,
+        "source": explanations.source[0],
         "sure": explanation.how_sure(),
-        "likeliest": _likeliest(job, explanation),
-        "sequence": job.snapshot.sequence,
+        "likeliest": _likeliest(handler, explanation),
+        "sequence": handler.snapshot.sequence,
     }
 
 
-def _asked(job: RequestHandler, key: str) -> Json:
-    """What an instance says of the target that the page calls so."""
-    task = job.model.task
-    numbers = [int(part) for part in key.split(",")]
-    if len(numbers) != task.num_endpoints:
-        form = "both ends, like 3,14" if task.num_endpoints > 1 else "a number"
-        raise InputError(f"target must be {form} (got {key}).")
-    return {"pair": tuple(numbers)} if task.num_endpoints > 1 else {task.name: numbers[0]}
-
-
-def _walk(job: RequestHandler, explanation: Explanation, picture: Any) -> list[str | None]:
-    """Where a click on each drawn disc leads: to that node; of a link, to the pair that it makes with the other end;
-    None where that cannot be asked about, and nothing at all where features play, or graphs are explained."""
-    task, types = explanation.task, explanation.game.types
-    if explanation.batch.players.player_type == "features" or not task.has_distances:
+def _links(handler: RequestHandler, explanation: Explanation, picture: Any) -> list[str | None]:
+    """Return the key that a click on each drawn node opens, or nothing if no nodes are drawn."""
+    if not explanation.game.player_set.in_graph:
         return []
-    drawn = explanation.nodes[torch.from_numpy(picture.place)]
-    kinds, own = types.locate(drawn) if types is not None else ([""] * len(drawn), drawn)
-    if task.num_endpoints == 1:
-        asked = types.node_types[0] if types is not None else ""
-        return [str(node) if kind == asked else None for kind, node in zip(kinds, own.tolist(), strict=True)]
-    ends = task.endpoints_of(explanation.target)
-    (start, end), (u, v) = (types.locate(ends)[0], types.local_ids(ends)) if types is not None else (["", ""], ends)
-    leads = {start: lambda node: f"{node},{v}", end: lambda node: f"{u},{node}"}  # of one type: to another second end
-    there = set(ends.tolist())
-    return [
-        None if whole in there or kind not in leads else leads[kind](node)
-        for kind, node, whole in zip(kinds, own.tolist(), drawn.tolist(), strict=True)
-    ]
+    return handler.ids.links_of(explanation, explanation.nodes[torch.from_numpy(picture.place)])
 
 
-def _likeliest(job: RequestHandler, explanation: Explanation) -> list[Json]:
-    """The classes that f finds likeliest; empty where its outputs are no classes."""
-    game, told = explanation.game, job.called.class_name
+def _likeliest(handler: RequestHandler, explanation: Explanation) -> list[Json]:
+    """Return the likeliest classes, or nothing if outputs are no classes."""
+    game = explanation.game
     if game.value == "output":
         return []
-    chance = game.full_logits[explanation.target].softmax(0)
-    best = chance.topk(min(LIKELIEST, len(chance)))
+    probabilities = game.full_logits[explanation.target].softmax(0)
+    best = probabilities.topk(min(MAX_CLASSES, len(probabilities)))
     return [
-        {"class": one, "name": told(one), "probability": round(value, 4)}
+        {"class": one, "name": handler.ids.class_name(one), "probability": round(value, 4)}
         for value, one in zip(best.values.tolist(), best.indices.tolist(), strict=True)
     ]

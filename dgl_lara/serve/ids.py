@@ -1,5 +1,7 @@
-"""What targets and players are called in requests and answers: nodes by their numbers, on a graph of several types by
-type and number there; links by both ends."""
+"""Ids and names of nodes, targets and players in requests and answers.
+
+A node is called by its number, on a graph with several types by its type and its number there, and a link by its ends.
+"""
 
 from __future__ import annotations
 
@@ -9,141 +11,312 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
+from dgl_lara.blackbox.hetero_index import HeteroIndex
 from dgl_lara.errors import InputError
 from dgl_lara.explanation import Explanation, Explanations
+from dgl_lara.game.game import Game
 from dgl_lara.game.inputs import to_internal_pairs, to_user_pairs
 from dgl_lara.game.link_task import LinkTask
-from dgl_lara.lara import LARA
 from dgl_lara.serve.schemas import TargetRef
 
 Json = dict[str, Any]
-ELSEWHERE = -1  # the number of a pair that the run was not made for
+NOT_IN_RUN = -1  # index of a pair that the run was not trained with
+TARGET_FIELDS = ("node", "graph", "pair")
+
+
+class NodeIds:
+    """Ids and names of the nodes of a graph with one type.
+
+    Args:
+        name: Returns the name of a node.
+    """
+
+    def __init__(self, name: Callable[[int], str]) -> None:
+        self.name = name
+
+    def check_type(self, name: str) -> None:
+        """Raise if a request names another type than the explained one."""
+        raise InputError("instance.type_alone", got=name)
+
+    def entry(self, node: int) -> Json:
+        """Return the id and the name of a node."""
+        return {"id": node, "name": self.name(node)}
+
+    def split(self, nodes: Tensor) -> tuple[list[str], list[int]]:
+        """Return the type and the number within that type of each node."""
+        return [""] * len(nodes), nodes.tolist()
+
+    @property
+    def target_type(self) -> str:
+        return ""
+
+
+class HeteroNodeIds(NodeIds):
+    """Ids and names of the nodes of a graph with several types.
+
+    Args:
+        types: Types of the nodes.
+        labels: Names of all nodes, if there are any.
+    """
+
+    def __init__(self, types: HeteroIndex, labels: Sequence[str] | None) -> None:
+        self.types, self.labels = types, labels
+
+    def check_type(self, name: str) -> None:
+        if name != self.target_type:
+            raise InputError("instance.type", expected=self.target_type, got=name)
+
+    def entry(self, node: int) -> Json:
+        node_type, number = self._all[0][node], self._all[1][node]
+        name = (self.labels[node] if self.labels else "") or f"{node_type} {number}"
+        return {"id": number, "type": node_type, "name": name}
+
+    def split(self, nodes: Tensor) -> tuple[list[str], list[int]]:
+        names, numbers = self.types.locate(nodes)
+        return names, numbers.tolist()
+
+    @property
+    def target_type(self) -> str:
+        return self.types.node_types[0]
+
+    @cached_property
+    def _all(self) -> tuple[list[str], list[int]]:
+        return self.split(torch.arange(int(self.types.node_offsets[-1])))
 
 
 class IdCodec:
-    """`names`: of the data set; `node_name`: of a node that may have come later."""
+    """Ids and names for a model that explains nodes.
 
-    def __init__(self, lara: LARA, names: Mapping[str, Any], node_name: Callable[[int], str] = str) -> None:
-        self.lara, self.task, self.types, self.node_name = lara, lara.task, lara.types, node_name
-        self.names = dict(names)
-        if self.types is not None and isinstance(names.get("labels"), Mapping):
-            self.names["labels"] = self.types.node_names(names["labels"])
+    Args:
+        game: Game of the explanations.
+        names: Names of the data set: "labels", "columns", "motif", "classes".
+        node_name: Returns the name of a node, which an update may have added.
+        relation: Relation of the links that are explained.
+    """
 
-    # --- from requests to numbers
+    field = "node"  # of an instance
+    fields_in_subgraph: tuple[str, ...] = ("node",)  # with which an instance names a target of its subgraph
+    is_plain = True  # whether a target is a single number
+    has_thumbnails = False  # whether lists of targets show small pictures
+    key_example = "a number"
 
-    def numbers(self, asked: Sequence[TargetRef], count: int) -> np.ndarray:
-        """Of the targets that are asked about, of which there are `count`."""
-        noun = "pair" if self.task.num_endpoints > 1 else self.task.name
-        given = [getattr(one, noun) for one in asked]
-        for other in {"node", "graph", "pair"} - {noun}:
-            if any(getattr(one, other) is not None for one in asked):
-                given = [None]
-        if None in given:
-            raise InputError(f'this model explains {self.task}s: name one with "{noun}", and nothing else.')
-        for one in asked:
-            if one.type is not None or one.relation is not None:
-                self._check_kind(one)
-        if isinstance(self.task, LinkTask):
-            return self._places(asked)
-        return self.checked(given, count)
+    def __init__(
+        self, game: Game, names: Mapping[str, Any], node_name: Callable[[int], str], relation: Any = None
+    ) -> None:
+        self.model, self.graph, self.task = game.f, game.graph, game.task
+        self.names, self.node_name, self.relation = dict(names), node_name, relation
+        self.nodes = NodeIds(node_name)
+        if game.types is not None:
+            if isinstance(names.get("labels"), Mapping):
+                self.names["labels"] = game.types.node_names(names["labels"])
+            self.nodes = HeteroNodeIds(game.types, self.names.get("labels"))
+
+    def for_request(self, game: Game, has_own_graph: bool) -> IdCodec:
+        """Return the ids of a game that was made for a request. A graph of its own has no names."""
+        return make_ids(game, {} if has_own_graph else self.names, self.node_name, self.relation)
+
+    # --- requests
+
+    def indices(self, refs: Sequence[TargetRef], count: int) -> np.ndarray:
+        """Return the indices of targets, of which there are `count`.
+
+        Raises:
+            InputError: An instance names no target of this model.
+        """
+        for ref in refs:
+            if any((getattr(ref, field) is None) == (field == self.field) for field in TARGET_FIELDS):
+                raise InputError("instance.target", task=self.task, field=self.field)
+            if ref.type is not None or ref.relation is not None:
+                self._check_type(ref)
+        return self._indices(refs, count)
+
+    def _indices(self, refs: Sequence[TargetRef], count: int) -> np.ndarray:
+        return self.checked([getattr(ref, self.field) for ref in refs], count)
 
     def checked(self, numbers: list[int], count: int) -> np.ndarray:
-        """Those of targets, of which there are so many."""
+        """Return the numbers as an array, and raise if there is no such target."""
         if (largest := max(numbers)) >= count:
-            of = self.types.node_types[0] if self.types is not None else self.task
-            raise InputError(f"{of} must be in 0..{count - 1} (got {largest}).")
+            raise InputError("target.range", noun=self.noun, most=count - 1, got=largest)
         return np.array(numbers, dtype=np.int64)
 
-    def _check_kind(self, asked: TargetRef) -> None:
-        if self.task.num_endpoints > 1 and asked.type is None:
-            return  # the relation is checked with its pair
-        if self.task.num_endpoints > 1 or asked.relation is not None:
-            raise InputError('a node has a "type", and a pair a "relation", where there are several.')
-        if self.types is None:
-            raise InputError(f"this model's nodes have one type: leave out type (got '{asked.type}').")
-        if asked.type != self.types.node_types[0]:
-            raise InputError(
-                f"this model explains nodes of the type '{self.types.node_types[0]}' (got '{asked.type}')."
-            )
+    def _check_type(self, ref: TargetRef) -> None:
+        if ref.relation is not None:
+            raise InputError("instance.relation")
+        self.nodes.check_type(ref.type or "")
 
-    def pair(self, asked: TargetRef) -> tuple[int, int]:
-        """Its ends on the graph that is played on; InputError where there is no such pair."""
-        u, v = asked.pair or (0, 0)
-        named: Any = (u, v) if asked.relation is None else (u, asked.relation, v)
-        first, second = to_internal_pairs(self.lara.model, self.lara.graph, [named], self.lara.asked["relation"])[
-            0
-        ].tolist()
-        return first, second
+    def index_in_subgraph(self, ref: TargetRef, count: int) -> int:
+        """Return the index of the target of an instance with a graph of its own, which has `count` targets."""
+        assert ref.node is not None
+        if ref.node >= count:
+            raise InputError("subgraph.node_range", most=count - 1, got=ref.node)
+        return ref.node
 
-    def _places(self, asked: Sequence[TargetRef]) -> np.ndarray:
-        return np.array([self._place_of.get(self.pair(one), ELSEWHERE) for one in asked], dtype=np.int64)
+    def check_subgraph_fields(self, ref: TargetRef) -> None:
+        """Raise unless an instance names a target of its own graph."""
+        named = tuple(field for field in TARGET_FIELDS if getattr(ref, field) is not None)
+        if named != self.fields_in_subgraph:
+            expected = " ".join(f'one of its {field}s with "{field}"' for field in self.fields_in_subgraph)
+            raise InputError("instance.subgraph_target", task=self.task, expected=expected or "nothing else")
 
-    @cached_property
-    def _place_of(self) -> dict[tuple[int, int], int]:
-        assert isinstance(self.task, LinkTask)
-        return {(u, v): place for place, (u, v) in enumerate(self.task.pairs.tolist())}
+    # --- answers
 
-    # --- from numbers to answers
+    @property
+    def noun(self) -> str:
+        """What a target is called."""
+        return self.nodes.target_type or self.task.name
 
-    def target(self, number: int) -> int | list[int]:
-        """Its number; of a link both ends."""
-        return number if self._ends is None else self._ends[number]
+    def target(self, index: int) -> int | list[int]:
+        """Return the number of a target, or both ends of a link."""
+        return index
 
-    @cached_property
-    def _ends(self) -> list[list[int]] | None:
-        return to_user_pairs(self.lara.model, self.task.pairs).tolist() if isinstance(self.task, LinkTask) else None
+    def target_name(self, index: int) -> str:
+        """Return the name of a target for a list."""
+        return self.nodes.entry(index)["name"]
 
-    def target_name(self, number: int) -> str:
-        """For people, in a list."""
-        if self._ends is not None:
-            return " → ".join(self.of_node(node)["name"] for node in self.task.endpoints_of(number).tolist())
-        return self.of_node(number)["name"] if self.task.has_distances else str(number)
+    def player(self, node: int, target: int) -> Json:
+        """Return the id and the name of a node that is a player."""
+        return self.nodes.entry(node)
 
-    def of_node(self, node: int) -> Json:
-        """id and name of a node; of several types also its type."""
-        if self.types is None:
-            return {"id": node, "name": self.node_name(node)}
-        kind, own = self._kinds[node], self._own[node]
-        labels = self.names.get("labels")
-        return {"id": own, "type": kind, "name": (labels[node] if labels else "") or f"{kind} {own}"}
-
-    @cached_property
-    def _kinds(self) -> list[str]:
-        assert self.types is not None
-        return self.types.locate(torch.arange(self.lara.graph.num_nodes()))[0]
-
-    @cached_property
-    def _own(self) -> list[int]:
-        assert self.types is not None
-        return self.types.local_ids(torch.arange(self.lara.graph.num_nodes())).tolist()
-
-    def of_player(self, node: int, target: int) -> Json:
-        """The same where nodes play; both ends of a link are one player."""
-        told = self.of_node(node)
-        if isinstance(self.task, LinkTask) and node == int(self.task.pairs[target, 0]):
-            told["name"] = "both ends"
-        return told
-
-    def players(self, found: Explanations) -> list[Json]:
-        """id and name of each player of the first target, in the order of its players."""
-        ids, target = found.players.player.tolist(), int(found.players.targets[0])
-        if found.players.player_type == "nodes" and self.task.has_distances:
-            return [self.of_player(node, target) for node in ids]
-        names = self.named(found).player_names()
+    def players(self, explanations: Explanations) -> list[Json]:
+        """Return id and name of each player of the first target."""
+        ids = explanations.players.player.tolist()
+        if explanations.includes_target:
+            target = int(explanations.players.targets[0])
+            return [self.player(node, target) for node in ids]
+        names = self.named(explanations).player_names()
         return [{"id": player, "name": name} for player, name in zip(ids, names, strict=True)]
 
-    def named(self, found: Explanations) -> Explanation:
-        """The first of them, with the names of the data set; nodes that came later have theirs too."""
+    def named(self, explanations: Explanations) -> Explanation:
+        """Return the first explanation with the names of the data set and of nodes that updates added."""
         names = dict.fromkeys(("labels", "columns", "motif", "classes")) | self.names
-        count = found.game.graph.num_nodes() if found.game else 0
+        count = explanations.game.graph.num_nodes() if explanations.game else 0
         if names["labels"] is not None and len(names["labels"]) < count:
             names["labels"] = [self.node_name(node) for node in range(count)]
         if names["motif"] is not None and len(names["motif"]) < count:
-            more = names["motif"].new_full((count - len(names["motif"]),), -1)
-            names["motif"] = torch.cat([names["motif"], more])
-        return found.named(**names)[0]
+            added = names["motif"].new_full((count - len(names["motif"]),), -1)
+            names["motif"] = torch.cat([names["motif"], added])
+        return explanations.named(**names)[0]
 
     def class_name(self, number: int) -> str:
+        """Return the name of a class, or its number."""
         names = self.names.get("classes") or ()
         return str(names[number]) if number < len(names) else str(number)
+
+    # --- keys of the explorer
+
+    def key(self, index: int) -> int | str:
+        """Return the key of a target in URLs of the explorer."""
+        return index
+
+    def parse_key(self, key: str) -> Json:
+        """Return the fields of an instance for a key of the explorer."""
+        if not key.isdecimal():
+            raise InputError("explorer.key", expected=self.key_example, got=key)
+        return {self.field: int(key)}
+
+    def links_of(self, explanation: Explanation, nodes: Tensor) -> list[str | None]:
+        """Return the key of the explanation that a click on each node opens. None: it cannot be explained."""
+        types, numbers = self.nodes.split(nodes)
+        pairs = zip(types, numbers, strict=True)
+        return [str(number) if node_type == self.nodes.target_type else None for node_type, number in pairs]
+
+
+class GraphIds(IdCodec):
+    """Ids and names for a model that explains graphs."""
+
+    field = "graph"
+    fields_in_subgraph = ()
+    is_plain = False
+    has_thumbnails = True
+
+    def index_in_subgraph(self, ref: TargetRef, count: int) -> int:
+        return 0
+
+    def target_name(self, index: int) -> str:
+        return str(index)
+
+    def links_of(self, explanation: Explanation, nodes: Tensor) -> list[str | None]:
+        return []
+
+
+class PairIds(IdCodec):
+    """Ids and names for a model that explains links."""
+
+    field = "pair"
+    fields_in_subgraph = ("pair",)
+    is_plain = False
+    key_example = "both ends, like 3,14"
+    task: LinkTask
+
+    @property
+    def noun(self) -> str:
+        return self.task.name
+
+    def _indices(self, refs: Sequence[TargetRef], count: int) -> np.ndarray:
+        return np.array([self._index_of.get(self._internal_pair(ref), NOT_IN_RUN) for ref in refs], dtype=np.int64)
+
+    def _internal_pair(self, ref: TargetRef) -> tuple[int, int]:
+        u, v = ref.pair or (0, 0)
+        pair: Any = (u, v) if ref.relation is None else (u, ref.relation, v)
+        first, second = to_internal_pairs(self.model, self.graph, [pair], self.relation)[0].tolist()
+        return first, second
+
+    @cached_property
+    def _index_of(self) -> dict[tuple[int, int], int]:
+        return {(u, v): index for index, (u, v) in enumerate(self.task.pairs.tolist())}
+
+    def _check_type(self, ref: TargetRef) -> None:
+        if ref.type is not None:  # the relation is checked with its pair
+            raise InputError("instance.relation")
+
+    def index_in_subgraph(self, ref: TargetRef, count: int) -> int:
+        return 0
+
+    def target(self, index: int) -> int | list[int]:
+        return self._ends[index]
+
+    @cached_property
+    def _ends(self) -> list[list[int]]:
+        return to_user_pairs(self.model, self.task.pairs).tolist()
+
+    def target_name(self, index: int) -> str:
+        return " → ".join(self.nodes.entry(node)["name"] for node in self.task.endpoints_of(index).tolist())
+
+    def player(self, node: int, target: int) -> Json:
+        """Return the id and the name of a node that is a player. Both ends of a link are one player."""
+        entry = self.nodes.entry(node)
+        if node == int(self.task.pairs[target, 0]):
+            entry["name"] = "both ends"
+        return entry
+
+    def key(self, index: int) -> int | str:
+        return ",".join(map(str, self._ends[index]))
+
+    def parse_key(self, key: str) -> Json:
+        ends = [int(end) for end in key.split(",")]
+        if len(ends) != 2:
+            raise InputError("explorer.key", expected=self.key_example, got=key)
+        return {"pair": tuple(ends)}
+
+    def links_of(self, explanation: Explanation, nodes: Tensor) -> list[str | None]:
+        """Return the pair that each node makes with the other end. With one type a node replaces the second end."""
+        ends = explanation.task.endpoints_of(explanation.target)
+        (start, end), (u, v) = self.nodes.split(ends)
+        pair_with = {start: lambda node: f"{node},{v}", end: lambda node: f"{u},{node}"}
+        is_end = torch.isin(nodes, ends).tolist()
+        return [
+            None if at_end or node_type not in pair_with else pair_with[node_type](number)
+            for node_type, number, at_end in zip(*self.nodes.split(nodes), is_end, strict=True)
+        ]
+
+
+CODECS: dict[str, type[IdCodec]] = {"node": IdCodec, "graph": GraphIds, "link": PairIds}
+
+
+def make_ids(
+    game: Game, names: Mapping[str, Any], node_name: Callable[[int], str] = str, relation: Any = None
+) -> IdCodec:
+    """Return the ids and names for a game, see `IdCodec`."""
+    return CODECS[game.task.name](game, names, node_name, relation)

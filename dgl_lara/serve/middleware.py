@@ -1,4 +1,4 @@
-"""Between the network and the routes: who may ask, how much and for how long; what is counted; errors in a sentence."""
+"""ASGI middleware: token, origin, limits, metrics, and errors as JSON."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import sys
 import time
 import traceback
 from dataclasses import dataclass
+from typing import Any
 
 import anyio
 import orjson
@@ -15,120 +16,143 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from dgl_lara.errors import InputError, LaraError
+from dgl_lara.messages import message
 from dgl_lara.serve import metrics
 
-OPEN = {"/", "/healthz", "/openapi.json", "/docs"}  # hold no data of anybody
+OPEN_PATHS = {"/", "/healthz", "/openapi.json", "/docs"}  # without any data
 METHODS = {"GET", "HEAD", "POST"}
-HERE = {"localhost", "127.0.0.1", "[::1]"}  # what a service on this machine alone is called
+LOCAL_NAMES = {"localhost", "127.0.0.1", "[::1]"}
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Of one request."""
+    """Limits of one request.
 
-    body: int = 16 * 2**20  # bytes
+    Args:
+        body: Bytes of the body.
+        seconds: Time until the answer.
+        waiting: Requests of a worker that may wait for a computation.
+    """
+
+    body: int = 16 * 2**20
     seconds: float = 60.0
-    waiting: int = 64  # requests of a worker that may wait for a computation
+    waiting: int = 64
 
 
-class TooLarge(Exception):
-    """The body has more bytes than a request may have."""
+class HttpError(LaraError):
+    """An error with an HTTP status of its own.
+
+    Args:
+        code: Key of the text in the catalogue.
+        status: HTTP status.
+        fields: Values of the placeholders in that text.
+    """
+
+    def __init__(self, code: str, status: int, **fields: object) -> None:
+        super().__init__(code, **fields)
+        self.status = status
 
 
 class RequestMiddleware:
-    """An ASGI application around another. `draining`: connections are closed after their next answer; `only_here`: it
-    listens on this machine alone."""
+    """ASGI application around another.
 
-    def __init__(self, app: ASGIApp, limits: Limits, token: str | None = None, only_here: bool = False) -> None:
+    Args:
+        app: The other application.
+        limits: Limits of a request.
+        token: Bearer token that requests must have.
+        loopback_only: Whether the service listens on the loopback only.
+
+    Attributes:
+        draining: Close each connection after its next answer.
+    """
+
+    def __init__(self, app: ASGIApp, limits: Limits, token: str | None = None, loopback_only: bool = False) -> None:
         self.app, self.limits, self.token = app, limits, token
-        self.draining, self.only_here = False, only_here
+        self.draining, self.loopback_only = False, loopback_only
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        started, sent, received = time.perf_counter(), 0, 0
-        scope["app"] = self  # so that routes leave errors to us
+        started, status, received = time.perf_counter(), 0, 0
+        scope["app"] = self  # so that routes raise errors instead of answering them
 
         async def limited() -> Message:
             nonlocal received
             message = await receive()
             received += len(message.get("body", b""))
-            if received > self.limits.body:
-                raise TooLarge
+            self._check_size(received)
             return message
 
         async def answer(message: Message) -> None:
-            nonlocal sent
+            nonlocal status
             if message["type"] == "http.response.start":
-                sent = message["status"]
-                if self.draining or sent == 413:  # what is left of a body that nobody reads
+                status = message["status"]
+                if self.draining or status == 413:  # the rest of a large body is not read
                     message["headers"] = [*message["headers"], (b"connection", b"close")]
             await send(message)
 
         try:
             self._check(scope)
-            with anyio.fail_after(self.limits.seconds + 1):  # computations watch the clock themselves
+            with anyio.fail_after(self.limits.seconds + 1):  # computations check the deadline themselves
                 await self.app(scope, limited, answer)
-        except ClientDisconnect:  # nobody is there to be told
+        except ClientDisconnect:
             pass
         except Exception as error:
-            if sent:
+            if status:
                 raise
-            status, said = described(error, self.limits)
-            more = [(b"www-authenticate", b"Bearer")] if status == 401 else []
-            await respond(answer, status, said, more)
+            await _respond(answer, *_to_http_error(error, self.limits))
         route = scope["endpoint"].__name__ if "endpoint" in scope else "none"
         metrics.latency.labels(route).observe(time.perf_counter() - started)
-        metrics.requests.labels(route, sent).inc()
+        metrics.requests.labels(route, status).inc()
 
     def _check(self, scope: Scope) -> None:
         headers = dict(scope["headers"])
-        if self.token is not None and scope["path"] not in OPEN:
-            given = headers.get(b"authorization", b"").removeprefix(b"Bearer ")
-            if not hmac.compare_digest(given, self.token.encode()):
-                raise HTTPException(401, "a bearer token is needed: Authorization: Bearer TOKEN.")
         if self.token is None:
-            self._check_page(scope["method"], headers)
+            self._check_site(scope["method"], headers)
+        elif scope["path"] not in OPEN_PATHS:
+            token = headers.get(b"authorization", b"").removeprefix(b"Bearer ")
+            if not hmac.compare_digest(token, self.token.encode()):
+                raise HttpError("http.token", 401)
         if scope["method"] not in METHODS:
-            raise HTTPException(405, f"{scope['method']} is not a method of this service.")
+            raise HttpError("http.method", 405, got=scope["method"])
         length = headers.get(b"content-length", b"0")
-        if length.isdigit() and int(length) > self.limits.body:
-            raise TooLarge
+        if length.isdigit():
+            self._check_size(int(length))
 
-    def _check_page(self, method: str, headers: dict[bytes, bytes]) -> None:
-        """Whoever has no token to show may not be sent by a page of somebody else, which a browser on this machine has
-        open: neither to change what is explained, nor, under a name that leads here, to read it."""
+    def _check_size(self, num_bytes: int) -> None:
+        if num_bytes > self.limits.body:
+            raise HttpError("http.too_large", 413, most=self.limits.body)
+
+    def _check_site(self, method: str, headers: dict[bytes, bytes]) -> None:
+        """Reject cross-site requests (CSRF) and, on the loopback, other Host names (DNS rebinding)."""
         host = headers.get(b"host", b"").decode("latin1")
         origin, site = headers.get(b"origin"), headers.get(b"sec-fetch-site")
-        other = origin is not None and origin.decode("latin1").partition("://")[2] != host
-        if method == "POST" and (other if site is None else site not in (b"same-origin", b"none")):
-            raise HTTPException(403, "this was asked by a page of another site; use a token (--token-file) for that.")
+        is_other = origin is not None and origin.decode("latin1").partition("://")[2] != host
+        if method == "POST" and (is_other if site is None else site not in (b"same-origin", b"none")):
+            raise HttpError("http.cross_site", 403)
         name = host if host.endswith("]") else host.rpartition(":")[0] or host
-        if self.only_here and name and name.lower() not in HERE:
-            raise HTTPException(
-                403, f"this service is for its own machine, as localhost (got '{name}'); use a token (--token-file)."
-            )
+        if self.loopback_only and name and name.lower() not in LOCAL_NAMES:
+            raise HttpError("http.host", 403, got=name)
 
 
-def described(error: Exception, limits: Limits) -> tuple[int, str]:
-    """Status and sentence; what nobody foresaw is told to whoever runs the service, not to whoever asks."""
-    if isinstance(error, HTTPException):
-        return error.status_code, error.detail
-    if isinstance(error, InputError):
-        return 400, str(error)
-    if isinstance(error, TooLarge):
-        return 413, f"a request may have at most {limits.body:,} bytes; send it in parts."
-    if isinstance(error, TimeoutError):
-        return 503, f"this took longer than {limits.seconds:g} seconds; ask for less at a time."
+def _to_http_error(error: Exception, limits: Limits) -> tuple[int, dict[str, Any]]:
+    """Return status and body. Clients do not see the text of an unexpected error, which is printed to stderr."""
+    if isinstance(error, HTTPException):  # of starlette: a path or a method that no route has
+        return error.status_code, {"error": error.detail, "code": "http.route"}
     if isinstance(error, LaraError):
-        return 500, str(error)
+        status = error.status if isinstance(error, HttpError) else 400 if isinstance(error, InputError) else 500
+        return status, {"error": str(error), "code": error.code}
+    if isinstance(error, TimeoutError):
+        return 503, {"error": message("http.timeout", most=limits.seconds), "code": "http.timeout"}
     traceback.print_exception(error, file=sys.stderr)
-    return 500, "something went wrong here; the service has noted what."
+    return 500, {"error": message("http.internal"), "code": "http.internal"}
 
 
-async def respond(send: Send, status: int, said: str, more: list[tuple[bytes, bytes]]) -> None:
-    body = orjson.dumps({"error": said})
-    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode()), *more]
+async def _respond(send: Send, status: int, content: dict[str, Any]) -> None:
+    body = orjson.dumps(content)
+    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+    if status == 401:
+        headers.append((b"www-authenticate", b"Bearer"))
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})

@@ -1,4 +1,4 @@
-"""A run that is served: its current snapshot, its log of updates, and whoever makes the next snapshot of it."""
+"""A run that is served: its current snapshot and its log of updates."""
 
 from __future__ import annotations
 
@@ -15,53 +15,56 @@ import torch
 
 from dgl_lara import __version__
 from dgl_lara._util.atomic import atomic_write, locked
-from dgl_lara._util.progress import log_info
+from dgl_lara._util.notices import notice
 from dgl_lara._util.schema import table, validation_error, whole
 from dgl_lara.errors import InputError, LaraError, ModelError
 from dgl_lara.lara import LARA
 from dgl_lara.runs.open import open_run
 from dgl_lara.runs.run import Run
-from dgl_lara.serve.ids import IdCodec
+from dgl_lara.serve.ids import make_ids
+from dgl_lara.serve.request_graph import check_finite, check_row
 from dgl_lara.serve.schemas import GraphUpdate
-from dgl_lara.serve.snapshot import Snapshot, base_snapshot, checksums, open_snapshot, write_snapshot
+from dgl_lara.serve.snapshot import Snapshot, checksums, open_snapshot, snapshot_of_run, write_snapshot
 from dgl_lara.serve.update_log import Entry, UpdateLog
-from dgl_lara.serve.updates import changed
+from dgl_lara.serve.updates import apply_updates
 
-KEPT_BEHIND = 1  # snapshots before the current one: somebody may be about to open it
+OLD_SNAPSHOTS = 1  # kept for a process that is about to open one
+CURRENT_FIELDS = {"sequence": whole(1), "embedded_again": whole(), "sums": table, "rejected": table}
 
 
 class ServedModel:
-    """`follow` brings it up to date with what the keeper has made (`keeper.py`); everything else only reads."""
+    """A run that is served. `follow` returns its newest snapshot, and only the updater writes.
+
+    Args:
+        name: Name in URLs.
+        run: The run.
+        state: Folder for caches and graph updates. None: a folder in that of the run.
+    """
 
     def __init__(self, name: str, run: Run, state: Path | None = None) -> None:
         self.name, self.run = name, run
         self.laras: dict[str, LARA] = {part.lara.players.name: part.trained() for part in run.parts}
         self.lara = next(iter(self.laras.values()))
         self.task = self.lara.task
-        self.called = IdCodec(self.lara, run.names, self.node_name)
+        self.ids = make_ids(self.lara.game, run.names, self.node_name, self.lara.asked["relation"])
         home = state / name if state else run.folder / "serving"
         try:
             home.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise InputError(
-                f"{home} cannot be made ({error.strerror}); name a folder to keep shared tables and graph updates in "
-                "with --state."
-            ) from error
+            raise InputError("state.folder", folder=home, problem=error.strerror) from error
         self.log = UpdateLog(home / f"updates-{run.dataset.fingerprint}.jsonl")
         self.folder = home / self._key()
         self._forget_damaged()
-        self.base = base_snapshot(self.laras, self.folder / "0", self.called)
-        self.snapshot = self.base
-        counted, known = self.published(), len(self.log.entries())
-        if counted > known:
-            raise LaraError(f"{self.log.path} lacks updates that count already (it has {known} of {counted}).")
-        self._seen: tuple[int, int] | None = None
+        self.snapshot = snapshot_of_run(self.laras, self.folder / "0", self.ids)
+        applied, logged = self.published(), len(self.log.entries())
+        if applied > logged:
+            raise LaraError("update_log.truncated", path=self.log.path, got=logged, expected=applied)
+        self._current_file: tuple[int, int] | None = None  # inode and time of the file that was read last
         self._new_names: dict[int, str | None] = {}
-        self._named = 0  # entries of the log whose names those are
+        self._num_named = 0  # entries of the log whose names are in `_new_names`
 
     def _key(self) -> str:
-        """Another explainer, other samples, another version: other snapshots. Updates belong to the data and outlive a
-        retrained g."""
+        """Return what snapshots depend on. Updates belong to the data, so a retrained run keeps its log."""
         digest = hashlib.sha256(f"{__version__} {self.run.dataset.fingerprint}".encode())
         for part in self.run.parts:
             for name in ("explainer.pt", "samples.pt"):
@@ -69,59 +72,55 @@ class ServedModel:
                     digest.update(f"{name} {path.stat().st_size} {path.stat().st_mtime_ns}".encode())
         return digest.hexdigest()[:12]
 
-    # --- following
+    # --- following the updater
 
     def follow(self) -> Snapshot:
-        """The newest snapshot. Costs one look at a file where nothing has changed."""
+        """Return the newest snapshot, at the cost of one `stat` if nothing has changed."""
         try:
-            found = os.stat(self.folder / "current")
+            status = os.stat(self.folder / "current")
         except OSError:
             return self.snapshot
-        if (seen := (found.st_ino, found.st_mtime_ns)) != self._seen:
+        if (current_file := (status.st_ino, status.st_mtime_ns)) != self._current_file:
             self.snapshot = self._newest()
-            self._seen = seen
+            self._current_file = current_file
         return self.snapshot
 
     def _newest(self) -> Snapshot:
-        tried = None
+        failed = None
         while (sequence := self.published()) != self.snapshot.sequence:
             try:
-                return open_snapshot(self.laras, self.folder / str(sequence), sequence, self.called)
-            except FileNotFoundError as error:  # a newer one has come and this one is gone
-                if sequence == tried:
-                    raise self._damaged(f"it names {sequence}, which is not there") from error
-                tried = sequence
+                return open_snapshot(self.laras, self.folder / str(sequence), sequence, self.ids)
+            except FileNotFoundError as error:  # deleted, because there is a newer one
+                if sequence == failed:
+                    raise self._damaged(f"it names {sequence}, which is missing") from error
+                failed = sequence
         return self.snapshot
 
     def warm_up(self) -> None:
-        """One explanation, whatever is known of it: loads what is compiled."""
+        """Compute one explanation, which loads what is compiled."""
         snapshot = self.follow()
-        snapshot.first.one(int(np.argmin(snapshot.gone_targets)), [])
+        snapshot.first.explain_one(int(np.argmin(snapshot.removed)))
 
     def published(self) -> int:
-        """The number of the newest snapshot on disk."""
+        """Return the number of the newest snapshot on disk."""
         return self._current()["sequence"]
 
     def _current(self) -> dict[str, Any]:
         try:
             content = json.loads((self.folder / "current").read_text())
         except FileNotFoundError:
-            return {"sequence": 0}
+            return {"sequence": 0, "rejected": {}}
         except (OSError, ValueError) as error:
             raise self._damaged(str(error)) from error
-        fields = {"sequence": whole(1), "embedded_again": whole(), "sums": table, "taken_back": table}
-        if wrong := validation_error(content, fields, optional=("taken_back",)):
-            raise self._damaged(wrong)
+        if problem := validation_error(content, CURRENT_FIELDS):
+            raise self._damaged(problem)
         return content
 
-    def _damaged(self, why: str) -> LaraError:
-        return LaraError(
-            f"{self.folder / 'current'} cannot be understood ({why}); start the service again, which makes it anew "
-            "from the log of updates."
-        )
+    def _damaged(self, problem: str) -> LaraError:
+        return LaraError("snapshot.current_damaged", path=self.folder / "current", problem=problem)
 
     def _forget_damaged(self) -> None:
-        """A snapshot that is not as it was written is none: the next one is made from the log."""
+        """Forget a snapshot whose checksums are wrong. The next one is rebuilt from the log."""
         with locked(self.folder, wait=True):
             try:
                 current = self._current()
@@ -130,55 +129,46 @@ class ServedModel:
                     return
             except LaraError:
                 pass
-            log_info(f"note: the stored graph in {self.folder} is damaged; it is made anew from the log of updates.")
+            notice("snapshot.rebuilt", folder=self.folder)
             (self.folder / "current").unlink()
 
     def check_target(self, number: int) -> None:
-        """InputError where nothing of that number can be explained."""
-        self.called.checked([number], len(self.follow().gone_targets))
+        """Raise if there is no target with this number."""
+        self.ids.checked([number], len(self.follow().removed))
 
-    # --- updating
+    # --- updates
 
     def accept(self, update: GraphUpdate) -> Entry:
-        """Checked and written to the log. Returns the entry, in which all nodes have their numbers."""
-        if not self.task.has_distances:
-            raise InputError("this model explains graphs, each for itself; updates are for models that explain nodes.")
-        if self.task.num_endpoints > 1 or self.lara.types is not None or self.lara.explainer_.config.edge_columns:
-            raise InputError(
-                "updates are for models that explain nodes of one type and read no edge data; send what is new as a "
-                "subgraph, or change the data set and reload."
-            )
-        return self.log.append(lambda before: self._entry(update, before))
+        """Check an update, write it to the log and return its entry.
 
-    def _entry(self, update: GraphUpdate, before: Sequence[Entry]) -> Entry:
+        Raises:
+            InputError: The update does not fit the graph, or this model takes none.
+        """
+        is_supported = self.task.targets_are_nodes and self.lara.types is None
+        if not is_supported or self.lara.explainer_.config.edge_columns:
+            raise InputError("update.unsupported")
+        return self.log.append(lambda earlier: self._entry(update, earlier))
+
+    def _entry(self, update: GraphUpdate, earlier: Sequence[Entry]) -> Entry:
         snapshot = self.follow()
-        later = before[snapshot.sequence :]
-        count = snapshot.graph.num_nodes() + sum(len(entry["features"]) for entry in later)
-        gone = set(snapshot.gone.nonzero()[0].tolist()).union(*(entry["removed_nodes"] for entry in later))
-        total, width = count + len(update.add_nodes), snapshot.features.shape[1]
-        for row, node in enumerate(update.add_nodes):
-            if len(node.features) != width:
-                raise InputError(f"add_nodes.{row}.features must be {width} numbers (got {len(node.features)}).")
-            if not bool(torch.tensor(node.features, dtype=snapshot.features.dtype).isfinite().all()):
-                raise InputError(f"add_nodes.{row}.features must be numbers of ordinary size.")
-        keys = [node.key for node in update.add_nodes]
-        numbers = {key: count + row for row, key in enumerate(keys) if key is not None}
-        if len(numbers) < len(keys) - keys.count(None):
-            raise InputError("add_nodes must have keys of their own (two are the same).")
+        pending = earlier[snapshot.sequence :]
+        count = snapshot.graph.num_nodes() + sum(len(entry["features"]) for entry in pending)
+        removed = set(snapshot.removed.nonzero()[0].tolist()).union(*(entry["removed_nodes"] for entry in pending))
+        total, numbers = count + len(update.add_nodes), self._numbers_of_new(update, count, snapshot.features)
 
-        def number(end: int | str, what: str, most: int) -> int:
-            found = numbers.get(end) if isinstance(end, str) else end
-            if found is None:
-                raise InputError(f"{what} names a node {end!r} that this update does not add.")
-            if found >= most or found in gone:
-                raise InputError(f"{what} must name nodes that are there, 0..{most - 1} (got {found}).")
-            return found
+        def number(end: int | str, field: str, most: int) -> int:
+            node = numbers.get(end) if isinstance(end, str) else end
+            if node is None:
+                raise InputError("update.unknown_key", field=field, got=end)
+            if node >= most or node in removed:
+                raise InputError("update.node", field=field, most=most - 1, got=node)
+            return node
 
-        def edges(given: Sequence[tuple[int | str, int | str]], what: str) -> list[list[int]]:
-            found = [[number(end, what, total) for end in edge] for edge in given]
-            return found + [edge[::-1] for edge in found] if update.both_ways else found
+        def edges(pairs: Sequence[tuple[int | str, int | str]], field: str) -> list[list[int]]:
+            ends = [[number(end, field, total) for end in pair] for pair in pairs]
+            return ends + [pair[::-1] for pair in ends] if update.both_ways else ends
 
-        entry = {
+        entry: Entry = {
             "features": [node.features for node in update.add_nodes],
             "names": [node.name for node in update.add_nodes],
             "nodes": list(range(count, total)),
@@ -187,85 +177,108 @@ class ServedModel:
             "removed_edges": edges(update.remove_edges, "remove_edges"),
         }
         if not any(entry.values()):
-            raise InputError("the update is empty: name nodes or edges to add or to remove.")
-        lost = {node for edge in edges(update.add_edges, "add_edges") for node in edge} & set(update.remove_nodes)
-        if lost:
-            raise InputError(f"add_edges must not lead to a node that the same update removes (got {min(lost)}).")
+            raise InputError("update.empty")
+        dangling = {node for edge in entry["edges"] for node in edge} & set(update.remove_nodes)
+        if dangling:
+            raise InputError("update.edge_to_removed", got=min(dangling))
         return entry
 
+    @staticmethod
+    def _numbers_of_new(update: GraphUpdate, count: int, features: torch.Tensor) -> dict[str, int]:
+        """Return the number of each new node by its key, and check the new nodes."""
+        for row, node in enumerate(update.add_nodes):
+            field = f"add_nodes.{row}.features"
+            check_row(node.features, features.shape[1], field)
+            check_finite(torch.tensor(node.features, dtype=features.dtype), field)
+        keys = [node.key for node in update.add_nodes]
+        numbers = {key: count + row for row, key in enumerate(keys) if key is not None}
+        if len(numbers) < len(keys) - keys.count(None):
+            raise InputError("update.duplicate_keys")
+        return numbers
+
     def apply_pending_updates(self) -> int:
-        """The snapshot after everything in the log, made and published where it is not yet. Returns its number."""
+        """Write and publish the snapshot after all updates of the log, and return its number."""
         if self.follow().sequence >= len(self.log.entries()):
             return self.snapshot.sequence
         with locked(self.folder, wait=True):
             snapshot, entries = self.follow(), self.log.entries()
             if snapshot.sequence >= len(entries):
                 return snapshot.sequence
-            current = self._next(snapshot, entries[snapshot.sequence :])
+            current = self._write_next(snapshot, entries[snapshot.sequence :])
             number = current["sequence"]
             current["sums"] = checksums(self.folder / str(number))
             with atomic_write(self.folder / "current") as temporary:
                 temporary.write_text(json.dumps(current) + "\n")
             self.follow()
-            self._sweep(number)
+            self._delete_old(number)
             return number
 
-    def _next(self, snapshot: Snapshot, waiting: Sequence[Entry]) -> dict[str, Any]:
-        """The snapshot after all that waits. Where the model has no answer then, after the first of them alone; and if
-        it is that one, after nothing but its numbers of nodes, on which later updates rest: it is taken back."""
-        taken_back: dict[str, str] = {} if not snapshot.sequence else self._current().get("taken_back", {})
-        for count in sorted({len(waiting), 1}, reverse=True):
+    def _write_next(self, snapshot: Snapshot, pending: Sequence[Entry]) -> dict[str, Any]:
+        """Write the snapshot after all pending updates.
+
+        If the model fails then, apply only the first. If it fails on that one, reject it but keep its node numbers,
+        which later updates use.
+        """
+        rejected: dict[str, str] = self._current()["rejected"] if snapshot.sequence else {}
+        for count in sorted({len(pending), 1}, reverse=True):
             try:
-                return {**self._written(snapshot, waiting[:count]), "taken_back": taken_back}
+                return {**self._write(snapshot, pending[:count]), "rejected": rejected}
             except ModelError as error:
-                why = str(error)
-        first = waiting[0]
-        log_info(f"{self.name}: update {first['sequence']} is taken back: {why}")
+                problem = str(error)
+        first = pending[0]
+        notice("updater.rejected", model=self.name, sequence=first["sequence"], problem=problem)
         empty = {**first, "edges": [], "removed_edges": [], "removed_nodes": first["nodes"]}
         empty["features"] = [[0.0] * snapshot.features.shape[1]] * len(first["nodes"])
-        return {**self._written(snapshot, [empty]), "taken_back": {**taken_back, str(first["sequence"]): why}}
+        return {**self._write(snapshot, [empty]), "rejected": {**rejected, str(first["sequence"]): problem}}
 
-    def _written(self, snapshot: Snapshot, entries: Sequence[Entry]) -> dict[str, Any]:
-        """Its number, and for how many nodes p and t were made anew."""
-        after = changed(snapshot.graph, snapshot.features, torch.from_numpy(snapshot.gone), entries)
+    def _write(self, snapshot: Snapshot, entries: Sequence[Entry]) -> dict[str, Any]:
+        after = apply_updates(snapshot.graph, snapshot.features, torch.from_numpy(snapshot.removed), entries)
         number = entries[-1]["sequence"]
-        shutil.rmtree(self.folder / str(number), ignore_errors=True)  # of a try that was killed, or that failed
-        return {"sequence": number, "embedded_again": write_snapshot(snapshot, after, self.folder / str(number))}
+        folder = self.folder / str(number)
+        shutil.rmtree(folder, ignore_errors=True)  # of an attempt that failed
+        return {"sequence": number, "embedded_again": write_snapshot(snapshot, after, folder)}
 
     def rejection_reason(self, sequence: int) -> str:
-        """Of an update that came and could not stay; empty of all others."""
-        return str(self._current().get("taken_back", {}).get(str(sequence), ""))
+        """Return why an update was rejected, or nothing."""
+        return str(self._current()["rejected"].get(str(sequence), ""))
 
-    def _sweep(self, newest: int) -> None:
+    def _delete_old(self, newest: int) -> None:
         numbers = sorted(int(path.name) for path in self.folder.iterdir() if path.name.isdigit() and path.name != "0")
-        for number in numbers[: -KEPT_BEHIND - 1]:
+        for number in numbers[: -OLD_SNAPSHOTS - 1]:
             shutil.rmtree(self.folder / str(number), ignore_errors=True)
 
-    # --- what things are called
+    # --- names
 
     def node_name(self, node: int) -> str:
-        """A node's own name, or its number."""
-        labels, count = self.called.names["labels"], self.lara.graph.num_nodes()
+        """Return the name of a node, or its number."""
+        labels, count = self.ids.names["labels"], self.lara.graph.num_nodes()
         if node < count:
             return str(labels[node]) if labels is not None else str(node)
         entries = self.log.entries()
-        for entry in entries[self._named :]:
+        for entry in entries[self._num_named :]:
             self._new_names |= zip(entry["nodes"], entry["names"], strict=True)
-        self._named = len(entries)
+        self._num_named = len(entries)
         return self._new_names.get(node) or str(node)
 
 
 def open_models(
     folders: Sequence[Path], state: Path | None, memory: int | None, trust: bool | str
 ) -> list[ServedModel]:
-    """Under the names of their folders."""
+    """Open runs under the names of their folders.
+
+    Args:
+        folders: Folders of the runs.
+        state: Folder for caches and graph updates, see `ServedModel`.
+        memory: Bytes of working memory.
+        trust: Whether code of a run may be loaded, as for `open_run`.
+    """
     names = [folder.resolve().name for folder in folders]
     for name in names:
         if names.count(name) > 1:
-            raise InputError(f"two runs are called '{name}'; a model is served under the name of its folder.")
+            raise InputError("model.duplicate", name=name)
     torch.set_num_threads(1)
-    found = []
+    models = []
     for name, folder in zip(names, folders, strict=True):
         run = open_run(folder, "cpu", memory, trust=trust, to_explain=True)
-        found.append(ServedModel(name, run, state))
-    return found
+        models.append(ServedModel(name, run, state))
+    return models

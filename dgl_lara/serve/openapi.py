@@ -1,4 +1,4 @@
-"""The service described as OpenAPI, from the same classes that check what clients send, and as a page."""
+"""OpenAPI description of the service, built from the models that check requests, and a page that shows it."""
 
 from __future__ import annotations
 
@@ -10,121 +10,117 @@ from pydantic.json_schema import models_json_schema
 
 from dgl_lara import __version__
 from dgl_lara._util.templates import rendered
-from dgl_lara.serve.schemas import ExplainRequest, GraphUpdate, PredictRequest, TargetsQuery, ViewQuery
+from dgl_lara.serve.schemas import ExplainBody, GraphUpdate, PredictBody, TargetsQuery, ViewQuery
 
-NUMBER, TEXT, FLAG = {"type": "number"}, {"type": "string"}, {"type": "boolean"}
-WHOLE = {"type": "integer"}
-ERROR = "Error"
-SAID = {
-    400: "what does not fit, in a sentence", 401: "a bearer token is needed", 404: "there is no such model",
-    405: "not a method of this path", 413: "the request is too large", 503: "too busy, or it took too long",
+Schema = dict[str, Any]
+NUMBER, TEXT, FLAG, INTEGER = ({"type": name} for name in ("number", "string", "boolean", "integer"))
+ERRORS = {
+    400: "the request is invalid", 401: "a bearer token is needed", 404: "there is no such model",
+    405: "the path has no such method", 413: "the request is too large", 503: "the service is busy or timed out",
 }  # fmt: skip
 
 
-def listed(item: dict) -> dict:
+def _list_of(item: Schema) -> Schema:
     return {"type": "array", "items": item}
 
 
-def having(**fields: dict) -> dict:
+def _object(**fields: Schema) -> Schema:
     return {"type": "object", "properties": fields, "required": list(fields)}
 
 
-MAYBE = {"type": ["number", "null"]}
-TARGET = {"type": ["integer", "array"], "items": WHOLE, "description": "its number; of a link those of both ends"}
-PLAYER = having(id=WHOLE, name=TEXT, hop=WHOLE, score=NUMBER)
-PLAYER["properties"]["type"] = {**TEXT, "description": "of a node, where there are several"}
-EXPLANATION = having(
-    target=TARGET, **{"class": WHOLE}, value=NUMBER, confidence=MAYBE, source=TEXT, players=listed(PLAYER)
-)
-PREDICTION = having(target=TARGET, **{"class": WHOLE}, name=TEXT, logits=listed(NUMBER))
-NAME = {"$ref": "#/components/parameters/name"}
+TARGET = {"type": ["integer", "array"], "items": INTEGER, "description": "number of the target, or both ends of a link"}
+PLAYER = _object(id=INTEGER, name=TEXT, hop=INTEGER, score=NUMBER)
+PLAYER["properties"]["type"] = {**TEXT, "description": "node type, if there are several"}
+EXPLANATION = _object(
+    target=TARGET, **{"class": INTEGER}, value=NUMBER, confidence={"type": ["number", "null"]}, source=TEXT,
+    players=_list_of(PLAYER),
+)  # fmt: skip
+PREDICTION = _object(target=TARGET, **{"class": INTEGER}, name=TEXT, logits=_list_of(NUMBER))
+MODEL = "/v1/models/{name}"
 
 
 @cache
-def description(models: tuple[str, ...]) -> dict[str, Any]:
-    """`models`: their names."""
+def openapi(models: tuple[str, ...]) -> dict[str, Any]:
+    """Return the OpenAPI document.
+
+    Args:
+        models: Names of the models.
+    """
     _, shapes = models_json_schema(
-        [(kind, "validation") for kind in (ExplainRequest, PredictRequest, GraphUpdate)],
+        [(body, "validation") for body in (ExplainBody, PredictBody, GraphUpdate)],
         ref_template="#/components/schemas/{model}",
     )
-    one = "/v1/models/{name}"
-    paths = {
-        "/v1/models": {"get": _call("list_models", "The models that are served.", having(models=listed(TEXT)))},
-        one: {"get": _call("show_model", "One of them.", having(name=TEXT, ready=FLAG), named=True)},
-        f"{one}:explain": {
-            "post": _call(
-                "explain", "Why the model says what it says.",
-                having(predictions=listed(NUMBER), explanations=listed(EXPLANATION)), ExplainRequest, named=True,
-            )
-        },
-        f"{one}:predict": {
-            "post": _call(
-                "predict", "What the model says.", having(predictions=listed(PREDICTION)), PredictRequest, named=True
-            )
-        },
-        f"{one}/graph": {
-            "post": _call(
-                "update_graph", "Add or remove nodes and edges. An answer means: it is on disk, and it counts.",
-                having(sequence=WHOLE, nodes=listed(WHOLE), applied=FLAG), GraphUpdate, named=True,
-                also={202: "it is on disk and will count soon"},
-            )
-        },
-        f"{one}/reload": {
-            "post": _call("reload", "Load the runs anew, without a lost request.", having(reloading=FLAG), named=True,
-                          status=202, also={409: "this process cannot"})
-        },
-        f"{one}/targets": {
-            "get": _call("show_targets", "What there is to explain, for a list.",
-                         having(total=WHOLE, rows=listed({"type": "object"})), named=True, query=TargetsQuery)
-        },
-        f"{one}/view": {
-            "get": _call("show_view", "One explanation with everything that a page shows of it.", {"type": "object"},
-                         named=True, query=ViewQuery)
-        },
-        "/healthz": {"get": _call("healthz", "Whether the service answers.", having(status=TEXT))},
-        "/metrics": {"get": _call("metrics", "For Prometheus.", None, media="text/plain")},
-    }  # fmt: skip
+    name = {"name": "name", "in": "path", "required": True, "schema": {**TEXT, "enum": list(models)}}
     return {
         "openapi": "3.1.0",
         "info": {"title": "dgl-lara", "version": __version__, "description": "Explanations of a graph neural network."},
-        "paths": paths,
+        "paths": _paths(),
         "components": {
-            "schemas": {**shapes["$defs"], ERROR: having(error=TEXT)},
-            "parameters": {
-                "name": {"name": "name", "in": "path", "required": True, "schema": {**TEXT, "enum": list(models)}}
-            },
+            "schemas": {**shapes["$defs"], "Error": _object(error=TEXT, code=TEXT)},
+            "parameters": {"name": name},
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
         },
         "security": [{}, {"token": []}],
     }
 
 
+def _paths() -> dict[str, Any]:
+    explained = _object(predictions=_list_of(NUMBER), explanations=_list_of(EXPLANATION))
+    updated = _object(sequence=INTEGER, nodes=_list_of(INTEGER), applied=FLAG)
+    targets = _object(total=INTEGER, rows=_list_of({"type": "object"}))
+    return {
+        "/v1/models": {"get": _call("list_models", "List the models.", _object(models=_list_of(TEXT)))},
+        MODEL: {"get": _call("show_model", "Show one model.", _object(name=TEXT, ready=FLAG), MODEL)},
+        f"{MODEL}:explain": {"post": _call("explain", "Explain predictions.", explained, MODEL, ExplainBody)},
+        f"{MODEL}:predict": {
+            "post": _call(
+                "predict", "Return the outputs of the model.", _object(predictions=_list_of(PREDICTION)), MODEL,
+                PredictBody,
+            )
+        },
+        f"{MODEL}/graph": {
+            "post": _call(
+                "update_graph", "Add or remove nodes and edges. The update is on disk and applied when it is answered.",
+                updated, MODEL, GraphUpdate, also={202: "the update is on disk and will be applied soon"},
+            )
+        },
+        f"{MODEL}/reload": {
+            "post": _call("reload", "Reload the runs without losing a request.", _object(reloading=FLAG), MODEL,
+                          status=202, also={409: "this process cannot reload"})
+        },
+        f"{MODEL}/targets": {"get": _call("show_targets", "List targets.", targets, MODEL, query=TargetsQuery)},
+        f"{MODEL}/view": {
+            "get": _call("show_view", "Return what the explorer shows of one explanation.", {"type": "object"}, MODEL,
+                         query=ViewQuery)
+        },
+        "/healthz": {"get": _call("healthz", "Check that the service answers.", _object(status=TEXT))},
+        "/metrics": {"get": _call("metrics", "Return metrics for Prometheus.", TEXT, media="text/plain")},
+    }  # fmt: skip
+
+
 def _call(
     name: str,
-    said: str,
-    answer: dict | None,
+    summary: str,
+    answer: Schema,
+    path: str = "",
     body: type[BaseModel] | None = None,
-    named: bool = False,
-    status: int = 200,
     query: type[BaseModel] | None = None,
+    status: int = 200,
     media: str = "application/json",
     also: dict[int, str] | None = None,
 ) -> dict[str, Any]:
-    responses: dict[str, Any] = {
-        str(status): {"description": said, "content": {media: {"schema": TEXT if answer is None else answer}}}
-    }
-    for code, words in (also or {}).items():
-        responses[str(code)] = {"description": words}
-        if code < 300:
-            responses[str(code)]["content"] = {media: {"schema": answer or TEXT}}
-    refers = {"schema": {"$ref": f"#/components/schemas/{ERROR}"}}
-    for code, words in SAID.items():
-        responses[str(code)] = {"description": words, "content": {"application/json": refers}}
-    call: dict[str, Any] = {"operationId": name, "summary": said, "responses": responses}
-    call["parameters"] = ([NAME] if named else []) + _parameters(query)
+    """Return one operation. `also`: further statuses, of which those below 300 have the same answer."""
+    error = {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}
+    responses: dict[str, Any] = {str(status): {"description": summary, "content": {media: {"schema": answer}}}}
+    for code, description in (also or {}).items():
+        content = {"content": {media: {"schema": answer}}} if code < 300 else {}
+        responses[str(code)] = {"description": description, **content}
+    responses |= {str(code): {"description": description, "content": error} for code, description in ERRORS.items()}
+    parameters = ([{"$ref": "#/components/parameters/name"}] if path else []) + _parameters(query)
+    call = {"operationId": name, "summary": summary, "responses": responses, "parameters": parameters}
     if body is not None:
-        shape = {"$ref": f"#/components/schemas/{body.__name__}"}
-        call["requestBody"] = {"required": True, "content": {"application/json": {"schema": shape}}}
+        schema = {"$ref": f"#/components/schemas/{body.__name__}"}
+        call["requestBody"] = {"required": True, "content": {"application/json": {"schema": schema}}}
     return call
 
 
@@ -133,22 +129,22 @@ def _parameters(query: type[BaseModel] | None) -> list[dict[str, Any]]:
         return []
     shape = query.model_json_schema()
     return [
-        {"name": name, "in": "query", "required": name in shape.get("required", []), "schema": _plain(field)}
+        {"name": name, "in": "query", "required": name in shape.get("required", []), "schema": _without_null(field)}
         for name, field in shape["properties"].items()
     ]
 
 
-def _plain(field: dict[str, Any]) -> dict[str, Any]:
-    """A query has no null: what may be left out is left out."""
+def _without_null(field: Schema) -> Schema:
+    """Return the schema of a query parameter, which is left out instead of null."""
     options = [option for option in field.get("anyOf", []) if option.get("type") != "null"]
     rest = {name: value for name, value in field.items() if name not in ("anyOf", "default", "title")}
     return {**rest, **(options[0] if options else {})}
 
 
 @cache
-def description_page(models: tuple[str, ...]) -> str:
-    """Without any outside script."""
-    content = description(models)
+def docs_page(models: tuple[str, ...]) -> str:
+    """Return an HTML page of all operations that loads nothing from other sites."""
+    content = openapi(models)
     calls = [
         {"method": method.upper(), "path": path, **call}
         for path, methods in content["paths"].items()

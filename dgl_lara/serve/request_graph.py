@@ -1,8 +1,8 @@
-"""A graph that came with a request, made into what the same g explains."""
+"""The graph of a request, built for the explainer of the run."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import dgl
@@ -14,102 +14,116 @@ from dgl_lara.blackbox.hetero import HeteroAdapter
 from dgl_lara.blackbox.hetero_index import Relation
 from dgl_lara.errors import InputError
 from dgl_lara.lara import LARA
-from dgl_lara.serve.schemas import Subgraph
-
-Rows = list[list[float]]
-Ends = list[tuple[int, int]]
+from dgl_lara.serve.schemas import Edges, Rows, Subgraph
 
 
-def on_brought(base: LARA, given: Subgraph, pair: tuple[int, int] | None) -> LARA:
-    """`pair`: the one that is asked about, where links are explained."""
-    graph, features = _typed(base.model, given) if isinstance(base.model, HeteroAdapter) else _plain(base, given)
-    return base.on(graph, features, None if pair is None else [pair])
+def lara_on_subgraph(lara: LARA, subgraph: Subgraph, pair: tuple[int, int] | None) -> LARA:
+    """Return the explainer on the graph of a request.
+
+    Args:
+        lara: Explainer of the run.
+        subgraph: The graph.
+        pair: The link to explain, for a model that explains links.
+    """
+    build = _hetero_graph if isinstance(lara.model, HeteroAdapter) else _plain_graph
+    graph, features = build(lara, subgraph)
+    return lara.on(graph, features, None if pair is None else [pair])
 
 
-def _plain(base: LARA, given: Subgraph) -> tuple[dgl.DGLGraph, Tensor]:
-    if isinstance(given.features, dict) or isinstance(given.edges, dict):
-        raise InputError("this model's graph has one type of nodes: subgraph has lists of features and of edges.")
-    features = _features(given.features, base.features, "subgraph.features")
-    src, dst = _ends(given.edges, len(features), len(features), "subgraph.edges")
+def _plain_graph(lara: LARA, subgraph: Subgraph) -> tuple[dgl.DGLGraph, Tensor]:
+    if isinstance(subgraph.features, dict) or isinstance(subgraph.edges, dict):
+        raise InputError("subgraph.one_type")
+    features = _features(subgraph.features, lara.features, "subgraph.features")
+    src, dst = _ends(subgraph.edges, len(features), len(features), "subgraph.edges")
     graph = dgl.graph((src, dst), num_nodes=len(features))
-    known = base.model.data if isinstance(base.model, WithEdgeData) else {}
-    needed = known if base.explainer_.config.edge_columns else {}
-    graph.edata.update(_carried(given.edge_data, known, needed, len(src), "subgraph.edge_data"))
+    columns = lara.model.data if isinstance(lara.model, WithEdgeData) else {}
+    required = columns if lara.explainer_.config.edge_columns else {}
+    graph.edata.update(_edge_data(subgraph.edge_data, columns, required, len(src), "subgraph.edge_data"))
     return graph, features
 
 
-def _typed(f: HeteroAdapter, given: Subgraph) -> tuple[dgl.DGLGraph, dict[str, Tensor]]:
-    types = f.types
-    if not isinstance(given.features, dict) or not (isinstance(given.edges, dict) or given.edges == []):
-        raise InputError(
-            f"this model's graph has several types: subgraph.features are by type, {_list(types.node_types)}."
-        )
-    edges = given.edges if isinstance(given.edges, dict) else {}
+def _hetero_graph(lara: LARA, subgraph: Subgraph) -> tuple[dgl.DGLGraph, dict[str, Tensor]]:
+    model = lara.model
+    assert isinstance(model, HeteroAdapter)
+    types = model.types
+    if not isinstance(subgraph.features, dict) or not (isinstance(subgraph.edges, dict) or subgraph.edges == []):
+        raise InputError("subgraph.several_types", types=_listed(types.node_types))
+    edges = subgraph.edges if isinstance(subgraph.edges, dict) else {}
     relations = dict(zip(types.relation_names, types.relations, strict=True))
-    _known(given.features, types.node_types, "subgraph.features", "type")
-    for what, named in (("edges", edges), ("edge_data", given.edge_data)):
-        _known(named, relations, f"subgraph.{what}", "relation")
+    _check_names(subgraph.features, types.node_types, "subgraph.features")
+    _check_names(edges, relations, "subgraph.edges")
+    _check_names(subgraph.edge_data, relations, "subgraph.edge_data")
     features = {
-        kind: _features(given.features.get(kind, []), f.features[kind], f"subgraph.features.{kind}")
-        for kind in types.node_types
+        name: _features(subgraph.features.get(name, []), model.features[name], f"subgraph.features.{name}")
+        for name in types.node_types
     }
     ends: dict[Relation, tuple[Tensor, Tensor]] = {}
     for name, relation in relations.items():
         sizes = len(features[relation[0]]), len(features[relation[2]])
         ends[relation] = _ends(edges.get(name, []), *sizes, f"subgraph.edges.{name}")
-    graph = dgl.heterograph(ends, {kind: len(rows) for kind, rows in features.items()})
+    graph = dgl.heterograph(ends, {name: len(rows) for name, rows in features.items()})
     for name, relation in relations.items():
-        said = given.edge_data.get(name, {})
-        where, known = f"subgraph.edge_data.{name}", f.data[relation]
-        graph.edges[relation].data.update(_carried(said, known, known, len(ends[relation][0]), where))
+        field, columns = f"subgraph.edge_data.{name}", model.data[relation]
+        data = _edge_data(subgraph.edge_data.get(name, {}), columns, columns, len(ends[relation][0]), field)
+        graph.edges[relation].data.update(data)
     return graph, features
 
 
-def _features(rows: Rows, like: Tensor, where: str) -> Tensor:
+def _features(rows: Rows, like: Tensor, field: str) -> Tensor:
     width = like.shape[1]
-    for place, row in enumerate(rows):
-        if len(row) != width:
-            raise InputError(f"{where}.{place} must be {width} numbers (got {len(row)}).")
-    found = torch.tensor(rows, dtype=like.dtype).view(-1, width)
-    if not bool(torch.isfinite(found).all()):
-        raise InputError(f"{where} must be numbers of ordinary size.")
-    return found
+    for index, row in enumerate(rows):
+        check_row(row, width, f"{field}.{index}")
+    features = torch.tensor(rows, dtype=like.dtype).view(-1, width)
+    check_finite(features, field)
+    return features
 
 
-def _ends(edges: Ends, sources: int, destinations: int, where: str) -> tuple[Tensor, Tensor]:
+def check_row(row: list[float], width: int, field: str) -> None:
+    """Raise if a row of features has another width."""
+    if len(row) != width:
+        raise InputError("features.width", field=field, width=width, got=len(row))
+
+
+def check_finite(values: Tensor, field: str) -> None:
+    """Raise if a number is too large for the type of the features."""
+    if not bool(torch.isfinite(values).all()):
+        raise InputError("features.not_finite", field=field)
+
+
+def _ends(edges: Edges, sources: int, destinations: int, field: str) -> tuple[Tensor, Tensor]:
     ends = torch.tensor(edges, dtype=torch.long).view(-1, 2)
     for column, count in zip(ends.unbind(1), (sources, destinations), strict=True):
         if len(column) and int(column.max()) >= count:
-            raise InputError(f"{where} must name nodes 0..{count - 1} (got {int(column.max())}).")
+            raise InputError("subgraph.edge_range", field=field, most=count - 1, got=int(column.max()))
     return ends[:, 0], ends[:, 1]
 
 
-def _carried(
-    given: Any, known: Mapping[str, Tensor], needed: Mapping[str, Tensor], edges: int, where: str
+def _edge_data(
+    data: Any, columns: Mapping[str, Tensor], required: Mapping[str, Tensor], num_edges: int, field: str
 ) -> dict[str, Tensor]:
-    """What edges carry, in the kind of numbers that the model knows."""
-    if not isinstance(given, dict):
-        raise InputError(f"{where} must name what edges carry, one list for each name.")
-    _known(given, known, where, "column")
-    for name in needed:
-        if name not in given and edges:
-            raise InputError(f"{where} must hold '{name}', which the model reads, one entry an edge.")
-    found = {}
-    for name in needed:
-        rows, shape = given.get(name, []), tuple(needed[name].shape[1:])
+    """Return the data of edges in the types that the model reads."""
+    if not isinstance(data, dict):
+        raise InputError("subgraph.edge_data_shape", field=field)
+    _check_names(data, columns, field)
+    for name in required:
+        if name not in data and num_edges:
+            raise InputError("subgraph.edge_data_missing", field=field, name=name)
+    tensors = {}
+    for name, like in required.items():
+        rows, shape = data.get(name, []), tuple(like.shape[1:])
         try:
-            found[name] = torch.tensor(rows, dtype=torch.double).view(edges, *shape).to(needed[name].dtype)
+            tensors[name] = torch.tensor(rows, dtype=torch.double).view(num_edges, *shape).to(like.dtype)
         except (TypeError, ValueError, RuntimeError) as error:
-            of = f"{edges} lists of {shape[0]} numbers" if shape else f"{edges} numbers, one an edge"
-            raise InputError(f"{where}.{name} must be {of}.") from error
-    return found
+            expected = f"{num_edges} lists of {shape[0]} numbers" if shape else f"{num_edges} numbers, one an edge"
+            raise InputError("subgraph.edge_column", field=f"{field}.{name}", expected=expected) from error
+    return tensors
 
 
-def _known(given: Any, known: Any, where: str, noun: str) -> None:
-    for name in given:
-        if name not in known:
-            raise InputError(f"{where} names the {noun} '{name}'; this model knows {_list(known) or 'none'}.")
+def _check_names(names: Collection[str], valid: Collection[str], field: str) -> None:
+    for name in names:
+        if name not in valid:
+            raise InputError("subgraph.unknown_name", field=field, valid=_listed(valid) or "nothing", got=name)
 
 
-def _list(names: Any) -> str:
+def _listed(names: Collection[str]) -> str:
     return ", ".join(map(str, names))

@@ -1,8 +1,7 @@
-"""`dgl-lara serve`: loads the runs once, then forks workers that share all of it.
+"""The process of `dgl-lara serve`. It loads the runs once and forks the updater and the workers, which share them.
 
-This process opens the port and never answers by itself. It forks a keeper (`keeper.py`) and the workers, starts one
-anew where it dies, and on SIGHUP loads the runs again, starts new workers beside the old ones and lets those finish
-what they have begun. Nothing here starts a thread: a fork would lose it.
+It opens the port and answers no request. It replaces processes that die, and on SIGHUP loads the runs again, starts new
+workers and lets the old ones finish. It must start no thread, because a fork would lose it.
 """
 
 from __future__ import annotations
@@ -21,30 +20,34 @@ from multiprocessing.process import BaseProcess
 
 import uvicorn
 
-from dgl_lara._util.progress import QUIET, log_info, resting, set_loudness
+from dgl_lara._util.notices import notice
+from dgl_lara._util.progress import QUIET, resting, set_loudness
 from dgl_lara.errors import InputError, LaraError
 from dgl_lara.serve.middleware import Limits
 from dgl_lara.serve.model import ServedModel
 
-BACKLOG = 2048
-IDLE = 1.0  # seconds that a stopping worker gives its idle connections to ask once more
-MARGIN = 5  # and, beyond the time that a request may take, those that are being answered
-WAIT_READY = 300.0
-LONGEST_REST = 60.0  # seconds before a keeper is replaced whose predecessors died at once
+BACKLOG = 2048  # connections
+SECONDS_IDLE = 1.0  # in which idle connections of a stopping worker may send one more request
+SECONDS_BEYOND_LIMIT = 5  # that a stopping process has after the time of its longest request
+SECONDS_TO_START = 300.0
+MAX_DELAY_SECONDS = 60.0  # before an updater starts whose predecessors died at once
 
 fork = multiprocessing.get_context("fork")
 Load = Callable[[], list[ServedModel]]
 
 
 class Server(uvicorn.Server):
-    """One that stops in two steps: it accepts nobody new and closes connections after their next answer; then, when
-    none is left or a moment has passed, it ends as uvicorn does, which waits for what is being answered."""
+    """A server that stops in two steps.
+
+    It accepts no connections and closes each after its next answer. When none is left, or after `SECONDS_IDLE`, it ends
+    as uvicorn does, which waits for requests that are being answered.
+    """
 
     stops_at: float | None = None
 
     def handle_exit(self, sig: int, frame: object) -> None:
         self.config.app.draining = True  # type: ignore[union-attr]
-        self.stops_at = self.stops_at or time.monotonic() + IDLE
+        self.stops_at = self.stops_at or time.monotonic() + SECONDS_IDLE
 
     async def on_tick(self, counter: int) -> bool:
         if self.stops_at is not None:
@@ -54,22 +57,20 @@ class Server(uvicorn.Server):
         return await super().on_tick(counter)
 
 
-def work(models: Sequence[ServedModel], port: socket.socket, limits: Limits, token: str | None, ready: Connection,
-         generation: int) -> None:  # fmt: skip
-    """One worker, until it is told to stop."""
+def _run_worker(models: Sequence[ServedModel], port: socket.socket, limits: Limits, token: str | None,
+                ready: Connection, generation: int) -> None:  # fmt: skip
     from dgl_lara.serve import metrics
-    from dgl_lara.serve.app import Service, guarded
+    from dgl_lara.serve.app import Service, asgi_app
 
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    set_loudness(QUIET)  # whoever waits for an answer does not sit here
+    set_loudness(QUIET)
     for model in models:
         model.follow()
     metrics.reloads.set(generation)
     service = Service(models, limits, os.getppid())
-    app = guarded(service, token, only_here=is_only_here(port))
     config = uvicorn.Config(
-        app, log_level="warning", access_log=False, lifespan="off", timeout_graceful_shutdown=int(limits.seconds) + 1,
-        server_header=False,
+        asgi_app(service, token, is_loopback(port)), log_level="warning", access_log=False, lifespan="off",
+        timeout_graceful_shutdown=int(limits.seconds) + 1, server_header=False,
     )  # fmt: skip
     gc.freeze()
     ready.send(True)
@@ -78,187 +79,208 @@ def work(models: Sequence[ServedModel], port: socket.socket, limits: Limits, tok
     Server(config).run(sockets=[port])
 
 
-def _child(function: Callable, *given: object) -> None:
-    """Signals are its own affair, not the supervisor's."""
+def _fork(function: Callable, *arguments: object) -> BaseProcess:
+    process = fork.Process(target=_in_child, args=(function, *arguments), daemon=True)
+    process.start()
+    return process
+
+
+def _in_child(function: Callable, *arguments: object) -> None:
+    """Run a function without the signal handlers of the supervisor."""
     signal.set_wakeup_fd(-1)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.SIG_DFL)
     gc.enable()
-    function(*given)
+    function(*arguments)
 
 
-def how_it_ended(process: BaseProcess) -> str:
+def _exit_reason(process: BaseProcess) -> str:
     code = process.exitcode or 0
     return signal.strsignal(-code) or f"signal {-code}" if code < 0 else f"exit code {code}"
 
 
 class WorkerGroup:
-    """Workers and keeper of one loading of the runs."""
+    """Updater and workers of one loading of the runs.
+
+    Args:
+        number: How often the runs were loaded.
+        models: The loaded runs.
+        supervisor: The supervisor.
+    """
 
     def __init__(self, number: int, models: list[ServedModel], supervisor: Supervisor) -> None:
         self.number, self.models, self.supervisor = number, models, supervisor
-        self.keeper = self.new_keeper()
-        self._until_caught_up()
-        self.workers = [self.new_worker() for _ in range(supervisor.workers)]
-        deadline = time.monotonic() + WAIT_READY
+        self.workers: list[tuple[BaseProcess, Connection]] = []
+        self.updater = self._new_updater()
+        self._wait_for_updates()
+        self.workers = [self._new_worker() for _ in range(supervisor.num_workers)]
+        deadline = time.monotonic() + SECONDS_TO_START
         for process, ready in self.workers:
             if not ready.poll(max(0.0, deadline - time.monotonic())) or process.exitcode is not None:
                 self.stop()
-                raise LaraError("a worker did not come up.")
+                raise LaraError("worker.no_start")
 
-    def _until_caught_up(self) -> None:
-        """Updates that a crash left in the log count before anybody is answered."""
+    def _wait_for_updates(self) -> None:
+        """Wait until the updates that a crash left in the log are applied."""
         for model in self.models:
-            wanted = len(model.log.entries())
-            while model.published() < wanted:
-                if self.keeper.exitcode is not None:
-                    raise LaraError(f"{model.name}: the updates in its log cannot be applied.")
-                if self.supervisor.is_to_stop:
+            expected = len(model.log.entries())
+            while model.published() < expected:
+                if self.updater.exitcode is not None:
+                    raise LaraError("updater.no_catch_up", model=model.name)
+                if self.supervisor.is_stopping:
                     self.stop()
-                    raise LaraError("stopped before the updates in the log were applied.")
+                    raise LaraError("updater.stopped")
                 time.sleep(0.01)
             model.follow()
 
-    @staticmethod
-    def _forked(function: Callable, *given: object) -> BaseProcess:
-        process = fork.Process(target=_child, args=(function, *given), daemon=True)
-        process.start()
-        return process
+    def _new_updater(self, delay: float = 0.0) -> BaseProcess:
+        """Start an updater that waits before it begins, so that a failing one is not replaced all the time."""
+        from dgl_lara.serve.updater import run_updater
 
-    def new_keeper(self, rest: float = 0.0) -> BaseProcess:
-        """`rest`: seconds before it begins, so that one that dies at once is not started again and again."""
-        from dgl_lara.serve.updater import keep
+        self._delay, self._updater_start = delay, time.monotonic() + delay
+        return _fork(run_updater, self.models, self.supervisor.fill, delay)
 
-        self.rest, self.keeper_begins = rest, time.monotonic() + rest
-        return self._forked(keep, self.models, self.supervisor.fill, rest)
-
-    def new_worker(self) -> tuple[BaseProcess, Connection]:
+    def _new_worker(self) -> tuple[BaseProcess, Connection]:
         for model in self.models:
             model.follow()
         gc.collect()
         gc.freeze()
         gc.enable()
-        here, there = fork.Pipe(duplex=False)
-        of = self.supervisor
-        process = self._forked(work, self.models, of.port, of.limits, of.token, there, self.number)
-        there.close()
-        return process, here
+        receiver, sender = fork.Pipe(duplex=False)
+        parent = self.supervisor
+        process = _fork(_run_worker, self.models, parent.port, parent.limits, parent.token, sender, self.number)
+        sender.close()
+        return process, receiver
 
-    def forget(self) -> None:
-        """What was loaded. Those who answer have it still; new ones that are forked from here would carry it along."""
+    def release_models(self) -> None:
+        """Release the loaded models in this process, so that new workers do not inherit them."""
         self.models = []
         gc.unfreeze()
         gc.collect()
 
-    def mend(self) -> None:
-        """Whoever has died is started anew."""
+    def replace_dead(self) -> None:
+        """Start processes in place of those that died."""
         if not self.models and any(process.exitcode is not None for process in self.processes):
-            self.models = self.supervisor.load()  # a reload failed halfway
-        if self.keeper.exitcode is not None:
-            at_once = time.monotonic() - self.keeper_begins < LONGEST_REST
-            rest = min(2 * self.rest + 1, LONGEST_REST) if at_once else 0.0
-            log_info(f"the keeper has died ({how_it_ended(self.keeper)}); another takes over in {rest:.0f} s.")
-            self.keeper = self.new_keeper(rest)
-        for place, (process, _) in enumerate(self.workers):
+            self.models = self.supervisor.load()  # a reload has failed after it released them
+        if self.updater.exitcode is not None:
+            died_at_once = time.monotonic() - self._updater_start < MAX_DELAY_SECONDS
+            delay = min(2 * self._delay + 1, MAX_DELAY_SECONDS) if died_at_once else 0.0
+            notice("updater.died", reason=_exit_reason(self.updater), seconds=delay)
+            self.updater = self._new_updater(delay)
+        for index, (process, _) in enumerate(self.workers):
             if process.exitcode is not None:
-                log_info(f"worker {process.pid} has died ({how_it_ended(process)}); another takes over.")
-                self.workers[place] = self.new_worker()
+                notice("worker.died", pid=process.pid, reason=_exit_reason(process))
+                self.workers[index] = self._new_worker()
 
     @property
     def processes(self) -> list[BaseProcess]:
-        return [self.keeper, *(process for process, _ in self.workers)]
-
-    @property
-    def sentinels(self) -> list[int]:
-        return [process.sentinel for process in self.processes]
+        return [self.updater, *(process for process, _ in self.workers)]
 
     def stop(self) -> None:
-        """Workers finish what they have begun; the keeper goes last, for updates that somebody still waits for."""
-        for process, _ in getattr(self, "workers", []):
-            process.terminate()
-        for process, _ in getattr(self, "workers", []):
-            process.join(self.supervisor.limits.seconds + MARGIN)
-            process.kill()
-        self.keeper.terminate()
-        self.keeper.join(self.supervisor.limits.seconds + MARGIN)
-        self.keeper.kill()
+        """Stop the workers after their requests, then the updater, for whose updates requests may wait."""
+        workers = [process for process, _ in self.workers]
+        for group in (workers, [self.updater]):
+            for process in group:
+                process.terminate()
+            for process in group:
+                process.join(self.supervisor.limits.seconds + SECONDS_BEYOND_LIMIT)
+                process.kill()
 
 
 class Supervisor:
+    """Keeps a service running.
+
+    Args:
+        load: Loads the runs.
+        address: Host and port. Port 0: any free one.
+        workers: Number of workers.
+        limits: Limits of a request.
+        token: Returns the bearer token that requests must have. It is read again on a reload.
+        fill: Compute explanations of all targets while there is nothing else to do.
+    """
+
     def __init__(
         self, load: Load, address: tuple[str, int], workers: int, limits: Limits, token: Callable[[], str | None],
         fill: bool = True,
     ) -> None:  # fmt: skip
-        self.load, self.workers, self.limits, self.read_token, self.fill = load, workers, limits, token, fill
+        self.load, self.num_workers, self.limits, self._read_token, self.fill = load, workers, limits, token, fill
         self.token = token()
-        self.port = listening(*address)
-        self.asked: set[int] = set()
+        self.port = listen(*address)
+        self._signals: set[int] = set()  # received and not handled yet
 
     @property
-    def is_to_stop(self) -> bool:
-        return bool(self.asked & {signal.SIGTERM, signal.SIGINT})
+    def is_stopping(self) -> bool:
+        return bool(self._signals & {signal.SIGTERM, signal.SIGINT})
 
     def run(self, announce: Callable[[str], None]) -> None:
-        """Until SIGTERM or Ctrl-C."""
+        """Serve until SIGTERM or Ctrl-C.
+
+        Args:
+            announce: Called with the address when the service is ready.
+        """
         models = self.load()
         wake, waker = os.pipe()
         os.set_blocking(wake, False)
         os.set_blocking(waker, False)
         signal.set_wakeup_fd(waker, warn_on_full_buffer=False)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            signal.signal(number, lambda number, frame: self.asked.add(number))
+            signal.signal(number, lambda number, frame: self._signals.add(number))
         try:
-            now = WorkerGroup(1, models, self)
+            group = WorkerGroup(1, models, self)
         except LaraError:
-            if self.is_to_stop:
+            if self.is_stopping:
                 return
             raise
         del models
         host, port = self.port.getsockname()[:2]
         announce(f"http://{f'[{host}]' if ':' in host else host}:{port}")
         with resting():
-            while not self.is_to_stop:
-                if signal.SIGHUP in self.asked:
-                    self.asked.discard(signal.SIGHUP)
-                    now = self._reloaded(now)
-                wait([wake, *now.sentinels])
+            while not self.is_stopping:
+                if signal.SIGHUP in self._signals:
+                    self._signals.discard(signal.SIGHUP)
+                    group = self._reloaded(group)
+                wait([wake, *(process.sentinel for process in group.processes)])
                 with suppress(BlockingIOError):
                     os.read(wake, 4096)
-                if not self.asked:
-                    now.mend()
-        now.stop()
+                if not self._signals:
+                    group.replace_dead()
+        group.stop()
 
     def _reloaded(self, before: WorkerGroup) -> WorkerGroup:
-        """The runs as they are now; what cannot be loaded leaves everything as it was."""
+        """Return a group with the runs loaded again, or the group before if they cannot be loaded."""
         try:
-            self.token = self.read_token()
+            self.token = self._read_token()
             models = self.load()
-            before.forget()
+            before.release_models()
             after = WorkerGroup(before.number + 1, models, self)
         except (LaraError, OSError) as error:
-            log_info(f"not reloaded, the old runs are still served: {error}")
+            notice("reload.failed", problem=error)
             return before
         before.stop()
-        log_info(f"reloaded ({after.number}).")
+        notice("reload.done", count=after.number)
         return after
 
 
-def is_only_here(port: socket.socket) -> bool:
-    """Nobody on another machine can reach it."""
+def is_loopback(port: socket.socket) -> bool:
+    """Return whether only this machine can reach a socket."""
     return ip_address(port.getsockname()[0]).is_loopback
 
 
-def listening(host: str, port: int) -> socket.socket:
-    if not host.strip():  # which would be every network there is
-        raise InputError("--host must name an address, like 127.0.0.1, or 0.0.0.0 for every network (got '').")
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    found = socket.socket(family)
-    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+def listen(host: str, port: int) -> socket.socket:
+    """Return a socket that listens.
+
+    Raises:
+        InputError: The address is not available.
+    """
+    if not host.strip():  # for the operating system this is every network
+        raise InputError("port.host")
+    server = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        found.bind((host, port))
+        server.bind((host, port))
     except (OSError, OverflowError) as error:
-        reason = error.strerror if isinstance(error, OSError) else str(error)
-        raise InputError(f"port {port} of {host} cannot be had ({reason}); name another with --port.") from error
-    found.listen(BACKLOG)
-    found.set_inheritable(True)
-    return found
+        problem = error.strerror if isinstance(error, OSError) else str(error)
+        raise InputError("port.unavailable", port=port, host=host, problem=problem) from error
+    server.listen(BACKLOG)
+    server.set_inheritable(True)
+    return server

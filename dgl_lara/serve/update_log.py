@@ -1,4 +1,4 @@
-"""Graph updates on disk: one line each, written and synchronised before anybody is told that it counts."""
+"""Log of graph updates: one line each, synchronised to disk before it is acknowledged."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import fcntl
 import hashlib
 import os
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,61 +18,65 @@ Entry = dict[str, Any]
 
 
 class UpdateLog:
-    """Numbers its entries from 1 and seals each. Several processes may append; a last line that a crash has cut short
-    never counted, and is cut off by the next one."""
+    """Entries with sequence numbers from 1 and a checksum each.
+
+    Several processes may append. A last line that a crash has truncated does not count, and the next entry replaces it.
+
+    Args:
+        path: File of the log. It is created if there is none.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
         self._entries: list[Entry] = []
-        self._read = 0  # bytes
-        self._one = threading.Lock()
+        self._bytes_read = 0
+        self._lock = threading.Lock()
 
     def entries(self) -> list[Entry]:
-        """All of them; what was read before is not read again."""
-        with self._one:
-            if self.path.stat().st_size > self._read:
+        """Return all entries. Only what is new since the last call is read."""
+        with self._lock:
+            if self.path.stat().st_size > self._bytes_read:
                 with self.path.open("rb") as file:
-                    file.seek(self._read)
+                    file.seek(self._bytes_read)
                     text = file.read()
-                whole = text[: text.rfind(b"\n") + 1]
-                for line in whole.splitlines():
-                    self._entries.append(self._parsed(line))
-                self._read += len(whole)
+                complete = text[: text.rfind(b"\n") + 1]
+                for line in complete.splitlines():
+                    self._entries.append(self._parse(line))
+                self._bytes_read += len(complete)
             return self._entries
 
-    def _parsed(self, line: bytes) -> Entry:
-        number = len(self._entries) + 1
+    def _parse(self, line: bytes) -> Entry:
+        expected = len(self._entries) + 1
         try:
             entry = orjson.loads(line)
-            seal = entry.pop("seal")
-            if entry["sequence"] != number:
-                raise ValueError(f"entry {entry['sequence']} stands where {number} is due")
-            if seal != _seal(entry):
-                raise ValueError("it is not as it was written")
+            checksum = entry.pop("seal")
+            if entry["sequence"] != expected:
+                raise ValueError(f"its number is {entry['sequence']}")
+            if checksum != _checksum(entry):
+                raise ValueError("its checksum is wrong")
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise LaraError(f"{self.path} is damaged at entry {number} ({error}); updates cannot go on.") from error
+            raise LaraError("update_log.damaged", path=self.path, entry=expected, problem=error) from error
         return entry
 
     def append(self, make: Callable[[list[Entry]], Entry]) -> Entry:
-        """What `make` makes, knowing all that came before; on disk when this returns."""
-        with self._locked() as file:
-            before = self.entries()
-            entry = {"sequence": len(before) + 1, **make(before)}
-            file.truncate(self._read)
-            file.seek(self._read)
-            file.write(orjson.dumps({**entry, "seal": _seal(entry)}) + b"\n")
+        """Append an entry and return it when it is on disk.
+
+        Args:
+            make: Returns the new entry, given all earlier ones. No other process appends meanwhile.
+        """
+        with self.path.open("r+b") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            earlier = self.entries()
+            entry = {"sequence": len(earlier) + 1, **make(earlier)}
+            file.truncate(self._bytes_read)
+            file.seek(self._bytes_read)
+            file.write(orjson.dumps({**entry, "seal": _checksum(entry)}) + b"\n")
             file.flush()
             os.fsync(file.fileno())
             return entry
 
-    @contextmanager
-    def _locked(self) -> Iterator[Any]:
-        with self.path.open("r+b") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            yield file
 
-
-def _seal(entry: Entry) -> str:
+def _checksum(entry: Entry) -> str:
     return hashlib.sha256(orjson.dumps(entry)).hexdigest()[:12]

@@ -1,5 +1,4 @@
-"""The one process that makes snapshots: it applies updates from the logs as they come, and fills the tables with
-explanations of everybody while it has nothing else to do."""
+"""The process that writes snapshots. It applies updates from the logs, and fills the caches while there are none."""
 
 from __future__ import annotations
 
@@ -10,58 +9,74 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dgl_lara._util.progress import log_info
+from dgl_lara._util.notices import notice
 from dgl_lara.errors import LaraError
 from dgl_lara.serve.cache import UNKNOWN
 from dgl_lara.serve.model import ServedModel
 
-PAUSE = 0.01  # seconds between two looks at the logs
-A_PIECE = 64  # targets, after which it looks at the logs again
+SECONDS_BETWEEN_POLLS = 0.01
+SECONDS_AFTER_ERROR = 1
+TARGETS_BETWEEN_POLLS = 64
 
 
-def keep(models: Sequence[ServedModel], fill: bool = True, rest: float = 0.0) -> None:
-    """Until SIGTERM, or until a log that it has never got through cannot be applied. `rest`: seconds before it begins,
-    where the one before it died at once."""
-    asked = False
+def run_updater(models: Sequence[ServedModel], fill: bool = True, delay: float = 0.0) -> None:
+    """Apply updates until SIGTERM.
+
+    Args:
+        models: Models to keep up to date.
+        fill: Compute explanations of all targets while there are no updates.
+        delay: Seconds to wait before the first update.
+
+    Raises:
+        SystemExit: A log cannot be applied that was never applied before.
+    """
+    is_stopped = False
 
     def stop(*_: object) -> None:
-        nonlocal asked
-        asked = True
+        nonlocal is_stopped
+        is_stopped = True
 
     signal.signal(signal.SIGTERM, stop)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     parent = os.getppid()
     os.nice(5)
-    begin, told, got_through = time.monotonic() + rest, dict.fromkeys(models, ""), set[ServedModel]()
-    while not asked and os.getppid() == parent:
-        busy = False
-        for model in models if time.monotonic() >= begin else ():
+    start = time.monotonic() + delay
+    problems: dict[ServedModel, str] = dict.fromkeys(models, "")
+    applied_once = set[ServedModel]()
+    while not is_stopped and os.getppid() == parent:
+        is_busy = False
+        for model in models if time.monotonic() >= start else ():
             try:
                 model.apply_pending_updates()
-                got_through.add(model)
-                busy |= fill and _fill_some(model)
-                told[model] = ""
+                applied_once.add(model)
+                is_busy |= fill and _fill_some(model)
+                problems[model] = ""
             except (LaraError, OSError) as error:
-                why = str(error)
-                if isinstance(error, OSError):
-                    why = f"{model.folder} cannot be written ({error.strerror or error}); updates wait until it can."
-                if told[model] != why:  # once, however long it lasts
-                    log_info(f"{model.name}: {why}")
-                told[model] = why
-                if isinstance(error, LaraError) and model not in got_through:
+                problem = str(error)
+                if problems[model] != problem:  # reported once, however long it lasts
+                    _report(model, error)
+                problems[model] = problem
+                if isinstance(error, LaraError) and model not in applied_once:
                     raise SystemExit(1) from error
-                time.sleep(1)
-        if not busy:
-            time.sleep(PAUSE)
+                time.sleep(SECONDS_AFTER_ERROR)
+        if not is_busy:
+            time.sleep(SECONDS_BETWEEN_POLLS)
+
+
+def _report(model: ServedModel, error: LaraError | OSError) -> None:
+    if isinstance(error, LaraError):
+        notice("updater.failed", model=model.name, problem=error)
+    else:
+        notice("updater.disk", model=model.name, folder=model.folder, problem=error.strerror or error)
 
 
 def _fill_some(model: ServedModel) -> bool:
-    """Whether there was anything left to fill."""
+    """Compute some missing explanations, and return whether there were any."""
     snapshot = model.follow()
-    for part in snapshot.parts.values():
-        waiting = np.flatnonzero((part.table.state == UNKNOWN) & ~snapshot.gone_targets)[:A_PIECE]
-        if len(waiting):
-            part.compute(waiting)
+    for explainer in snapshot.explainers.values():
+        missing = np.flatnonzero((explainer.cache.state == UNKNOWN) & ~snapshot.removed)[:TARGETS_BETWEEN_POLLS]
+        if len(missing):
+            explainer.fill_cache(missing)
             return True
     return False

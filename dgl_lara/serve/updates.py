@@ -1,7 +1,7 @@
-"""What a graph update changes: the graph itself, and how far the change reaches.
+"""Graph updates applied to a graph, and the nodes that they can affect.
 
-f looks K hops far, so its answer is another one within K hops of a changed edge or node; g sees f's answer and looks as
-many hops as it has layers, so p and t are others within 2K hops, and nowhere else.
+f sees K hops, so its outputs change within K hops of an update. The encoder of g sees f's outputs through as many hops
+as it has layers, so p and t change within 2K hops.
 """
 
 from __future__ import annotations
@@ -22,34 +22,44 @@ class UpdatedGraph:
 
     graph: dgl.DGLGraph
     features: Tensor
-    gone: Tensor  # (num_nodes,) bool: removed; such a node keeps its number, without any edge
-    touched: Tensor  # (num_nodes,) bool: new, gone, or at an end of an edge that is
+    removed: Tensor  # (num_nodes,) bool: a removed node keeps its number and has no edges
+    touched: Tensor  # (num_nodes,) bool: new, removed, or an end of a new or removed edge
 
 
-def changed(graph: dgl.DGLGraph, features: Tensor, gone: Tensor, entries: Sequence[Entry]) -> UpdatedGraph:
-    """After entries of the log, in their order. An edge that is there is not added again, and one that is not there
-    cannot be removed: both leave the graph as it is."""
+def apply_updates(graph: dgl.DGLGraph, features: Tensor, removed: Tensor, entries: Sequence[Entry]) -> UpdatedGraph:
+    """Apply entries of the log in their order.
+
+    Edges are a set. Adding an edge twice or removing a missing edge changes nothing.
+
+    Args:
+        graph: Graph before the updates.
+        features: (num_nodes, columns) its features.
+        removed: (num_nodes,) bool, nodes that are removed already.
+        entries: Entries to apply.
+    """
     rows = [row for entry in entries for row in entry["features"]]
     count = graph.num_nodes() + len(rows)
     if rows:
         features = torch.cat([features, torch.tensor(rows, dtype=features.dtype)])
-        gone = torch.cat([gone, gone.new_zeros(len(rows))])
-    gone, touched = gone.clone(), torch.zeros(count, dtype=torch.bool)
+        removed = torch.cat([removed, removed.new_zeros(len(rows))])
+    removed, touched = removed.clone(), torch.zeros(count, dtype=torch.bool)
     touched[graph.num_nodes() :] = True
     src, dst = graph.edges()
     keys = src * count + dst
     for entry in entries:
-        named = torch.tensor(entry["removed_nodes"], dtype=torch.long)
-        gone[named] = True
-        touched[named] = True
-        lost = torch.isin(keys, _keys(entry["removed_edges"], count)) | gone[keys // count] | gone[keys % count]
+        nodes = torch.tensor(entry["removed_nodes"], dtype=torch.long)
+        removed[nodes] = True
+        touched[nodes] = True
+        dropped = (
+            torch.isin(keys, _keys(entry["removed_edges"], count)) | removed[keys // count] | removed[keys % count]
+        )
         new = _keys(entry["edges"], count).unique()
-        new = new[~torch.isin(new, keys[~lost]) & ~gone[new // count] & ~gone[new % count]]
-        for moved in (keys[lost], new):
-            touched[moved // count] = True
-            touched[moved % count] = True
-        keys = torch.cat([keys[~lost], new])
-    return UpdatedGraph(dgl.graph((keys // count, keys % count), num_nodes=count), features, gone, touched)
+        new = new[~torch.isin(new, keys[~dropped]) & ~removed[new // count] & ~removed[new % count]]
+        for changed in (keys[dropped], new):
+            touched[changed // count] = True
+            touched[changed % count] = True
+        keys = torch.cat([keys[~dropped], new])
+    return UpdatedGraph(dgl.graph((keys // count, keys % count), num_nodes=count), features, removed, touched)
 
 
 def _keys(edges: list[list[int]], count: int) -> Tensor:
@@ -58,18 +68,18 @@ def _keys(edges: list[list[int]], count: int) -> Tensor:
 
 
 def downstream(graph: dgl.DGLGraph, nodes: Tensor, hops: int) -> Tensor:
-    """(num_nodes,) bool: these nodes, and whom they can reach in so many hops."""
+    """Return (num_nodes,) bool: these nodes and all that they can reach within `hops`."""
     src, dst = graph.edges()
-    return _spread(src, dst, nodes, hops)
+    return _reach(src, dst, nodes, hops)
 
 
 def upstream(graph: dgl.DGLGraph, nodes: Tensor, hops: int) -> Tensor:
-    """(num_nodes,) bool: these nodes, and who can reach them in so many hops."""
+    """Return (num_nodes,) bool: these nodes and all that can reach them within `hops`."""
     src, dst = graph.edges()
-    return _spread(dst, src, nodes, hops)
+    return _reach(dst, src, nodes, hops)
 
 
-def _spread(start: Tensor, end: Tensor, nodes: Tensor, hops: int) -> Tensor:
+def _reach(start: Tensor, end: Tensor, nodes: Tensor, hops: int) -> Tensor:
     reached = nodes.clone()
     for _ in range(hops):
         reached[end[reached[start]]] = True

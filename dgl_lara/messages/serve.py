@@ -1,0 +1,78 @@
+"""Texts of the service."""
+
+MESSAGES = {
+    "cache.no_space": (
+        "The cache of explanations needs {size:,.1f} MB in {folder} ({problem}). "
+        "Free some space or name another folder with --state."
+    ),
+    "classes.rival_alone": "rather_than needs class, which names the class to explain.",
+    "explorer.key": "target must be {expected} (got {got}).",
+    "features.not_finite": "{field} must be finite numbers in the type of the model's features.",
+    "features.width": "{field} must be {width} numbers (got {got}).",
+    "http.cross_site": "Requests from pages of other sites are rejected. Use --token-file to allow them.",
+    "http.host": "The host name must be localhost (got '{got}'). Use --token-file to allow other names.",
+    "http.internal": "Internal error. The service has logged it.",
+    "http.method": "The method must be GET, HEAD or POST (got {got}).",
+    "http.needs_post": "{verb} must be requested with POST.",
+    "http.path": "There is nothing at this path. GET /docs lists all paths.",
+    "http.timeout": "The request took longer than {most:g} seconds. Request less at a time.",
+    "http.token": "A bearer token is needed. Send the header Authorization: Bearer TOKEN.",
+    "http.too_large": "A request must have at most {most:,} bytes. Send it in parts.",
+    "instance.relation": "type belongs to a node and relation to a pair, on a graph with several types.",
+    "instance.subgraph_target": "This model explains {task}s. With a subgraph, an instance must name {expected}.",
+    "instance.target": 'This model explains {task}s. An instance must name one with "{field}" and nothing else.',
+    "instance.type": "type must be '{expected}', the type that this model explains (got '{got}').",
+    "instance.type_alone": "This model's nodes have one type. Leave out type (got '{got}').",
+    "model.duplicate": "Two runs are called '{name}'. A model is served under the name of its folder.",
+    "model.unknown": "There is no model '{got}'. Served are {models}.",
+    "node.removed": "node {got} was removed from the graph.",
+    "players.untrained": "This model scores {trained}, not {got}. Train it with --players {got}.",
+    "port.host": "--host must name an address, such as 127.0.0.1, or 0.0.0.0 for every network (got '').",
+    "port.unavailable": "Port {port} of {host} is not available ({problem}). Choose another one with --port.",
+    "reload.failed": "The runs were not reloaded and the old ones are still served. {problem}",
+    "reload.done": "The runs were reloaded ({count}).",
+    "reload.unsupported": "This process cannot reload its runs. Start it again.",
+    "request.field": "{field}: {problem} (got {got}).",
+    "request.field_missing": "{field}: {problem}.",
+    "service.busy": "{waiting} requests are waiting already. Try again later.",
+    "service.open": (
+        "Every machine on the network can query this service and change the graph. Use --token-file to require a token."
+    ),
+    "service.packages": "The service needs more packages ({name}). Install them with pip install 'dgl-lara[serve]'.",
+    "snapshot.current_damaged": (
+        "{path} is damaged ({problem}). Start the service again, which rebuilds it from the log of updates."
+    ),
+    "snapshot.rebuilt": "The stored graph in {folder} is damaged. It is rebuilt from the log of updates.",
+    "state.folder": "{folder} cannot be created ({problem}). Name a folder for caches and graph updates with --state.",
+    "subgraph.edge_column": "{field} must be {expected}.",
+    "subgraph.edge_data_missing": "{field} must have '{name}', which the model reads, with one entry an edge.",
+    "subgraph.edge_data_shape": "{field} must map names to lists with one entry an edge.",
+    "subgraph.edge_range": "{field} must name nodes in 0..{most} (got {got}).",
+    "subgraph.node_range": "node must be in 0..{most} of the subgraph (got {got}).",
+    "subgraph.one_type": "subgraph must have lists of features and of edges. This model's graph has one type of nodes.",
+    "subgraph.several_types": "subgraph.features must be by type ({types}). This model's graph has several types.",
+    "subgraph.unknown_name": "{field} must name one of {valid} (got '{got}').",
+    "target.range": "{noun} must be in 0..{most} (got {got}).",
+    "token.empty": "The token file {path} is empty.",
+    "token.unreadable": "The token file {path} cannot be read ({problem}).",
+    "update.duplicate_keys": "Keys in add_nodes must differ from each other.",
+    "update.edge_to_removed": "add_edges must not lead to a node that the same update removes (got {got}).",
+    "update.empty": "The update is empty. Name nodes or edges to add or to remove.",
+    "update.node": "{field} must name existing nodes, 0..{most} (got {got}).",
+    "update.rejected": "Update {sequence} was rejected. {problem}",
+    "update.unknown_key": "{field} must name nodes by number or by the key of a new node (got {got!r}).",
+    "update.unsupported": (
+        "Graph updates are for models that explain nodes of one type and read no edge data. "
+        "Send new data as a subgraph, or change the data set and reload."
+    ),
+    "update_log.damaged": "{path} is damaged at entry {entry} ({problem}). Updates cannot go on.",
+    "update_log.truncated": "{path} has {got} updates, and {expected} are applied already. Restore the log.",
+    "updater.died": "The updater has died ({reason}). Another one starts in {seconds:.0f} s.",
+    "updater.disk": "{model}: {folder} cannot be written ({problem}). Updates wait until it can.",
+    "updater.failed": "{model}: {problem}",
+    "updater.no_catch_up": "{model}: the updates in its log cannot be applied.",
+    "updater.rejected": "{model}: update {sequence} was rejected. {problem}",
+    "updater.stopped": "The service was stopped before the updates in the log were applied.",
+    "worker.died": "Worker {pid} has died ({reason}). Another one replaces it.",
+    "worker.no_start": "A worker did not start.",
+}
