@@ -158,6 +158,11 @@ class Game:
         return self.player_set.cost_bound()
 
     @property
+    def shares_masks(self) -> bool:
+        """Return whether one mask over the whole graph is a coalition for every target."""
+        return self.task.has_distances and self.player_set.supports_shared_masks
+
+    @property
     def num_players(self) -> int:
         """In the whole graph: the columns of a mask that all targets share."""
         return self.player_set.count

@@ -111,11 +111,7 @@ class InMemory(_LocalBackend):
 
     def __post_init__(self) -> None:
         graph = encoder_graph(self.game, self.config.inputs) if self.encoder_graph is None else self.encoder_graph
-        self.full_graph = (
-            self.config.batch_size == ALL
-            and self.game.task.has_distances
-            and self.game.player_set.supports_shared_masks
-        )
+        self.full_graph = self.config.batch_size == ALL and self.game.shares_masks
         self.subgraphs = (FullGraph if self.full_graph else NeighborSubgraphs)(self.game, graph)
 
     def encoder_inputs(self, targets: Tensor) -> tuple[Tensor, Tensor]:

@@ -141,7 +141,7 @@ def make_validator(
     drawn = generator(seed + 77)
     targets = _draw_targets(targets, drawn)
     small = game.graph.num_nodes() < SMALL_GRAPH_NODES
-    shared = game.task.has_distances and game.player_set.supports_shared_masks
+    shared = game.shares_masks
     if shared and not small and float(game.cost_bound[targets].sum()) > MAX_WALKS:
         full = FullGraph(game, encoder_graph)
         return CoalitionValidator(full, evaluate_coalitions(game, full.batch(targets), COALITIONS, drawn))
