@@ -53,7 +53,7 @@ def main(names, seeds, paper_seeds, steps, most, reference_pairs, data_dir, out)
         dataset, game = setting(name, data_dir)
         targets = sample_targets(dataset.test, most, 0)
         against = reference(game, targets, reference_pairs, 0)
-        common = {"dataset": name, "data": dataset.source, "targets": len(targets), "reference": against.how}
+        common = {"dataset": name, "data": dataset.source, "targets": len(targets), "reference": against.description}
         common["noise ceiling"] = against.ceiling
         for explanations in (Random(game).explain(targets), Sampled(game).explain(targets)):
             rows.append({**common, "method": explanations.method, **figures(game, explanations, against)})

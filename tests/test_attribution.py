@@ -27,6 +27,7 @@ from dgl_lara.attribution.monte_carlo import (
 from dgl_lara.attribution.r_squared import corrected_r_squared, r_squared
 from dgl_lara.errors import InputError
 from dgl_lara.game.game import Game
+from dgl_lara.messages import message
 from dgl_lara.metrics.common.reference import reference
 
 
@@ -255,9 +256,9 @@ def test_scores_are_judged_without_bias_however_few_the_samples():
 def test_agreement_on_a_dense_graph(monkeypatch):
     """A perfect explainer has 1; one that knows the target alone has nothing over the neighbours."""
     game, players, phi = dense_game()
-    monkeypatch.setattr("dgl_lara.metrics.common.reference.AFFORDABLE", 0)
+    monkeypatch.setattr("dgl_lara.metrics.common.reference.MAX_NODES_PER_TARGET", 0)
     against = reference(game, torch.tensor([0]), 1200, 0)
-    assert "; that is few for up to 1,200 players" in against.how
+    assert against.description.endswith(message("reference.too_few", players=1200))
     assert against.r_squared(phi) == pytest.approx(1, abs=1e-3)
     assert against.r_squared(0.4 * phi) == pytest.approx(0.64, abs=0.01)
 

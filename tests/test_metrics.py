@@ -18,10 +18,11 @@ from dgl_lara.explanation import Explanations
 from dgl_lara.game.class_query import ClassQuery
 from dgl_lara.game.game import Game
 from dgl_lara.game.tasks import GRAPH, NODE
+from dgl_lara.messages import message
 from dgl_lara.metrics import METRICS
 from dgl_lara.metrics.agreement import agreement
 from dgl_lara.metrics.auc import auc, roc_auc
-from dgl_lara.metrics.common.label_flips import heard
+from dgl_lara.metrics.common.label_flips import masked_predictions
 from dgl_lara.metrics.common.metric import EvalCase
 from dgl_lara.metrics.common.reference import reference
 from dgl_lara.metrics.fidelity import fidelity, fidelity_per_target
@@ -102,7 +103,7 @@ def test_agreement_with_exact_phi():
     game = gcn_game(seed=2)
     targets = torch.arange(12)[game.players(torch.arange(12)).counts <= 12]
     against = reference(game, targets, 500, seed=0)
-    assert against.how.startswith("exact")
+    assert against.description == message("reference.exact")
     perfect = Explanations(against.players, against.estimate.phi, game.explained_class[targets], NODE, "perfect")
     assert agreement(perfect, against)["R2"] == 1
     backwards = Explanations(against.players, -against.estimate.phi, game.explained_class[targets], NODE, "backwards")
@@ -114,9 +115,9 @@ def test_agreement_with_a_sampled_reference_states_its_noise(monkeypatch):
     targets = torch.arange(12)
     players = game.players(targets)
     phi = exact(game, players)
-    monkeypatch.setattr("dgl_lara.metrics.common.reference.EXACT_UP_TO", 2)
+    monkeypatch.setattr("dgl_lara.metrics.common.reference.MAX_EXACT_PLAYERS", 2)
     against = reference(game, targets, 200, seed=0)
-    assert against.how == "estimated from 200 pairs of coalitions (random subsets) for each target"
+    assert against.description == message("reference.estimated", pairs=200)
     truth = Explanations(players, phi, game.explained_class, NODE, "exact")
     result = agreement(truth, against)
     noise = (against.estimate.phi - phi).square().mean()
@@ -126,32 +127,25 @@ def test_agreement_with_a_sampled_reference_states_its_noise(monkeypatch):
     assert result["noise ceiling"] == pytest.approx(result["R2"], abs=0.02)
 
 
-def noted(metric, **columns):
-    return METRICS[metric].note(pd.DataFrame([columns]))
+def notes(metric, **columns):
+    return list(METRICS[metric].notes(pd.DataFrame([columns])))
 
 
-def test_the_note_on_agreement_is_short_sentences():
-    of_nodes = {"reference": "estimated", "noise ceiling": 0.8, "R2 corrected": 0.9, "neighbours only": 0.7}
-    of_nodes["rank correlation"] = 0.8
-    of_graphs = {name: figure for name, figure in of_nodes.items() if name != "neighbours only"}
-    for columns, words in ((of_nodes, "R2 corrected and neighbours only have"), (of_graphs, "R2 corrected has")):
-        said = noted("agreement", **columns)
-        assert said.startswith("The true attribution is estimated.\n") and f"\n{words} that noise taken out" in said
-        assert max(map(len, said.splitlines())) <= 120
-    assert noted("agreement", **{**of_nodes, "noise ceiling": 1.0}) == "The true attribution is estimated."
-    assert "An R2 above 1 is noise" in noted("agreement", **{**of_graphs, "R2 corrected": 1.2})
-    low = noted("agreement", **{**of_graphs, "R2 corrected": 0.99, "rank correlation": 0.5})
-    assert "their order is noise" in low and max(map(len, low.splitlines())) <= 120
-    assert "their order is noise" not in noted("agreement", **of_graphs)
+def test_notes_on_agreement():
+    nodes = {"reference": "estimated", "noise ceiling": 0.8, "R2 corrected": 0.9, "neighbours only": 0.7}
+    nodes["rank correlation"] = 0.8
+    graphs = {name: value for name, value in nodes.items() if name != "neighbours only"}
+    assert notes("agreement", **nodes) == ["agreement.reference", "agreement.ceiling"]
+    assert notes("agreement", **graphs) == ["agreement.reference", "agreement.ceiling_of_graphs"]
+    assert notes("agreement", **{**nodes, "noise ceiling": 1.0}) == ["agreement.reference"]
+    assert "agreement.above_one" in notes("agreement", **{**graphs, "R2 corrected": 1.2})
+    assert "agreement.order_is_noise" in notes("agreement", **{**graphs, "R2 corrected": 0.99, "rank correlation": 0.5})
+    assert max(map(len, METRICS["agreement"].note(pd.DataFrame([nodes])).splitlines())) <= 120
 
 
-def test_the_note_on_latency_says_of_how_many():
-    assert "whatever --targets says" in noted("latency")
-
-
-def test_what_kept_means_is_said_where_something_is():
-    assert "'kept': the target itself stays" in noted("fidelity", definition="kept")
-    assert "kept" not in noted("fidelity", definition="paper")
+@pytest.mark.parametrize(("definition", "code"), [("kept", "fidelity.note_kept"), ("paper", "fidelity.note")])
+def test_notes_on_fidelity(definition, code):
+    assert notes("fidelity", definition=definition) == [code]
 
 
 def test_graphs_have_no_neighbours_to_agree_on_alone():
@@ -160,8 +154,8 @@ def test_graphs_have_no_neighbours_to_agree_on_alone():
     against = reference(game, torch.tensor([0, 1]), 50, seed=0)
     found = Explanations(against.players, against.estimate.phi, game.explained_class, GRAPH, "perfect")
     table = METRICS["agreement"].table(EvalCase(game, torch.tensor([0, 1]), None, 50), found)
-    assert "neighbours only" not in table and "R2, neighbours" not in METRICS["agreement"].figures(table)
-    assert METRICS["agreement"].figures(table)["R2"] == 1
+    assert "neighbours only" not in table and "R2, neighbours" not in METRICS["agreement"].values(table)
+    assert METRICS["agreement"].values(table)["R2"] == 1
 
 
 def test_roc_auc_is_the_share_of_right_orders():
@@ -226,11 +220,11 @@ def test_baselines_depend_on_their_seed():
 
 def test_a_reference_too_dear_target_by_target_shares_its_masks(monkeypatch):
     game = gcn_game(seed=2)
-    monkeypatch.setattr("dgl_lara.metrics.common.reference.EXACT_UP_TO", 2)
-    monkeypatch.setattr("dgl_lara.metrics.common.reference.AFFORDABLE", 10)
+    monkeypatch.setattr("dgl_lara.metrics.common.reference.MAX_EXACT_PLAYERS", 2)
+    monkeypatch.setattr("dgl_lara.metrics.common.reference.MAX_NODES_PER_TARGET", 10)
     calls = game.num_calls
     against = reference(game, torch.arange(12), 200, seed=0)
-    assert against.how == "estimated from 200 pairs of coalitions (random subsets) for each target, the same for all"
+    assert against.description == message("reference.estimated_together", pairs=200)
     assert game.num_calls - calls == 4  # two halves, S and the rest
 
 
@@ -294,7 +288,7 @@ def test_metrics_by_labels_have_a_table(name):
     game = gcn_game(nodes=30, edges=36, seed=2)
     explanations = Random(game).explain(torch.arange(30))
     case = EvalCase(game, explanations.players.targets)
-    assert METRICS[name].missing(case) is None
+    assert METRICS[name].unavailable(case) is None
     table = METRICS[name].table(case, explanations)
     assert set(table.definition) == {"paper", "kept"}
     table.insert(0, "method", "random")
@@ -302,7 +296,8 @@ def test_metrics_by_labels_have_a_table(name):
     asked = game.num_calls
     METRICS[name].table(case, explanations)
     assert game.num_calls == asked  # several metrics ask, f is asked once
-    assert "regression" in METRICS[name].missing(EvalCase(gcn_game(value="output"), torch.arange(3)))
+    regression = EvalCase(gcn_game(value="output"), torch.arange(3))
+    assert METRICS[name].unavailable(regression) == "metric.needs_classes"
 
 
 def test_labels_by_hand():
@@ -318,7 +313,7 @@ def test_labels_by_hand():
     best = Explanations(players, torch.tensor([0.0, 1.0, 2.0, 3.0]), torch.tensor([0]), NODE, "hand")
     worst = Explanations(players, torch.tensor([0.0, 3.0, 2.0, 1.0]), torch.tensor([0]), NODE, "hand")
     # three neighbours: sparsity .3 and .4 keep two of them, .5 (round half to even) two, .6 and .7 one
-    plus, minus = heard(game, best)["kept"].fidelity
+    plus, minus = masked_predictions(game, best)["kept"].fidelity
     assert plus.tolist() == [1, 1, 1, 0, 0] and minus.tolist() == [0, 0, 0, 0, 0]
-    plus, minus = heard(game, worst)["kept"].fidelity
+    plus, minus = masked_predictions(game, worst)["kept"].fidelity
     assert plus.tolist() == [0, 0, 0, 0, 0] and minus.tolist() == [0, 0, 0, 1, 1]

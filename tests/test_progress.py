@@ -26,6 +26,7 @@ from dgl_lara.errors import InputError
 from dgl_lara.evaluation import runtime_estimate as forecasts
 from dgl_lara.evaluation.run_evaluation import Evaluation, evaluate
 from dgl_lara.lara import LARA
+from dgl_lara.messages import message
 from dgl_lara.metrics.common.metric import EvalCase
 from dgl_lara.training.config import TrainingConfig
 
@@ -225,9 +226,8 @@ def test_the_reference_is_one_bar(monkeypatch):
     totals = []
     monkeypatch.setattr(Progress, "show", lambda bar: totals.append((bar.label, bar.done, bar.total)))
     monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", 0.0)
-    assert EvalCase(gcn_game(nodes=60, edges=200), torch.arange(3), None, 40).phi.how.startswith(
-        "estimated from 40 pairs of coalitions"
-    )
+    phi = EvalCase(gcn_game(nodes=60, edges=200), torch.arange(3), None, 40).phi
+    assert phi.description.startswith(message("reference.estimated", pairs=40))
     for what, all_of_it in (
         ("asking the model about coalitions (random subsets)", 2 * 40 * 3),
         ("reading the model's answers", 2 * 3),
@@ -349,7 +349,7 @@ def test_the_forecast_of_fidelity_counts_the_cutting_out(monkeypatch):
 def test_the_forecast_times_the_regressions_that_will_be_made(monkeypatch):
     """The reference fits phi otherwise than `sampled` does, which on a dense graph takes half as long."""
     subject = subject_of(pairs=0)
-    monkeypatch.setattr(forecasts, "EXACT_UP_TO", 2)
+    monkeypatch.setattr(forecasts, "MAX_EXACT_PLAYERS", 2)
     monkeypatch.setattr(forecasts, "unbiased", lambda *a: time.sleep(0.1))
     expected = forecasts.forecast(subject, ["agreement"]).parts["reference attributions"]
     assert expected == pytest.approx(2 * 12 * 0.1, rel=0.5)

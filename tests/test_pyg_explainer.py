@@ -16,7 +16,7 @@ from dgl_lara.blackbox.adapters import from_pyg
 from dgl_lara.errors import InputError, LaraError, ModelError
 from dgl_lara.game.edge_players import EdgePlayers
 from dgl_lara.metrics.characterization_score import characterization_score
-from dgl_lara.metrics.common.label_flips import heard
+from dgl_lara.metrics.common.label_flips import masked_predictions
 from dgl_lara.metrics.fidelity import SPARSITIES
 from dgl_lara.metrics.fidelity_curve import fidelity_curve_area
 from dgl_lara.metrics.unfaithfulness import unfaithfulness
@@ -393,7 +393,7 @@ def test_metrics_of_eval_are_those_of_pyg():
         model = pyg.nn.GCN(6, 8, 2, 3)
     lara = LARA(*from_pyg(model, pyg.data.Data(x, edge_index)), hops=2, config=QUICK, players=Features())
     mine = lara.fit(range(30)).explain(range(30), corrected=False)
-    said = heard(lara.game, mine)["paper"]
+    said = masked_predictions(lara.game, mine)["paper"]
     explainer = explainer_of(model, node_mask_type="common_attributes", edge_mask_type=None)
     prediction = model.eval()(x, edge_index).detach()
     plus, minus, off = (torch.zeros(5, 30, dtype=torch.float64) for _ in range(3))

@@ -81,7 +81,7 @@ def test_examples_are_best_typical_and_worst(found):
 
 
 def test_nothing_is_said_to_be_measured_that_cannot_be_had(found, monkeypatch, capsys):
-    monkeypatch.setattr(type(METRICS["auc"]), "missing", lambda self, case: "this data set has no ground truth.")
+    monkeypatch.setattr(type(METRICS["auc"]), "unavailable", lambda self, case: "auc.no_ground_truth")
     without = measurements.measure(found.run, "test", 3, pairs=0, reference_pairs=100, seed=0)
     said = capsys.readouterr().err
     assert "measuring agreement on 3" in said and "auc" not in said and without.tables["auc"].empty

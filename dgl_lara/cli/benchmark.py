@@ -27,6 +27,7 @@ from dgl_lara.cli.options import (
 )
 from dgl_lara.constants import LARA_FORMS, VALUES
 from dgl_lara.datasets import Options
+from dgl_lara.messages import message
 from dgl_lara.metrics import METRICS
 
 METHODS = (*BASELINES.names, *LARA_FORMS)
@@ -103,10 +104,10 @@ def benchmark(
     anew = "; LARA is trained anew for each seed" if folder and set(methods) & set(LARA_FORMS) else ""
     sooner = "" if quick else "; --quick, --methods, --seeds or --targets make it shorter"
     log_info(f"comparing {many}, {len(contest.targets)} targets{anew}{sooner}")
-    lacking = {metric: METRICS[metric].missing(contest.case) for metric in metrics}
+    lacking = {metric: METRICS[metric].unavailable(contest.case) for metric in metrics}
     for metric, reason in lacking.items():
         if reason:
-            log_info(f"no {metric}: {reason}")
+            log_info(f"no {metric}: {message(reason)}")
     out = out or RUNS / f"benchmark-{dataset.name}"
     records = benchmark.compare(contest, methods, metrics, seeds, benchmark.parts_folder(contest, metrics, out))
     table = summary(records)

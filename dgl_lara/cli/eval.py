@@ -23,6 +23,7 @@ from dgl_lara.cli.options import (
     trust_options,
 )
 from dgl_lara.errors import InputError
+from dgl_lara.messages import message
 from dgl_lara.metrics import METRICS
 
 if TYPE_CHECKING:
@@ -80,15 +81,16 @@ def evaluate_command(
     what = f"{dataset.name} ({dataset.source}), {len(chosen)} {split} {dataset.task}s, value: {lara.game.value}"
     what += "" if lara.players.name == "nodes" else f", players: {lara.players.name}"
     names = tuple(dict.fromkeys(METRICS if "all" in metrics else metrics))
-    lacking = {each: reason for each in names if (reason := METRICS[each].missing(subject.case))}
+    lacking = {each: reason for each in names if (reason := METRICS[each].unavailable(subject.case))}
     if len(lacking) == len(names):
-        raise InputError("; ".join(f"no {each}: {reason.rstrip('.')}" for each, reason in lacking.items()) + ".")
+        reasons = ", ".join(f"{each}: {message(reason)}" for each, reason in lacking.items())
+        raise InputError("metric.unavailable", reasons=reasons)
     to_stdout = json_file == Path("-")
     tell = partial(echo, err=to_stdout)
     tell(f"{what}; run {run.folder}")
     warn_about(run.folder)
     for each, reason in lacking.items():
-        tell(f"no {each}: {reason}")
+        tell(f"no {each}: {message(reason)}")
     names = tuple(each for each in names if each not in lacking)
     announce(subject, names)
     question = {"targets": len(chosen), "split": split, "seed": seed, "pairs": pairs, "reference": reference_pairs}

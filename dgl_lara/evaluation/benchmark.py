@@ -111,7 +111,7 @@ def parts_folder(contest: Benchmark, metrics: Sequence[str], out: Path) -> Path:
     question = {"data": contest.dataset.key, "model": weights_hash(game.f), "value": game.value, "hops": game.hops}
     question |= {"targets": contest.targets.tolist(), "quick": quick_words() if contest.quick else None}
     question |= {
-        "metrics": sorted(name for name in metrics if not METRICS[name].of_speed),
+        "metrics": sorted(name for name in metrics if not METRICS[name].measures_speed),
         "device": contest.targets.device.type,
     }
     question |= {"steps": contest.steps} if contest.steps else {}
@@ -168,7 +168,7 @@ def compare(
         if isinstance(method, LaraMethod):
             method.save(path.with_suffix(".pt"))
         _store(path, records[seed, name])
-    if any(METRICS[name].of_speed for name in metrics):
+    if any(METRICS[name].measures_speed for name in metrics):
         files = {each: _speed_file(path) for each, path in paths.items() if "left out" not in records[each]}
         stored = ((each, _read(path, {})) for each, path in files.items() if path.exists())
         speeds = {each: record for each, record in stored if record is not None}
@@ -258,8 +258,8 @@ def unit(
         return {**record, "left out": str(reason)}, None
     record |= {"label": method.label, "settings": asdict(method.config) if isinstance(method, LaraMethod) else None}
     for metric in (METRICS[name] for name in metrics):
-        if not metric.of_speed and metric.missing(contest.case) is None:
-            record |= metric.figures(metric.table(contest.case, explanations))
+        if not metric.measures_speed and metric.unavailable(contest.case) is None:
+            record |= metric.values(metric.table(contest.case, explanations))
     return record, method
 
 

@@ -67,9 +67,9 @@ class Evaluation:
 def evaluate(subject: Evaluation, name: str) -> pd.DataFrame:
     """One table, with a column `method`; empty where the metric cannot be had."""
     metric = METRICS[name]
-    if metric.of_speed:
+    if metric.measures_speed:
         return _speed(subject)
-    if metric.missing(subject.case) is not None:
+    if metric.unavailable(subject.case) is not None:
         return pd.DataFrame()
     tables = {}
     for explanations in subject.explanations:

@@ -17,8 +17,7 @@ from dgl_lara.attribution.monte_carlo import fit, random_coalitions, signed, unb
 from dgl_lara.baselines.sampled import Sampled
 from dgl_lara.evaluation.run_evaluation import AFFORDABLE, Evaluation
 from dgl_lara.metrics import METRICS
-from dgl_lara.metrics.common.reference import AFFORDABLE as AFFORDABLE_EACH
-from dgl_lara.metrics.common.reference import EXACT_UP_TO
+from dgl_lara.metrics.common.reference import MAX_EXACT_PLAYERS, MAX_NODES_PER_TARGET
 from dgl_lara.metrics.fidelity import DEFINITIONS, SPARSITIES
 
 PROBED = 3  # targets that are timed, or as many more as it takes
@@ -57,7 +56,7 @@ def forecast(subject: Evaluation, names: Sequence[str], timed: int = 0) -> Forec
     `timed`: targets that `sampled` explains twice more, to be timed, and one more fidelity, to choose examples by.
     """
     game, targets = subject.case.game, subject.case.targets
-    names = [name for name in names if METRICS[name].missing(subject.case) is None]
+    names = [name for name in names if METRICS[name].unavailable(subject.case) is None]
     counts = game.players(targets).counts.double()
     total = float(counts.sum())
     whole = 0.0
@@ -78,10 +77,10 @@ def forecast(subject: Evaluation, names: Sequence[str], timed: int = 0) -> Forec
     if timed:
         parts["speed"] = 2 * min(timed / len(targets), 1) * parts.get(sampled.label, 0.0)
         parts["examples"] = parts.get("fidelity", 0.0) / (definitions * methods)
-    if "agreement" in names and counts.max() > EXACT_UP_TO:
+    if "agreement" in names and counts.max() > MAX_EXACT_PLAYERS:
         asked = subject.case.reference_pairs
         game.budget.check(BYTES_A_PLAYER * asked * float(counts.max()), f"{asked:,} reference pairs of a target")
-        if game.task.has_distances and 2 * asked * total > AFFORDABLE_EACH:
+        if game.task.has_distances and 2 * asked * total > MAX_NODES_PER_TARGET:
             whole = _seconds_a_pass(subject)
         calls = 2 * asked * (whole or total * each)
         fits = 2 * len(targets) * _seconds_a_fit(unbiased, counts, asked // 2, game.features)

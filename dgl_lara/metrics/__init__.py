@@ -1,7 +1,4 @@
-"""Metrics, one file each, called as the file is called; `common/metric.py` says what they share.
-
-Light: the command line reads the names.
-"""
+"""Metrics, one file each. `common/metric.py` has what they share. Importing this loads no torch."""
 
 from __future__ import annotations
 

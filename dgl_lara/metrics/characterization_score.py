@@ -1,23 +1,23 @@
-"""Characterization score, by PyTorch Geometric's definition (GraphFramEx): the harmonic mean of fid+ and 1 - fid-."""
+"""Characterization score by PyTorch Geometric's definition (GraphFramEx): the harmonic mean of fid+ and 1 - fid-."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import pandas as pd
 from torch import Tensor
 
 from dgl_lara.metrics.common.label_flips import LabelMetric, MaskedPredictions
 from dgl_lara.metrics.common.metric import Rows
-from dgl_lara.metrics.fidelity import SPARSITIES
-
-AVERAGE = "average"
+from dgl_lara.metrics.fidelity import AVERAGE, SPARSITIES
 
 
 class CharacterizationScore(LabelMetric):
-    def note(self, table: pd.DataFrame) -> str:
-        return "average over sparsity 0.3 ... 0.7; fid+: labels that change without the important, fid-: by them alone"
+    def notes(self, table: pd.DataFrame) -> dict[str, dict[str, Any]]:
+        return {"characterization.note": {}}
 
-    def rows(self, said: MaskedPredictions) -> list[dict[str, object]]:
-        plus, minus = said.fidelity
+    def rows(self, predictions: MaskedPredictions) -> list[dict[str, object]]:
+        plus, minus = predictions.fidelity
         score = characterization_score(plus, minus)
         rows: list[dict[str, object]] = [
             {"sparsity": f"{sparsity:.1f}", "fid+": p, "fid-": m, "characterization": s}
@@ -26,7 +26,7 @@ class CharacterizationScore(LabelMetric):
         means = {"fid+": plus, "fid-": minus, "characterization": score}
         return [*rows, {"sparsity": AVERAGE, **{name: float(values.mean()) for name, values in means.items()}}]
 
-    def shown(self, table: pd.DataFrame) -> Rows:
+    def summary(self, table: pd.DataFrame) -> Rows:
         rows = [
             [row["definition"], row["method"], *(f"{row[name]:.3f}" for name in ("fid+", "fid-", "characterization"))]
             for _, row in table[table["sparsity"] == AVERAGE].iterrows()
@@ -36,7 +36,7 @@ class CharacterizationScore(LabelMetric):
 
 
 def characterization_score(plus: Tensor, minus: Tensor, plus_weight: float = 0.5) -> Tensor:
-    """1 / (w+ / fid+ + w- / (1 - fid-)), with weights that add up to 1; 0 where fid+ is 0 or fid- is 1."""
+    """Compute 1 / (w+ / fid+ + w- / (1 - fid-)) with weights that add up to 1. It is 0 if fid+ is 0 or fid- is 1."""
     return 1 / (plus_weight / plus + (1 - plus_weight) / (1 - minus))
 
 

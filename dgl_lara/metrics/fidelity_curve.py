@@ -1,6 +1,8 @@
-"""Area of the fidelity curve, by PyTorch Geometric's definition (GraphFramEx): of fid+ / (1 - fid-) over sparsity."""
+"""Area of the fidelity curve by PyTorch Geometric's definition (GraphFramEx): fid+ / (1 - fid-) over sparsity."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import pandas as pd
 import torch
@@ -11,16 +13,16 @@ from dgl_lara.metrics.fidelity import SPARSITIES
 
 
 class FidelityCurve(LabelMetric):
-    def note(self, table: pd.DataFrame) -> str:
-        return "of fid+ / (1 - fid-) over sparsity 0.3 ... 0.7; high is good, 0.4 where only the important matter"
+    def notes(self, table: pd.DataFrame) -> dict[str, dict[str, Any]]:
+        return {"fidelity_curve.note": {}}
 
-    def rows(self, said: MaskedPredictions) -> list[dict[str, object]]:
-        x = torch.tensor(SPARSITIES, dtype=torch.float64, device=said.full.device)
-        return [{"area (high)": round(float(fidelity_curve_area(*said.fidelity, x)), 4)}]
+    def rows(self, predictions: MaskedPredictions) -> list[dict[str, object]]:
+        x = torch.tensor(SPARSITIES, dtype=torch.float64, device=predictions.full.device)
+        return [{"area (high)": round(float(fidelity_curve_area(*predictions.fidelity, x)), 4)}]
 
 
 def fidelity_curve_area(plus: Tensor, minus: Tensor, x: Tensor) -> Tensor:
-    """By trapezoids over rising x; NaN where fid- is 1 somewhere, where PyG raises an error."""
+    """Integrate by trapezoids over ascending x. The area is NaN if fid- is 1 somewhere (PyG raises an error)."""
     return torch.trapezoid((plus / (1 - minus)).masked_fill(minus == 1, torch.nan), x)
 
 

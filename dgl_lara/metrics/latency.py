@@ -1,4 +1,4 @@
-"""The same table as `throughput`, which has both."""
+"""Latency, in one table with `throughput`."""
 
 from dgl_lara.metrics.throughput import METRIC
 

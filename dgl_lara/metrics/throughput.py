@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pandas as pd
 from torch import Tensor
@@ -11,21 +12,26 @@ from dgl_lara._util.timing import seconds
 from dgl_lara.explanation import Explanations
 from dgl_lara.metrics.common.metric import Metric
 
-COUNTS = (1, 10, 100, 1_000, 10_000, 100_000)
+COUNTS = (1, 10, 100, 1_000, 10_000, 100_000)  # targets
 
 
 class Speed(Metric):
-    """Of a run: `speed` of LARA in several ways. Of a comparison: in turns with LARA (`evaluation/timing.py`)."""
+    """The speed of LARA in several ways (`speed`), or in a benchmark that of a method relative to LARA."""
 
-    of_speed = True
+    measures_speed = True
     columns = {"targets/s": 1, "LARA is x times faster": 0, "LARA, stored, is x times faster": 0}
 
-    def note(self, table: pd.DataFrame) -> str:
-        return "Of 1, 10, 100 ... targets, up to all there are, whatever --targets says."
+    def notes(self, table: pd.DataFrame) -> dict[str, dict[str, Any]]:
+        return {"speed.note": {}}
 
 
 def speed(explain: Callable[[Tensor], Explanations], targets: Tensor) -> pd.DataFrame:
-    """A row for each number of targets, as far as there are that many: latency in seconds, throughput a second."""
+    """Measure latency in seconds and throughput per second, a row for each number of targets.
+
+    Args:
+        explain: Explains targets.
+        targets: All targets. The last row has all of them.
+    """
     counts = [count for count in COUNTS if count <= len(targets)]
     if len(targets) not in counts:
         counts.append(len(targets))

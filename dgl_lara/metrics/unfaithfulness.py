@@ -1,38 +1,51 @@
-"""Unfaithfulness, by PyTorch Geometric's definition (GraphXAI): 1 - exp(-KL) of f's probabilities and those with the
-important players alone. As PyG computes it: of the second from the first, the other way round than it is documented."""
+"""Unfaithfulness by PyTorch Geometric's definition (GraphXAI): 1 - exp(-KL) of probabilities.
+
+The two distributions are f's on the full graph and with the important players alone. The divergence is the one that PyG
+computes. Its documentation names the other direction.
+"""
 
 from __future__ import annotations
+
+from typing import Any
 
 import pandas as pd
 from torch import Tensor
 
 from dgl_lara.metrics.common.label_flips import LabelMetric, MaskedPredictions
 from dgl_lara.metrics.common.metric import Rows
-from dgl_lara.metrics.fidelity import SPARSITIES, format_with_error, standard_error
+from dgl_lara.metrics.fidelity import AVERAGE, SPARSITIES, format_with_error, standard_error
 
 
 class Unfaithfulness(LabelMetric):
-    def note(self, table: pd.DataFrame) -> str:
-        return "average over sparsity 0.3 ... 0.7, ± standard error over targets; from 0 (the model says the same) to 1"
+    def notes(self, table: pd.DataFrame) -> dict[str, dict[str, Any]]:
+        return {"unfaithfulness.note": {}}
 
-    def rows(self, said: MaskedPredictions) -> list[dict[str, object]]:
-        values = unfaithfulness(said.full, said.only)
-        each = [(f"{sparsity:.1f}", values[place]) for place, sparsity in enumerate(SPARSITIES)]
+    def rows(self, predictions: MaskedPredictions) -> list[dict[str, object]]:
+        values = unfaithfulness(predictions.full, predictions.only)
+        each = [(f"{sparsity:.1f}", row) for sparsity, row in zip(SPARSITIES, values, strict=True)]
         return [
-            {"sparsity": name, "unfaithfulness": float(some.mean()), "unfaithfulness error": standard_error(some)}
-            for name, some in [*each, ("average", values.mean(0))]
+            {"sparsity": name, "unfaithfulness": float(row.mean()), "unfaithfulness error": standard_error(row)}
+            for name, row in [*each, (AVERAGE, values.mean(0))]
         ]
 
-    def shown(self, table: pd.DataFrame) -> Rows:
+    def summary(self, table: pd.DataFrame) -> Rows:
         rows = [
             [row["definition"], row["method"], format_with_error(row, "unfaithfulness", ".3f", ".3f")]
-            for _, row in table[table["sparsity"] == "average"].iterrows()
+            for _, row in table[table["sparsity"] == AVERAGE].iterrows()
         ]
         return ["definition", "method", "unfaithfulness (low)"], sorted(rows, key=lambda row: row[0] != "paper")
 
 
 def unfaithfulness(full: Tensor, only: Tensor) -> Tensor:
-    """(..., num_targets) 1 - exp(-KL(y_hat || y)), of logits with classes last; y: f itself, y_hat: what is left."""
+    """Compute 1 - exp(-KL(y_hat || y)) from logits with classes last.
+
+    Args:
+        full: (num_targets, num_classes) logits of y.
+        only: (..., num_targets, num_classes) logits of y_hat.
+
+    Returns:
+        (..., num_targets)
+    """
     y, y_hat = full.double().log_softmax(-1), only.double().log_softmax(-1)
     return -(-(y_hat.exp() * (y_hat - y)).sum(-1)).expm1()
 

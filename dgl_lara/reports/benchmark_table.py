@@ -13,8 +13,9 @@ import pandas as pd
 from dgl_lara._util.atomic import atomic_write
 from dgl_lara._util.tables import markdown_table, text_blocks
 from dgl_lara.evaluation.benchmark import COST
+from dgl_lara.messages import message
 from dgl_lara.metrics import METRICS
-from dgl_lara.metrics.agreement import NEXT_TO_NOTHING, far_apart
+from dgl_lara.metrics.agreement import far_apart
 from dgl_lara.reports.eval_tables import place_for
 
 # figure -> +1 where high is good, -1 where low is good, 0 where neither
@@ -112,10 +113,14 @@ def _notes(table: pd.DataFrame) -> list[str]:
         (COST_NOTE, COST in table),
         (R2_NOTE, "R2" in table),
         (ABOVE_ONE_NOTE, bool((table.filter(items=["R2", "R2, neighbours"]).round(2) > 1).any(axis=None))),
-        (NEXT_TO_NOTHING, {"R2", "rank correlation"} <= {*table} and far_apart(table["R2"], table["rank correlation"])),
+        (message("agreement.order_is_noise"), _order_is_noise(table)),
         (AUC_NOTE, "AUC" in table),
     ]
     return [note for note, applies in notes if applies]
+
+
+def _order_is_noise(table: pd.DataFrame) -> bool:
+    return {"R2", "rank correlation"} <= {*table} and far_apart(table["R2"], table["rank correlation"])
 
 
 def _sentences(notes: list[str]) -> list[str]:

@@ -18,7 +18,7 @@ def print_table(name: str, table: pd.DataFrame, width: int) -> str:
     """What a reader needs first; everything else is in the files."""
     metric = METRICS[name]
     below = metric.note(table) if len(table) else ""
-    return text_blocks(*metric.shown(table), width) + (f"\n{below}" if below else "")
+    return text_blocks(*metric.summary(table), width) + (f"\n{below}" if below else "")
 
 
 def write_results(
@@ -40,7 +40,7 @@ def _write(metric: str, table: pd.DataFrame, path: Path, title: str, question: M
     written = [path.with_suffix(".csv"), write_json(path, title, question, {metric: table})]
     with atomic_write(written[0]) as temporary:
         table.to_csv(temporary, index=False)
-    if len(table) and (figure := METRICS[metric].figure(table, title)):
+    if len(table) and (figure := METRICS[metric].plot(table, title)):
         from dgl_lara.explanation.plot.figure import write
 
         for ending in (".png", ".pdf"):

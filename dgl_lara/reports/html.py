@@ -26,7 +26,7 @@ from dgl_lara.explanation.plot.summary import draw_summaries
 from dgl_lara.explanation.plot.training_curves import fidelity_figure, training_figure
 from dgl_lara.gnns.base import ShippedModel
 from dgl_lara.metrics import METRICS
-from dgl_lara.metrics.agreement import ROUGH
+from dgl_lara.metrics.agreement import MAX_R2
 from dgl_lara.metrics.fidelity import MEASURES, format_with_error
 from dgl_lara.reports.deviations import applying
 from dgl_lara.reports.measurements import ReportData
@@ -252,7 +252,7 @@ def _general(found: ReportData) -> dict[str, object]:
 
 
 def _r2(value: Any) -> str:
-    return f"{value:.3f}" if float(value) <= ROUGH else TOO_ROUGH  # NaN too
+    return f"{value:.3f}" if float(value) <= MAX_R2 else TOO_ROUGH  # NaN too
 
 
 def _caveats(found: ReportData) -> list[str]:

@@ -54,7 +54,7 @@ def measure(run: Run, split: str, most: int, pairs: int | None, reference_pairs:
     announce(subject, metrics, TIMED)
     tables = {}
     for metric in metrics:
-        if METRICS[metric].missing(subject.case) is None:
+        if METRICS[metric].unavailable(subject.case) is None:
             log_info(f"measuring {metric} on {len(targets)} {split} {dataset.task}s")
         tables[metric] = evaluate(subject, metric)
     log_info("timing explanations, choosing examples")

@@ -1,1 +1,1 @@
-"""What several metrics share; no metric of its own."""
+"""What several metrics share."""

@@ -1,5 +1,8 @@
-"""What f says of the important players alone and of the rest, as PyTorch Geometric's metrics ask it: by its labels and
-probabilities, in the place of the explained value. Removal is the game's, where PyG multiplies features by a mask."""
+"""Predictions for the important players alone and for the rest, for the metrics of PyTorch Geometric.
+
+They use labels and probabilities instead of the explained value. Removal is that of the game. PyG multiplies features
+by a mask.
+"""
 
 from __future__ import annotations
 
@@ -18,57 +21,56 @@ from dgl_lara.metrics.fidelity import DEFINITIONS, SPARSITIES
 
 @dataclass(frozen=True, eq=False)
 class MaskedPredictions:
-    """f's logits, (num_sparsities, num_targets, num_classes); targets without anybody to remove are left out."""
+    """f's logits of the targets that have players to remove."""
 
     full: Tensor  # (num_targets, num_classes)
-    only: Tensor
-    without: Tensor
+    only: Tensor  # (num_sparsities, num_targets, num_classes) with the important players alone
+    without: Tensor  # (num_sparsities, num_targets, num_classes) without them
 
     @property
     def fidelity(self) -> tuple[Tensor, Tensor]:
-        """fid+ and fid- of a "model" explanation, (num_sparsities,): how many labels change without the important
-        players, and with them alone."""
+        """Return fid+ and fid- of a "model" explanation, (num_sparsities,) each.
+
+        They are the shares of labels that change without the important players, and with them alone.
+        """
         label = self.full.argmax(-1)
-        plus, minus = (1 - (said.argmax(-1) == label).double().mean(1) for said in (self.without, self.only))
+        plus, minus = (1 - (logits.argmax(-1) == label).double().mean(1) for logits in (self.without, self.only))
         return plus, minus
 
 
-def predict_masked(game: Game, explanations: Explanations, definition: str) -> MaskedPredictions:
-    """Definitions are those of `fidelity`: "paper", or the target itself "kept"."""
-    players, kept = explanations.players, definition == "kept"
-    important = torch.stack([explanations.important(sparsity, not kept) for sparsity in SPARSITIES])
-    always = explanations.is_target if kept else torch.zeros_like(important[0])
-    said = game.logits_per_target(players, torch.cat([important | always, ~important | always]))
-    seen = players.counts > int(kept)
-    only, without = said[:, seen].chunk(2)
-    return MaskedPredictions(game.full_logits[players.targets[seen]], only, without)
+_PREDICTIONS: WeakKeyDictionary[Explanations, dict[str, MaskedPredictions]] = WeakKeyDictionary()
 
 
-_HEARD: WeakKeyDictionary[Explanations, dict[str, MaskedPredictions]] = WeakKeyDictionary()
-
-
-def heard(game: Game, explanations: Explanations) -> dict[str, MaskedPredictions]:
-    """By definition. Several metrics ask, f is asked once."""
-    if explanations not in _HEARD:
+def masked_predictions(game: Game, explanations: Explanations) -> dict[str, MaskedPredictions]:
+    """Return the predictions of each definition of fidelity. Several metrics share one evaluation of f."""
+    if explanations not in _PREDICTIONS:
         definitions = DEFINITIONS if explanations.includes_target else DEFINITIONS[:1]
-        _HEARD[explanations] = {
-            definition: predict_masked(game, explanations, definition) for definition in definitions
-        }
-    return _HEARD[explanations]
+        _PREDICTIONS[explanations] = {name: _predict(game, explanations, name == "kept") for name in definitions}
+    return _PREDICTIONS[explanations]
+
+
+def _predict(game: Game, explanations: Explanations, keep_target: bool) -> MaskedPredictions:
+    players = explanations.players
+    important = torch.stack([explanations.important(sparsity, not keep_target) for sparsity in SPARSITIES])
+    always = explanations.is_target if keep_target else torch.zeros_like(important[0])
+    logits = game.logits_per_target(players, torch.cat([important | always, ~important | always]))
+    removable = players.counts > int(keep_target)
+    only, without = logits[:, removable].chunk(2)
+    return MaskedPredictions(game.full_logits[players.targets[removable]], only, without)
 
 
 class LabelMetric(Metric):
-    """Defined where f has classes."""
+    """A metric that needs classes."""
 
-    def missing(self, case: EvalCase) -> str | None:
-        return "a regression model has no labels and no probabilities." if case.game.value == "output" else None
+    def unavailable(self, case: EvalCase) -> str | None:
+        return "metric.needs_classes" if case.game.value == "output" else None
 
-    def rows(self, said: MaskedPredictions) -> list[dict[str, object]]:
-        """One definition's part of the table."""
+    def rows(self, predictions: MaskedPredictions) -> list[dict[str, object]]:
+        """Compute the rows of one definition of fidelity."""
         raise NotImplementedError
 
     def table(self, case: EvalCase, explanations: Explanations) -> pd.DataFrame:
-        found = heard(case.game, explanations).items()
+        by_definition = masked_predictions(case.game, explanations).items()
         return pd.DataFrame(
-            [{"definition": definition, **row} for definition, said in found for row in self.rows(said)]
+            [{"definition": name, **row} for name, predictions in by_definition for row in self.rows(predictions)]
         )

@@ -1,11 +1,11 @@
-"""What a metric is: a table of one method's explanations, and what of it a comparison shows."""
+"""A metric: a table for the explanations of one method, and what a benchmark shows of it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pandas as pd
 from torch import Tensor
@@ -13,6 +13,7 @@ from torch import Tensor
 from dgl_lara._util.progress import phase
 from dgl_lara.explanation import Explanations
 from dgl_lara.game.game import Game
+from dgl_lara.messages import message
 from dgl_lara.metrics.common.reference import Reference, reference
 
 if TYPE_CHECKING:
@@ -23,12 +24,20 @@ Rows = tuple[Sequence[str], Sequence[Sequence[object]]]  # header and cells
 
 @dataclass(frozen=True, eq=False)
 class EvalCase:
-    """What explanations are judged on; phi is estimated once, for whoever asks first."""
+    """What explanations are evaluated on. phi is estimated once, when it is first needed.
+
+    Args:
+        game: The explained game.
+        targets: The explained targets.
+        motif: (num_nodes,) ground truth, if there is one.
+        reference_pairs: Pairs of coalitions for the estimate of phi.
+        seed: Seed of that estimate.
+    """
 
     game: Game
     targets: Tensor
-    motif: Tensor | None = None  # (num_nodes,) ground truth, where there is one
-    reference_pairs: int = 2000  # of coalitions, for the estimate of phi
+    motif: Tensor | None = None
+    reference_pairs: int = 2000
     seed: int = 0
 
     @cached_property
@@ -38,29 +47,35 @@ class EvalCase:
 
 
 class Metric:
-    columns: ClassVar[dict[str, int]] = {}  # a comparison's: figure -> +1 where high is good, -1 low, 0 neither
-    of_speed: ClassVar[bool] = False  # it times the explaining; the explanations themselves do not matter
+    """One way to evaluate explanations."""
 
-    def missing(self, case: EvalCase) -> str | None:
-        """Why it cannot be had of this case, in a sentence; None where it can."""
+    columns: ClassVar[dict[str, int]] = {}  # of a benchmark: name -> +1 if high is good, -1 if low, 0 if neither
+    measures_speed: ClassVar[bool] = False  # it times the explaining and does not look at the explanations
+
+    def unavailable(self, case: EvalCase) -> str | None:
+        """Return the code of the reason why the metric cannot be computed, or None."""
         return None
 
     def table(self, case: EvalCase, explanations: Explanations) -> pd.DataFrame:
-        """Every figure, of one method's explanations."""
+        """Compute every value for the explanations of one method."""
         raise NotImplementedError
 
-    def figures(self, table: pd.DataFrame) -> dict[str, float]:
-        """Those that a comparison keeps, `columns` among them."""
+    def values(self, table: pd.DataFrame) -> dict[str, float]:
+        """Select the values that a benchmark keeps, among them `columns`."""
         return {}
 
-    def shown(self, table: pd.DataFrame) -> Rows:
-        """What a reader needs first, of tables of several methods below each other (with a column `method`)."""
+    def summary(self, table: pd.DataFrame) -> Rows:
+        """Select what a reader needs first from the tables of several methods (with a column `method`)."""
         return list(table.columns), table.to_numpy().tolist()
 
-    def note(self, table: pd.DataFrame) -> str:
-        """A line below that."""
-        return ""
+    def notes(self, table: pd.DataFrame) -> dict[str, dict[str, Any]]:
+        """Return the codes of the notes below the summary, with their fields."""
+        return {}
 
-    def figure(self, table: pd.DataFrame, title: str) -> Figure | None:
-        """A picture of it, if it has one."""
+    def note(self, table: pd.DataFrame) -> str:
+        """Return the text of the notes, a line each."""
+        return "\n".join(message(code, **fields) for code, fields in self.notes(table).items())
+
+    def plot(self, table: pd.DataFrame, title: str) -> Figure | None:
+        """Draw the table, if the metric has a plot."""
         return None

@@ -1,4 +1,4 @@
-"""phi to compare with: exact where it can be had, else sampled in two halves whose difference shows its noise."""
+"""The phi that scores are compared with: exact if possible, else estimated in two halves that show its noise."""
 
 from __future__ import annotations
 
@@ -15,49 +15,66 @@ from dgl_lara.attribution.monte_carlo import Estimate, sample, sample_shared, sp
 from dgl_lara.attribution.r_squared import corrected_r_squared, is_clear
 from dgl_lara.game.game import Game
 from dgl_lara.game.player_index import Players
+from dgl_lara.messages import message
 
-EXACT_UP_TO = 12  # players: 4,096 coalitions
-AFFORDABLE = 60_000_000  # evaluated nodes a reference may cost target by target
+MAX_EXACT_PLAYERS = 12  # 4,096 coalitions
+MAX_NODES_PER_TARGET = 60_000_000  # that are evaluated if every target has masks of its own
 
 
 @dataclass(frozen=True, eq=False)
 class Reference:
-    """phi to compare with, without bias; from two independent halves whose difference shows its noise."""
+    """An unbiased estimate of phi from two independent halves.
+
+    Attributes:
+        players: (target, player) pairs.
+        estimate: phi and its error.
+        ceiling: The uncorrected R squared of a perfect explainer.
+        description: How phi was computed.
+        min_resolvable: The largest value that may be rounding.
+    """
 
     players: Players
     estimate: Estimate
-    ceiling: float  # the R squared that a perfect explainer would show against it, uncorrected
-    how: str
-    least: float = 0.0  # what rounding alone may make of a value
+    ceiling: float
+    description: str
+    min_resolvable: float = 0.0
 
-    def r_squared(self, scores: Tensor, counted: Tensor | slice = slice(None)) -> float:
-        """With the true phi, over all pairs or those marked: the noise of the reference is taken out. NaN where it is
-        nothing but noise."""
-        known = Estimate(self.estimate.phi[counted], self.estimate.error[counted])
-        return corrected_r_squared(scores[counted], known) if is_clear(known, self.least) else math.nan
+    def r_squared(self, scores: Tensor, pairs: Tensor | slice = slice(None)) -> float:
+        """Compute R squared with the true phi, corrected for the noise of the estimate.
+
+        Args:
+            scores: (num_pairs,) scores.
+            pairs: The pairs that count.
+
+        Returns:
+            R squared, or NaN if phi is only noise.
+        """
+        counted = Estimate(self.estimate.phi[pairs], self.estimate.error[pairs])
+        return corrected_r_squared(scores[pairs], counted) if is_clear(counted, self.min_resolvable) else math.nan
 
 
 def reference(game: Game, targets: Tensor, pairs: int, seed: int) -> Reference:
-    """Exact phi where all neighbourhoods are small; otherwise `pairs` coalition pairs a target, in two halves."""
+    """Compute phi exactly if all neighbourhoods are small, else estimate it.
+
+    Args:
+        game: The game.
+        targets: The targets.
+        pairs: Pairs of coalitions for each target, half of them in each half.
+        seed: Seed of the coalitions.
+    """
     players = game.players(targets)
-    most = int(players.counts.max()) if len(players.counts) else 0
-    if len(players.counts) and most <= EXACT_UP_TO:
+    largest = int(players.counts.max()) if len(players.counts) else 0
+    if len(players.counts) and largest <= MAX_EXACT_PLAYERS:
         phi = exact(game, players)
-        return Reference(
-            players, Estimate(phi, torch.zeros_like(phi)), 1.0, "exact, from every coalition", game.min_resolvable
-        )
-    share = (
-        game.task.has_distances
-        and game.player_set.supports_shared_masks
-        and 2 * pairs * int(players.counts.sum()) > AFFORDABLE
-    )
-    draw = sample_shared if share else sample
+        estimate = Estimate(phi, torch.zeros_like(phi))
+        return Reference(players, estimate, 1.0, message("reference.exact"), game.min_resolvable)
+    shared = game.shares_masks and 2 * pairs * int(players.counts.sum()) > MAX_NODES_PER_TARGET
+    draw = sample_shared if shared else sample
     with repeat(2):
         first, second = (draw(game, players, pairs // 2, generator(1000 + seed * 2 + half)) for half in (0, 1))
     estimate = split_half_estimate(first, second)
-    spread = (estimate.phi - estimate.phi.mean()).square().mean()
-    how = f"estimated from {pairs:,} pairs of coalitions (random subsets) for each target"
-    how += ", the same for all" * share
-    how += "" if first.enough else f"; that is few for up to {most:,} players"
-    ceiling = 1 - (estimate.error.square().mean() / spread).item() if spread > 0 else math.nan
-    return Reference(players, estimate, ceiling, how, game.min_resolvable)
+    variance = (estimate.phi - estimate.phi.mean()).square().mean()
+    ceiling = 1 - (estimate.error.square().mean() / variance).item() if variance > 0 else math.nan
+    description = message("reference.estimated_together" if shared else "reference.estimated", pairs=pairs)
+    description += "" if first.enough else message("reference.too_few", players=largest)
+    return Reference(players, estimate, ceiling, description, game.min_resolvable)
