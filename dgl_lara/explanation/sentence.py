@@ -1,14 +1,15 @@
-"""One explanation as one sentence, which follows from two kinds of numbers: the scores, and what f itself says once the
-players that they praise are gone. The removal is evaluated, never guessed from the scores, and it has the last word:
+"""An explanation in two short sentences: what carries the prediction, and what the model returns without it.
 
-    Node 512 is class 2 mostly because of its 1-hop neighbours 511 and 513; removing the top 5 neighbours lowers its
+The removal is evaluated by the model, and it has the last word:
+
+    Node 512 is class 2 mainly because of its 1-hop neighbours 511 and 513. Removing the top 5 neighbours lowers its
     logit from 4.20 to -0.30.
-    Node 1358 is class 2 because of itself; it hardly depends on its neighbours: removing all 168 lowers its logit only
-    from 2.97 to 2.90.
-    Film 7 (Jaws) is recommended to user 3 (score 2.31) mostly because of film 4 (Alien), which they liked, and of
-    user 8, who liked it; removing the top 5 neighbours lowers its score from 2.31 to 0.64.
-    Node 9 is class 1, but its scores are not borne out: they put its 1-hop neighbours 7 and 26 first, yet removing the
-    top 5 neighbours raises its logit from 1.20 to 1.50.
+    Node 1358 is class 2 because of itself. Its logit hardly depends on its neighbours: removing all 168 neighbours
+    lowers it only from 2.97 to 2.90.
+    Film 7 (Jaws) is recommended to user 3 (score 2.31) mainly because of film 4 (Alien), which they liked. Removing the
+    top 5 neighbours lowers its score from 2.31 to 0.64.
+    Node 9 is class 1. The model contradicts its scores: they put its 1-hop neighbour 7 first, but removing the top 5
+    neighbours raises its logit from 1.20 to 1.50.
 """
 
 from __future__ import annotations
@@ -19,365 +20,286 @@ from dataclasses import dataclass
 
 from dgl_lara._util.tables import cell
 
-NAMED = 3  # at most so many players are named
-ALIKE = 0.9  # of a score: who has so much of the last one's is named too
-REMOVED = 5  # and so many removed
-NEGLIGIBLE = 1e-6  # of the largest score: counts as zero
-FAINT = 0.01  # of the strongest's score: who has less is not removed beside it; of the target's: not named after it
-FAMILIAR = 1.5  # spreads of what the explainer has learned from, up to which a graph is like it
-HARDLY = 0.05  # of the explained value, or of its distance from nothing at all: a change that is next to nothing
-LITTLE = 0.5  # of what the players contribute: scores that are expected to explain less are no ground to stand on
-NOT_ADDITIVE = "scores are averages over random coalitions and do not add up to the {}"
+MAX_NAMED = 3  # players
+MAX_REMOVED = 5  # players
+SIMILAR_SCORE = 0.9  # of the last named score: players with more are named too
+ZERO_SCORE = 1e-6  # of the largest score
+FAINT_SCORE = 0.01  # of the strongest score: players with less are neither removed with it nor named after the target
+SMALL_CHANGE = 0.05  # of the explained value, or of its distance from the value without players
+
+CARRIED = "carried by"  # the named players, or all together, carry the value
+INDEPENDENT = "hardly depends"  # removing all players changes next to nothing
+CONTRADICTED = "contradicted"  # the removal moves the value against the scores
+OPPOSED = "opposed"  # players count against the class only
+ALONE = "alone"  # there is no player with a score
 
 
 @dataclass(frozen=True)
 class SentenceInput:
-    """What the sentence is made of. Players come best first; the target itself is not among them."""
+    """Facts about one target. Players come best first, without the target itself."""
 
-    task: str  # what the target is: "node", "graph"
-    named_by_hop: bool  # players stand at hop distances
-    target: str  # its number, or its name
-    explained_class: str  # likewise
+    subject: str  # "Node 5"
+    explained_class: str  # name or number
     predicted_class: str
-    value: str  # "logit", "probability", "log-odds"
-    output: float  # that value on the untouched graph
-    null: float  # and of nothing at all
-    hops: int
-    kind: str  # what a player is: "neighbour", "node", "atom"
+    value: str  # "logit", "probability", "log-odds", "score"
+    output: float  # the value on the whole graph
+    null: float  # the value without any player
+    noun: str  # "neighbour", "node", "atom"
     names: Sequence[str]
-    hop: Sequence[int]
+    roles: Sequence[str]  # what a player is to the target: "its 1-hop neighbour", "atom"
     score: Sequence[float]
-    own: float  # score of the target itself; 0 for a graph
-    without: Callable[[Sequence[int]], float]  # the value when the players at these places are removed
-    rather_than: str | None = None  # the class that the explained one is set against
-    scored: bool = False  # f gives a number, not a class
-    subject: str = ""  # how the sentence begins, where that is not task and target
-    whose: Sequence[str] = ()  # of each player, whose neighbour it is, where the target is several nodes
-    who_are: Sequence[str] = ()  # in its place, how each player comes in: "which they liked", "who liked it too"
-    recommended_to: str = ""  # somebody, where the target is a recommendation
+    without: Callable[[Sequence[int]], float]  # the value without the players at these positions
+    own: float = 0.0  # score of the target itself
+    within: str = ""  # the reach of players: " within 3 hops"
+    clauses: Sequence[str] = ()  # in place of roles: "which they liked", "who liked it"
+    rather_than: str | None = None  # class against which the explained one is set
+    has_classes: bool = True
+    recommended_to: str = ""  # the user, if the target is a recommendation
 
     @property
-    def who(self) -> str:
-        return self.subject or f"{self.task.capitalize()} {self.target}"
-
-    def hardly_differs(self, after: float) -> bool:
-        return abs(self.output - after) <= HARDLY * max(abs(self.output), abs(self.output - self.null))
-
-    @property
-    def itself_speaks_for_it(self) -> bool:
-        """By its score, and by what f says of nothing at all."""
-        return self.own > 0 and self.output > self.null
+    def explains_other_class(self) -> bool:
+        return self.has_classes and self.explained_class != self.predicted_class
 
     @property
     def own_support(self) -> float:
-        return max(self.own, 0.0)
+        """Score of the target itself if it counts for the class, by score and by what the model returns, else 0."""
+        return self.own if self.own > 0 and self.output > self.null else 0.0
 
     @property
-    def asks_another(self) -> bool:
-        """Explained is a class that f does not predict."""
-        return self.explained_class != self.predicted_class
+    def because_of_itself(self) -> str:
+        return " because of itself" if self.own_support else ""
 
     @property
-    def places(self) -> range:
-        return range(len(self.score))
+    def all_players(self) -> str:
+        return f"all {len(self.score)} {self.noun}s" if len(self.score) > 1 else f"the only {self.noun}"
+
+    def hardly_differs(self, after: float) -> bool:
+        return abs(self.output - after) <= SMALL_CHANGE * max(abs(self.output), abs(self.output - self.null))
 
 
 @dataclass(frozen=True)
 class Sentence:
-    """The sentence, and the places of the players that it calls by name, so that a picture can show who they are; and
-    of those that it takes away as "the top 5", which whoever reads it may want to know one by one."""
+    """The text, and which players it names.
 
+    Attributes:
+        outcome: CARRIED, INDEPENDENT, CONTRADICTED, OPPOSED or ALONE.
+        text: The sentences.
+        named: Positions of the players in the text.
+        removed: Positions of the players that were removed if the text gives only their number.
+    """
+
+    outcome: str
     text: str
     named: Sequence[int] = ()
     removed: Sequence[int] = ()
 
 
-def sentence(facts: SentenceInput) -> str:
-    return build_sentence(facts).text
-
-
 def build_sentence(facts: SentenceInput) -> Sentence:
+    """Return the sentence that follows from the scores and from removing the strongest players."""
     if not facts.score:
-        return _alone(facts)
+        return Sentence(ALONE, f"{_head(facts)}. It has no {facts.noun}s{facts.within}.")
     if any(map(math.isnan, [*facts.score, facts.own])):
-        return Sentence(f"{_head(facts)}, but its scores are not numbers (NaN), so nothing can be said of why.")
-    least = NEGLIGIBLE * max(map(abs, [*facts.score, facts.own]))
-    supporters = [place for place in facts.places if facts.score[place] > least]
-    opponents = [place for place in facts.places if facts.score[place] < -least][::-1]
-    if supporters:
-        return _supported(facts, supporters, opponents)
-    if opponents:
-        return _opposed(facts, opponents)
-    return Sentence(f"{_head(facts)} regardless of its {_count(len(facts.score), facts.kind)}: every score is 0.")
+        return Sentence(ALONE, f"{_head(facts)}. Its scores are not numbers (NaN).")
+    zero = ZERO_SCORE * max(map(abs, [*facts.score, facts.own]))
+    supporters = [i for i, score in enumerate(facts.score) if score > zero]
+    opponents = [i for i, score in enumerate(facts.score) if score < -zero][::-1]
+    if not supporters and not opponents:
+        return Sentence(INDEPENDENT, f"{_head(facts)}. Every score of its {facts.noun}s is 0.")
+    removed = _strongest(facts, supporters or opponents)
+    after = facts.without(removed)
+    if facts.hardly_differs(after):
+        return _without_all(facts, removed, after, "top {}" if supporters else "{} most adverse")
+    if (after > facts.output) == bool(supporters):
+        return _contradicted(facts, supporters, removed, after)
+    return _carried(facts, supporters, opponents, removed, after) if supporters else _opposed(facts, removed, after)
+
+
+def _carried(
+    facts: SentenceInput, supporters: list[int], opponents: list[int], removed: list[int], after: float
+) -> Sentence:
+    """Name the players that carry half of the support, and the stronger opponents."""
+    named = _foremost(facts, supporters, removed)
+    if facts.score[named[0]] < FAINT_SCORE * facts.own_support:
+        named = []
+    phrases = [_listed(facts, named, _num_ties(facts, supporters, named))] if named else []
+    least = facts.score[named[-1]] if named else FAINT_SCORE * facts.own_support
+    if facts.own_support and facts.own_support >= least:
+        first = facts.own_support >= sum(facts.score[i] for i in named)
+        phrases.insert(0 if first else 1, "itself")
+    ties = [i for i in opponents if _looks_equal(facts, i, opponents[0])]
+    opposing = ties[:MAX_NAMED] if ties and -facts.score[ties[0]] > least else []
+    against = ["itself"] * (-facts.own > least)
+    against += [_listed(facts, opposing, len(ties) - len(opposing))] if opposing else []
+    despite = f", despite {_and(against)}" if against else ""
+    text = f"{_head(facts)} mainly because of {_and(phrases)}{despite}. {_removal(facts, removed, after)}."
+    return Sentence(CARRIED, text, [*named, *opposing], _counted(facts, removed))
+
+
+def _opposed(facts: SentenceInput, removed: list[int], after: float) -> Sentence:
+    named = removed[:MAX_NAMED]
+    text = f"{_head(facts)}{facts.because_of_itself} although {_listed(facts, named)} {_count_verb(named)} against it"
+    removal = _removal(facts, removed, after, "{} most adverse")
+    return Sentence(OPPOSED, f"{text}. {removal}.", named, _counted(facts, removed))
+
+
+def _contradicted(facts: SentenceInput, supporters: list[int], removed: list[int], after: float) -> Sentence:
+    named = _foremost(facts, supporters, removed) if supporters else removed[:MAX_NAMED]
+    scores = "its scores"
+    if facts.rather_than is not None:
+        scores += f" for class {facts.explained_class} rather than class {facts.rather_than}"
+    elif facts.explains_other_class:
+        scores += f" for class {facts.explained_class}"
+    claim = f"put {_listed(facts, named)} first"
+    if not supporters:
+        claim = f"claim that {_listed(facts, named)} {_count_verb(named)} against it"
+    removal = _removal(facts, removed, after, "top {}" if supporters else "{} most adverse")
+    text = f"{_prediction(facts)}. The model contradicts {scores}: they {claim}, but {_lower(removal)}."
+    return Sentence(CONTRADICTED, text, named, _counted(facts, removed))
+
+
+def _without_all(facts: SentenceInput, removed: list[int], after: float, which: str) -> Sentence:
+    """Remove all players, since removing the strongest changes next to nothing."""
+    alone = after if len(removed) == len(facts.score) else facts.without(range(len(facts.score)))
+    if facts.hardly_differs(alone):
+        itself = "" if facts.explains_other_class else facts.because_of_itself
+        head = _prediction(facts) if facts.explains_other_class else _head(facts)
+        change = _change(facts, facts.all_players, alone, "it", only=" only")
+        value = _its_value(facts, full=True)
+        text = f"{head}{itself}. {value[0].upper()}{value[1:]} hardly depends on its {facts.noun}s: {_lower(change)}."
+        return Sentence(INDEPENDENT, text)
+    together = f"its {len(facts.score)} {facts.noun}s together"
+    if alone > facts.output:
+        outcome, reason = OPPOSED, f"{facts.because_of_itself} although {together} count against it"
+    else:
+        outcome, reason = CARRIED, f" because of {_and(['itself'] * bool(facts.own_support) + [together])}"
+    few = f"Removing {_which(facts, removed, which)} hardly changes {_its_value(facts)} "
+    few += f"({number(facts.output)} to {number(after)})"
+    verb = "lowers" if alone < facts.output else "raises"
+    text = f"{_head(facts)}{reason}. {few}, removing {facts.all_players} {verb} it to {number(alone)}."
+    return Sentence(outcome, text, (), _counted(facts, removed))
+
+
+# --- phrases
 
 
 def _head(facts: SentenceInput) -> str:
-    """Who is what; for a class that f does not predict, which class is asked about."""
-    subject = facts.who
+    """Return the prediction, and the class that is explained if it is another."""
+    if facts.rather_than is not None:
+        pair = f"class {facts.explained_class} rather than class {facts.rather_than}"
+        if facts.explains_other_class:
+            return f"{_prediction(facts)}. Of the two, it would be {pair}"
+        return f"{facts.subject} is {pair}"
+    if facts.explains_other_class:
+        return f"{_prediction(facts)}, and it would be class {facts.explained_class}"
+    return _prediction(facts)
+
+
+def _prediction(facts: SentenceInput) -> str:
     if facts.recommended_to:
-        return f"{subject} is recommended to {facts.recommended_to} (score {number(facts.output)})"
-    if facts.scored and not facts.asks_another:
-        return f"{subject} has the {facts.value} {number(facts.output)}"
+        return f"{facts.subject} is recommended to {facts.recommended_to} (score {number(facts.output)})"
+    if not facts.has_classes:
+        return f"{facts.subject} has the {facts.value} {number(facts.output)}"
+    return f"{facts.subject} is class {facts.predicted_class}"
+
+
+def _its_value(facts: SentenceInput, full: bool = False) -> str:
+    """Return "its logit", and its class if the model does not predict it.
+
+    Args:
+        full: Name both classes of a contrast.
+    """
     if facts.rather_than is not None:
-        this, that = facts.explained_class, facts.rather_than
-        verb = "is" if this == facts.predicted_class else f"is class {facts.predicted_class}; of the two, it would be"
-        return f"{subject} {verb} class {this} rather than class {that}"
-    return f"{_is(facts)}, and it would be class {facts.explained_class}" if facts.asks_another else _is(facts)
-
-
-def _is(facts: SentenceInput) -> str:
-    return f"{facts.who} is class {facts.predicted_class}"
-
-
-def _alone(facts: SentenceInput) -> Sentence:
-    if facts.kind != "neighbour":
-        return Sentence(f"{_head(facts)}: it has no {facts.kind}s that could matter.")
-    values = f"{facts.value} {number(facts.output)}, against {number(facts.null)} for a node without features"
-    reach = f"within {_count(facts.hops, 'hop')}"
-    return Sentence(f"{_head(facts)} by its own features alone: it has no neighbours {reach} ({values}).")
-
-
-def _supported(facts: SentenceInput, supporters: list[int], opponents: list[int]) -> Sentence:
-    best = _strongest(facts, supporters)
-    named = _foremost(facts, supporters, best)
-    after = facts.without(best)
-    removal = _removal(facts, _which(facts, best, "top {}"), after, _its_value(facts))
-    if facts.hardly_differs(after):
-        return _hardly(facts, best, after, "top {}")
-    if after > facts.output:
-        behind = " after itself" if facts.own > facts.score[named[0]] else ""
-        return _not_borne_out(facts, f"put {_named(facts, named)} first{behind}", named, removal, best)
-    if facts.score[best[0]] < FAINT * facts.own_support:
-        named = []
-    against, foes = _in_spite_of(facts, named, opponents)
-    text = f"{_because(facts, supporters, named)}{against}; {removal}."
-    return Sentence(text, [*named, *foes], _counted(facts, best))
-
-
-def _opposed(facts: SentenceInput, opponents: list[int]) -> Sentence:
-    """Nothing but, perhaps, itself speaks for it."""
-    worst = _strongest(facts, opponents)
-    named = worst[:NAMED]
-    after = facts.without(worst)
-    if facts.hardly_differs(after):
-        return _hardly(facts, worst, after, "{} most adverse")
-    removal = _removal(facts, _which(facts, worst, "{} most adverse"), after, _its_value(facts))
-    speak = f"{_named(facts, named)} speak{'s' * (len(named) == 1)}"
-    if after < facts.output:
-        return _not_borne_out(facts, f"say that {speak} against it", named, removal, worst)
-    itself = " because of itself," if facts.itself_speaks_for_it else ""
-    against = f"although nothing else speaks for it and {speak} most against it"
-    return Sentence(f"{_head(facts)}{itself} {against}; {removal}.", named, _counted(facts, worst))
-
-
-def _not_borne_out(facts: SentenceInput, claim: str, named: list[int], removal: str, removed: list[int]) -> Sentence:
-    """f contradicts the scores: no ranking is praised."""
-    other, asked = facts.asks_another, facts.explained_class
-    if facts.rather_than is not None:
-        other, asked = True, f"{asked} rather than class {facts.rather_than}"
-    scores = f"and its scores for class {asked}" if other else "but its scores"
-    head = _head(facts) if facts.scored else _is(facts)
-    text = f"{head}, {scores} are not borne out: they {claim}, yet {removal}."
-    return Sentence(text, named, _counted(facts, removed))
-
-
-def _hardly(facts: SentenceInput, removed: list[int], after: float, which: str) -> Sentence:
-    """Removing the players that the scores call the strongest changes next to nothing. Does removing all of them?"""
-    itself = " because of itself" if facts.itself_speaks_for_it else ""
-    everyone = f"all {len(facts.score)}" if len(facts.score) > 1 else f"the only {facts.kind}"
-    alone = after if len(removed) == len(facts.score) else facts.without(facts.places)
-    hardly = f"hardly depends on its {facts.kind}s"
-    if facts.hardly_differs(alone) and facts.asks_another:
-        change = _removal(facts, everyone, alone, "it", " only")
-        return Sentence(f"{_is(facts)}; {_its_value_in_full(facts)} {hardly}: {change}.")
-    if facts.hardly_differs(alone):
-        change = _removal(facts, everyone, alone, _its_value(facts), " only")
-        return Sentence(f"{_head(facts)}{itself}; it {hardly}: {change}.")
-    raised = alone > facts.output
-    few = f"removing {_which(facts, removed, which)} hardly changes "
-    few += _its_value_in_full(facts) if raised and facts.asks_another else _its_value(facts)
-    few += f" ({number(facts.output)} to {number(after)})"
-    if raised:
-        head = _is(facts) if facts.asks_another else f"{_head(facts)}{itself}"
-        text = f"{head}; {few}, removing {everyone} raises it to {number(alone)}."
-        return Sentence(text, removed=_counted(facts, removed))
-    together = f"{itself} and" if itself else " because of"
-    together += f" its {_count(len(facts.score), facts.kind)} together, not of a few of them"
-    text = f"{_head(facts)}{together}: {few}, removing {everyone} lowers it to {number(alone)}."
-    return Sentence(text, removed=_counted(facts, removed))
-
-
-def _strongest(facts: SentenceInput, places: list[int]) -> list[int]:
-    """The first REMOVED, without those who count next to nothing beside the very first."""
-    enough = FAINT * abs(facts.score[places[0]])
-    return [place for place in places[:REMOVED] if abs(facts.score[place]) >= enough]
-
-
-def _foremost(facts: SentenceInput, supporters: list[int], best: list[int]) -> list[int]:
-    """The fewest, up to NAMED, that carry half of what the players say for it, and who counts about as much as the last
-    of them."""
-    total, reached, named = sum(facts.score[place] for place in supporters), 0.0, list[int]()
-    for place in best[:NAMED]:
-        if reached >= total / 2 and facts.score[place] < ALIKE * facts.score[named[-1]]:
-            break
-        named.append(place)
-        reached += facts.score[place]
-    return named
-
-
-def _because(facts: SentenceInput, supporters: list[int], named: list[int]) -> str:
-    """'mostly' is said of whoever carries half of all that speaks for it. The target itself is named where it counts at
-    least as much as the last player who is, and first where it outweighs all of them; where nobody is named, it is
-    because of itself."""
-    own = facts.own_support
-    total = own + sum(facts.score[place] for place in supporters)
-    itself = f"itself{'' if facts.itself_speaks_for_it else _though_nothing_has_more(facts)}"
-    if not named:
-        return f"{_head(facts)} {'' if own >= total / 2 else 'most of all '}because of {itself}"
-    last = facts.score[named[-1]]
-    alike = len(_alike(facts, supporters, named[-1])) - len(_alike(facts, named, named[-1]))
-    text = _listed(facts, named, alike)
-    theirs = sum(facts.score[place] for place in named)
-    carried = theirs + alike * last
-    if own >= theirs:
-        text, carried = f"{itself}, then of {text}", own
-    elif own >= last:
-        text, carried = f"{text} and of {itself}", carried + own
-    return f"{_head(facts)} {'mostly' if carried >= total / 2 else 'most of all'} because of {text}"
-
-
-def _though_nothing_has_more(facts: SentenceInput) -> str:
-    """What is to be said of a target that raises the value by its score, although the whole has less than nothing."""
-    return f" (though without any {facts.task} {_its_value(facts)} is {number(facts.null)})"
-
-
-def _alike(facts: SentenceInput, places: Sequence[int], one: int) -> list[int]:
-    """Those who count as much as one of them: for who reads the table, whose figures look the same."""
-    like, figure = facts.score[one], cell(facts.score[one])
-    nothing = figure == cell(0.0)  # where figures hide what is small, none of them tells who is alike
-    return [place for place in places if math.isclose(facts.score[place], like, rel_tol=1e-4)
-            or (cell(facts.score[place]) == figure and not nothing)]  # fmt: skip
-
-
-def _in_spite_of(facts: SentenceInput, named: list[int], opponents: list[int]) -> tuple[str, list[int]]:
-    """Who speaks against it more than the last one who is named speaks for it, and the places of those named so; where
-    nobody is, who is not faint beside the target itself."""
-    enough = facts.score[named[-1]] if named else FAINT * facts.own_support
-    alike = _alike(facts, opponents, opponents[0]) if opponents and -facts.score[opponents[0]] > enough else []
-    foes = alike[:NAMED]
-    against = [*(["itself"] if -facts.own > enough else [])]
-    against += [_listed(facts, foes, len(alike) - len(foes))] if foes else []
-    return f", in spite of {_and(against)}" if against else "", foes
-
-
-def _named(facts: SentenceInput, places: list[int]) -> str:
-    """The same where no 'because of' stands before it."""
-    return _listed(facts, places, between=", and ") + "," * bool(facts.who_are)
-
-
-def _listed(facts: SentenceInput, places: list[int], alike: int = 0, between: str = ", and of ") -> str:
-    """'its 1-hop neighbours 511 and 513 and its 2-hop neighbour 9'; 'atoms N3, O4 and 2 more that count as much as O4';
-    'film 50, which they liked,'. `alike`: how many more count as much as the last."""
-    more = f"{alike} more that count{'s' * (alike == 1)} as much as {facts.names[places[-1]]}" if alike else ""
-    groups: dict[str, list[str]] = {}  # whoever comes first in `places`, the strongest, is named first
-    if facts.who_are:
-        for place in places:
-            groups.setdefault(facts.who_are[place], []).append(facts.names[place])
-        phrases = [f"{_and(names)}, {clause}" for clause, names in groups.items()]
-        return between.join(filter(None, [*phrases, more]))
-    for place in places:
-        owner = f"{facts.whose[place]}'s" if facts.whose else "its"
-        kind = f"{owner} {facts.hop[place]}-hop {facts.kind}" if facts.named_by_hop else facts.kind
-        groups.setdefault(kind, []).append(facts.names[place])
-    if more and len(groups) == 1:
-        ((kind, names),) = groups.items()
-        return f"{kind}s {_and([*names, more])}"
-    return _and([*(f"{kind}{'s' * (len(names) > 1)} {_and(names)}" for kind, names in groups.items()), more])
-
-
-def _counted(facts: SentenceInput, removed: list[int]) -> list[int]:
-    """Those removed, where the sentence says only how many they are: not of one, nor of all."""
-    return removed if 1 < len(removed) < len(facts.score) else []
-
-
-def _which(facts: SentenceInput, removed: list[int], which: str) -> str:
-    if len(removed) == 1:
-        return f"{facts.kind} {facts.names[removed[0]]}"
-    if len(removed) == len(facts.score):
-        return f"all {_count(len(removed), facts.kind)}"
-    return f"the {which.format(len(removed))} {facts.kind}s"
-
-
-def _its_value(facts: SentenceInput) -> str:
-    """'its logit'; of a class that f does not predict 'its class-0 logit', 'its logit of class rule learning'."""
-    if facts.rather_than is not None or not facts.asks_another:
+        both = f" between class {facts.explained_class} and class {facts.rather_than}"
+        return f"its {facts.value}{both if full and facts.explains_other_class else ''}"
+    if not facts.explains_other_class:
         return f"its {facts.value}"
     if not str(facts.explained_class).isdigit():
         return f"its {facts.value} of class {facts.explained_class}"
     return f"its class-{facts.explained_class} {facts.value}"
 
 
-def _its_value_in_full(facts: SentenceInput) -> str:
-    """The same where the sentence has not said which two classes are compared."""
-    if facts.rather_than is None:
-        return _its_value(facts)
-    return f"{_its_value(facts)} between class {facts.explained_class} and class {facts.rather_than}"
+def _removal(facts: SentenceInput, removed: list[int], after: float, which: str = "top {}") -> str:
+    return _change(facts, _which(facts, removed, which), after, _its_value(facts))
 
 
-def _removal(facts: SentenceInput, what: str, after: float, its: str, only: str = "") -> str:
+def _change(facts: SentenceInput, what: str, after: float, value: str, only: str = "") -> str:
     before, then = number(facts.output), number(after)
     if before == then:
-        return f"removing {what} leaves {its} at {then}"
-    verb = "lowers" if after < facts.output else "raises"
-    return f"removing {what} {verb} {its}{only} from {before} to {then}"
+        return f"Removing {what} leaves {value} at {then}"
+    return f"Removing {what} {'lowers' if after < facts.output else 'raises'} {value}{only} from {before} to {then}"
+
+
+def _which(facts: SentenceInput, removed: list[int], which: str) -> str:
+    if len(removed) == len(facts.score) and len(removed) > 1:
+        return facts.all_players
+    if len(removed) == 1:
+        return f"{facts.noun} {facts.names[removed[0]]}"
+    return f"the {which.format(len(removed))} {facts.noun}s"
+
+
+def _listed(facts: SentenceInput, named: list[int], num_ties: int = 0) -> str:
+    """Return "its 1-hop neighbours 511 and 513 and its 2-hop neighbour 9", the strongest first."""
+    more = [f"{num_ties} more with equal scores"] if num_ties else []
+    groups: dict[str, list[str]] = {}
+    for i in named:
+        groups.setdefault((facts.clauses or facts.roles)[i], []).append(facts.names[i])
+    if facts.clauses:
+        return _and([*(f"{_and(names)}, {clause}," for clause, names in groups.items()), *more]).rstrip(",")
+    if len(groups) == 1:
+        ((role, names),) = groups.items()
+        return f"{role}{'s' * (len(names) > 1 or bool(more))} {_and([*names, *more])}"
+    return _and([*(f"{role}{'s' * (len(names) > 1)} {_and(names)}" for role, names in groups.items()), *more])
 
 
 def number(value: float) -> str:
-    """Two decimals; more where that would hide it."""
+    """Return a number with two decimals, or in scientific form if they would hide it."""
     return f"{value:.2f}" if abs(value) >= 0.01 or value == 0 else f"{value:.1e}"
 
 
-def _count(count: int, kind: str) -> str:
-    return f"{count} {kind}{'s' * (count != 1)}"
-
-
 def _and(words: Sequence[str]) -> str:
-    words = list(filter(None, words))
     return " and ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
 
 
-def _share(part: float) -> str:
-    """Never 100 %: nobody expects that."""
-    return f"{part:.0%}" if part < 0.995 else "over 99%"
+def _lower(text: str) -> str:
+    return text[0].lower() + text[1:]
 
 
-def how_sure(corrected: bool, confidence: float | None, kind: str, local: bool) -> str:
-    """How the scores came about, and how much of the truth they are expected to tell."""
-    source = "corrected by what the model said of coalitions" if corrected else "the explainer's own, by no model call"
-    if confidence is None or math.isnan(confidence):
-        return f"These scores are {source}; what share of the truth they tell is not known."
-    whose = f"its {kind}s" if local else f"the {kind}s"
-    only, advice = ("only ", ": refine them before you rely on them") if confidence < LITTLE else ("", "")
-    share = f"{only}{_share(confidence)} of what {whose} contribute{advice}"
-    return f"These scores are {source}, and expected to explain {share}."
+def _count_verb(named: list[int]) -> str:
+    return "counts" if len(named) == 1 else "count"
 
 
-def doubt(agreement: float | None, of_neighbours: float | None = None) -> str:
-    """What is to be said of an explainer that has learned little, by its best agreement; nothing of a good one."""
-    advice = "let it learn longer or from more targets, or refine what you rely on"
-    if agreement is not None and agreement < LITTLE:
-        of = f"its agreement on validation targets is {agreement:.2f} (1 is perfect, 0 is worthless)"
-        return f"this explainer has learned little: {of}; {advice}"
-    if of_neighbours is not None and of_neighbours < LITTLE:
-        of = f"its agreement over them alone is {of_neighbours:.2f} (1 is perfect, 0 is worthless)"
-        return (
-            f"of the neighbours this explainer has learned little: {of}, so scores that are not corrected (of other "
-            f"classes, of new nodes) tell little of them; {advice}"
-        )
-    return ""
+# --- which players
 
 
-def how_far(novelty: float) -> str:
-    """From what the explainer has learned from, on a graph that it has not."""
-    word = "as it knows it" if novelty < FAMILIAR else "unlike what it knows"
-    return f"To the explainer the graph around it is {word} ({novelty:.1f} times the spread of what it learned from)."
+def _strongest(facts: SentenceInput, players: list[int]) -> list[int]:
+    """Return the first players without those that are faint beside the very first."""
+    least = FAINT_SCORE * abs(facts.score[players[0]])
+    return [i for i in players[:MAX_REMOVED] if abs(facts.score[i]) >= least]
+
+
+def _foremost(facts: SentenceInput, supporters: list[int], removed: list[int]) -> list[int]:
+    """Return the fewest players that carry half of the support, and those with similar scores."""
+    total, reached, named = sum(facts.score[i] for i in supporters), 0.0, list[int]()
+    for i in removed[:MAX_NAMED]:
+        if reached >= total / 2 and facts.score[i] < SIMILAR_SCORE * facts.score[named[-1]]:
+            break
+        named.append(i)
+        reached += facts.score[i]
+    return named
+
+
+def _num_ties(facts: SentenceInput, supporters: list[int], named: list[int]) -> int:
+    """Return how many further players have the score of the last named one."""
+    return sum(_looks_equal(facts, i, named[-1]) for i in supporters if i not in named)
+
+
+def _looks_equal(facts: SentenceInput, i: int, j: int) -> bool:
+    """Return whether two scores are equal, or look equal in a table."""
+    shown = cell(facts.score[j])
+    equal = math.isclose(facts.score[i], facts.score[j], rel_tol=1e-4)
+    return equal or (cell(facts.score[i]) == shown and shown != cell(0.0))
+
+
+def _counted(facts: SentenceInput, removed: list[int]) -> list[int]:
+    """Return the removed players if the sentence gives only their number."""
+    return removed if 1 < len(removed) < len(facts.score) else []

@@ -254,7 +254,7 @@ class Game:
 
     def null_value(self, players: Players, query: ClassQuery) -> float:
         """Return the explained value of one target without any player."""
-        if self.player_set.empties_graph:
+        if self.player_set.are_nodes:  # nothing is left of the target
             return float(query.select(self.null_values.view(1, 1, -1)))
         nothing = torch.zeros(1, len(players.player), dtype=torch.bool, device=players.player.device)
         return float(self.values_per_target(players, nothing, query))

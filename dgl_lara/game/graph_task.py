@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import dgl
 import torch
@@ -151,3 +151,8 @@ class GraphTask(Task):
 
     def target_names(self, target: int, node_names: NodeNames) -> list[str]:
         return [str(target)]
+
+    def node_labels(
+        self, nodes: Tensor, labels: Sequence[str] | None, names: Callable[[], list[str]]
+    ) -> list[str] | None:
+        return names()  # numbers of the batch are not those within a graph

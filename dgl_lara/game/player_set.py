@@ -33,7 +33,7 @@ class PlayerSet(ABC):
     in_graph: ClassVar[bool] = True  # players are nodes or edges, so a picture of the graph shows them
     walk_kernel: str | None = None  # the compiled kernel that scores these players
     num_table_columns: int = 0  # players that play for every target, if these are all players
-    empties_graph: ClassVar[bool] = False  # removing all players leaves nothing of a target
+    are_nodes: ClassVar[bool] = False  # the numbers of players are those of nodes
 
     def __init__(self, field: GameContext) -> None:
         self.task, self.graph, self.features, self.hops = field.task, field.graph, field.features, field.hops
@@ -117,6 +117,12 @@ class PlayerSet(ABC):
         """Return what each player is to the target: "its 1-hop neighbour", "edge"."""
         return [noun] * len(players.player)
 
+    def table_labels(
+        self, players: Players, labels: Sequence[str] | None, names: Callable[[], list[str]]
+    ) -> list[str] | None:
+        """Return the column "label" of a table of players, or None if it has none."""
+        return None
+
     def endpoints(self, players: Tensor) -> tuple[Tensor, ...]:
         """Return the nodes that each player connects, or nothing if players are not edges."""
         return ()
@@ -144,7 +150,7 @@ class NodePlayers(PlayerSet):
         "empty graph, has the model's prediction for one isolated node without features."
     )
 
-    empties_graph = True
+    are_nodes = True
 
     def __init__(self, field: GameContext) -> None:
         super().__init__(field)
@@ -207,6 +213,11 @@ class NodePlayers(PlayerSet):
             return super().roles(players, noun, target_names)
         owners = self.task.owners(self.graph, players, self.hops, target_names)
         return [f"{owner} {hop}-hop {noun}" for owner, hop in zip(owners, players.hop.tolist(), strict=True)]
+
+    def table_labels(
+        self, players: Players, labels: Sequence[str] | None, names: Callable[[], list[str]]
+    ) -> list[str] | None:
+        return self.task.node_labels(players.player, labels, names)
 
     def player_of_nodes(self, targets: Tensor, nodes: Tensor) -> Tensor | None:
         return self.task.player_id(targets, nodes)

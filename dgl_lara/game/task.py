@@ -240,6 +240,12 @@ class Task(ABC):
         """Return the names of the nodes that a target is."""
         return node_names(self.endpoints_of(target))
 
+    def node_labels(
+        self, nodes: Tensor, labels: Sequence[str] | None, names: Callable[[], list[str]]
+    ) -> list[str] | None:
+        """Return what a table calls nodes beside their numbers, or None. `names` returns the full names."""
+        return None if labels is None else [labels[node] for node in nodes.tolist()]
+
     def subject(self, target_names: Sequence[str]) -> str:
         """Return how a sentence about a target begins: "Node 5"."""
         return f"{self.name.capitalize()} {target_names[0]}"

@@ -85,7 +85,7 @@ function drawGraph() {
   for (const [x, y, words] of data.hops) add(view, "text", {class: "hop", x, y}, words);
   if (data.shape === "bars") add(view, "path", {class: "axis", d: `M0 -.5V${data.bounds[3]}`});
   const playing = new Set(data.shape === "edges" ? data.players.map(player => player.edge) : []);
-  const back = new Set(data.back), points = data.points ?? data.players;
+  const back = new Set(data.faint), points = data.points ?? data.players;
   edges = data.edges.map((edge, row) => {
     if (playing.has(row)) return null;
     const line = add(view, "path", {class: "edge" + (back.has(row) || playing.size ? " back" : ""),
@@ -121,7 +121,7 @@ function describe(player) {
   else if (player.hop !== null) lines.push(`${player.hop} hop${player.hop === 1 ? "" : "s"} from the target`);
   if (player.class !== null) lines.push(`predicted class ${player.class}`);
   if (player.truth) lines.push("in the true motif");
-  if (player.features.length) lines.push(player.features.join(", "));
+  if (player.details.length) lines.push(player.details.join(", "));
   return lines;
 }
 
@@ -224,14 +224,14 @@ function drawCurve() {
 function update() {
   const i = +slider.value, mode = document.querySelector("[name=mode]:checked").value, count = important[mode][i];
   const gone = data.players.map(player => !player.target &&
-    (mode === "keep" ? player.place >= count : player.place < count));
+    (mode === "keep" ? player.order >= count : player.order < count));
   nodes.forEach((node, place) => node.classList.toggle("gone", gone[place]));
   if (data.shape === "nodes")
     edges.forEach(({line, from, to}) => line.classList.toggle("gone", gone[from] || gone[to]));
   const value = values[mode][i];
   dot.setAttribute("cx", across(i)); dot.setAttribute("cy", up(value));
-  const what = mode === "keep" ? `only the ${count} most important of ${data.removable} ${data.kind}s kept`
-    : `the ${count} most important of ${data.removable} ${data.kind}s removed`;
+  const what = mode === "keep" ? `only the ${count} most important of ${data.removable} ${data.noun}s kept`
+    : `the ${count} most important of ${data.removable} ${data.noun}s removed`;
   $("state").textContent = `${what}; ${data.value}${data.class && ` of class ${data.class}`} ${plain(value)} ` +
     `(untouched ${plain(data.output)})`;
   slider.setAttribute("aria-valuetext", $("state").textContent);
@@ -248,14 +248,14 @@ function drawTable() {
     !own && data.points?.some(p => p.target) && "ring: the target",
     ...(data.types ?? []).map((type, shape) => `${signs[shape % signs.length]} ${type}`),
     everyone.some(p => p.truth) && "green rim: ground truth",
-    everyone.some(p => p.other) && `dashed rim: another class than ${data.other_than}`]
+    everyone.some(p => p.other) && `dashed rim: another class than ${data.class_name}`]
     .filter(Boolean).map(text => html("span", text)));
   const byClass = data.players.some(player => player.class !== null);
-  document.querySelector("aside thead tr").replaceChildren(...[own ? "node" : data.kind, byClass && "class", "score"].filter(Boolean)
+  document.querySelector("aside thead tr").replaceChildren(...[own ? "node" : data.noun, byClass && "class", "score"].filter(Boolean)
     .map(text => html("th", text)));
   const order = data.players.map((player, place) => place).filter(place => !data.players[place].target)
     .sort((a, b) => Math.abs(data.players[b].score) - Math.abs(data.players[a].score))
-    .filter((place, rank) => rank < 12 || data.players[place].told)
+    .filter((place, rank) => rank < 12 || data.players[place].named)
     .sort((a, b) => data.players[b].score - data.players[a].score);
   if (own) order.unshift(data.players.indexOf(own));
   $("best").replaceChildren(...order.map(place => {

@@ -1,5 +1,4 @@
-"""A still picture of one explanation: colour is the score of a node or an edge, the target wears a ring, ground truth a
-green rim."""
+"""A still picture of one explanation. Colour is the score, a ring marks the target, a green rim the ground truth."""
 
 from __future__ import annotations
 
@@ -22,63 +21,69 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Circle, FancyArrowPatch, RegularPolygon
 
-from dgl_lara.explanation.plot.scene import CROWD, Scene, shapes_of
-from dgl_lara.explanation.sentence import NOT_ADDITIVE
+from dgl_lara._util.tables import shortened
+from dgl_lara.explanation.plot.scene import CROWDED_EDGES, Scene, shapes_of
+from dgl_lara.messages import message
 
-# Blue against, vermilion for: told apart with any colour vision; white is nothing.
-AGAINST, NOTHING, FOR = "#2166ac", "#f7f7f7", "#c8501e"
-UNIT = 0.62  # inches
+# Blue (against) and vermilion (for) differ for any colour vision. White is zero.
+AGAINST, ZERO, FOR = "#2166ac", "#f7f7f7", "#c8501e"
+EDGE_INCHES = 0.62
 TRUTH = "#009E73"
 INK = "#1a1a1a"
-INSIDE = 6  # letters that fit into a node
-LETTER = 0.6 * 6 / 72 / UNIT  # of a label beside a node: its width, in edges
-STEEP = 0.4  # sine from the vertical below which a label stands above or below its node
+MAX_LETTERS_INSIDE = 6  # of a node
+LETTER_WIDTH = 0.6 * 6 / 72 / EDGE_INCHES  # of a label next to a node, in edges
+MAX_STEEP_SINE = 0.4  # from the vertical: below it a label is above or below its node
 DASHES = (2.2, 1.6)
-HALO = 0.09  # from the target to the ring around it
-COLOURS = LinearSegmentedColormap.from_list("against-for", [AGAINST, "#92c5de", NOTHING, "#f4a582", FOR])
-LINES = LinearSegmentedColormap.from_list("lines", [AGAINST, "#8fb4d4", "#d2d2d2", "#e0a48b", FOR])  # no white ones
-BEND = 0.12  # of an arrow whose opposite is drawn too
+MAX_MARK_LETTERS = 14
+RING_GAP = 0.09  # between the target and the ring around it
+COLOURS = LinearSegmentedColormap.from_list("against-for", [AGAINST, "#92c5de", ZERO, "#f4a582", FOR])
+EDGE_COLOURS = LinearSegmentedColormap.from_list(
+    "lines", [AGAINST, "#8fb4d4", "#d2d2d2", "#e0a48b", FOR]
+)  # no white
+ARROW_BEND = 0.12  # of an arrow whose opposite is drawn too
 
 
-def draw(scene: Scene, words: str, explained_class: str, value: str, removed: str = "") -> Figure:
-    """The figure; everything is measured in inches, so that nodes and letters keep their size. `removed`: a line on
-    whom the words take away."""
-    beside = _labels_beside(scene)
-    low, high = (corner + margin for corner, margin in zip(_corners(scene, beside), (-0.05, 0.05), strict=True))
-    unit = float(min(UNIT, 8.5 / (high[0] - low[0]), 7.5 / (high[1] - low[1])))  # of one edge
+def draw(scene: Scene, title: str, explained_class: str, value: str, removed: str = "") -> Figure:
+    """Draw a scene. Everything is measured in inches, so nodes and letters keep their size.
+
+    Args:
+        scene: Nodes and edges with their positions.
+        title: Sentence above the picture, or "".
+        explained_class: Name of the class.
+        value: Name of the explained value.
+        removed: Line about the players that the sentence removes.
+    """
+    outer_labels = _outer_labels(scene)
+    low, high = (corner + margin for corner, margin in zip(_corners(scene, outer_labels), (-0.05, 0.05), strict=True))
+    unit = float(min(EDGE_INCHES, 8.5 / (high[0] - low[0]), 7.5 / (high[1] - low[1])))  # of one edge
     legend = _legend_handles(scene)
     inner = np.maximum(unit * (high - low), (max(4.2, _length(legend) - 1), 1.8))
-    title = textwrap.wrap(words, int((inner[0] + 1) * 13))
-    notes = textwrap.wrap(scene.rest, int((inner[0] + 1) * 15))
-    notes += textwrap.wrap(removed, int((inner[0] + 1) * 15))
-    if words:  # a picture that stands alone says what its numbers are
-        notes += textwrap.wrap(NOT_ADDITIVE.format(value).capitalize() + ".", int((inner[0] + 1) * 15))
-    above, below = 0.25 + 0.17 * len(title), 0.35 + 0.15 * len(notes)
+    heading, notes = wrapped(title, [scene.rest, removed], value, inner[0] + 1)
+    above, below = 0.25 + 0.17 * len(heading), 0.35 + 0.15 * len(notes)
     width, height = inner[0] + 1.1, inner[1] + above + below
     figure = Figure(figsize=(width, height))
     FigureCanvasAgg(figure)
     axis = figure.add_axes((0.1 / width, below / height, inner[0] / width, inner[1] / height))
     axis.set(xlim=_around(low[0], high[0], inner[0] / unit), ylim=_around(low[1], high[1], inner[1] / unit))
     axis.set_axis_off()
-    norm = Normalize(-scene.largest, scene.largest, clip=True)
+    norm = Normalize(-scene.max_score, scene.max_score, clip=True)
     _draw_rings(axis, scene, unit)
     _draw_edges(axis, scene, norm, unit)
     _draw_nodes(axis, scene, norm, unit)
-    for label in beside:
-        label.write(axis, 6 * unit / UNIT)
+    for label in outer_labels:
+        label.write(axis, 6 * unit / EDGE_INCHES)
     tall = min(inner[1] * 0.85, 3.2)
     side = figure.add_axes(
         ((inner[0] + 0.25) / width, (below + (inner[1] - tall) / 2) / height, 0.12 / width, tall / height)
     )
     clipped = {(True, False): "max", (False, True): "min", (False, False): "neither"}
     own = np.zeros(0) if scene.score is None else scene.score
-    over, under = bool((own > scene.largest).any()), bool((own < -scene.largest).any())
-    colours = COLOURS if scene.edge_score is None else LINES
+    over, under = bool((own > scene.max_score).any()), bool((own < -scene.max_score).any())
+    colours = COLOURS if scene.edge_score is None else EDGE_COLOURS
     bar = figure.colorbar(ScalarMappable(norm, colours), cax=side, extend=clipped.get((over, under), "both"))
-    bar.set_label(f"against  ←  {explained(explained_class, value)}  →  for", fontsize=7.5)
+    bar.set_label(scale_label(explained_class, value), fontsize=7.5)
     bar.ax.tick_params(labelsize=7)
-    figure.text(0.12 / width, 1 - 0.12 / height, "\n".join(title), fontsize=9.5, va="top", linespacing=1.25)
-    figure.text(0.12 / width, 0.08 / height, "\n".join(notes), fontsize=7.5, va="bottom", color="#444444")
+    write_texts(figure, heading, notes)
     if legend:
         figure.legend(
             handles=legend, loc="lower left", bbox_to_anchor=(0.06 / width, (below - 0.3) / height), ncols=len(legend),
@@ -87,46 +92,70 @@ def draw(scene: Scene, words: str, explained_class: str, value: str, removed: st
     return figure
 
 
-def explained(explained_class: str, value: str) -> str:
-    """Of a colour scale; a single output is no class."""
-    return f"class {explained_class} ({value})" if explained_class else value
+def wrapped(title: str, notes: list[str], value: str, inches: float) -> tuple[list[str], list[str]]:
+    """Return lines of the title, and of the notes below a picture (with a title: also what scores are)."""
+    if title:
+        additive = message("scores.not_additive", value=value)
+        notes = [*notes, f"{additive[0].upper()}{additive[1:]}."]
+    lines = [line for note in notes for line in textwrap.wrap(note, int(inches * 15))]
+    return textwrap.wrap(title, int(inches * 13)), lines
+
+
+def write_texts(figure: Figure, title: list[str], notes: list[str]) -> None:
+    """Write the title at the top and notes at the bottom."""
+    width, height = figure.get_size_inches()
+    figure.text(0.12 / width, 1 - 0.12 / height, "\n".join(title), fontsize=9.5, va="top", linespacing=1.25)
+    figure.text(0.12 / width, 0.08 / height, "\n".join(notes), fontsize=7.5, va="bottom", color="#444444")
+
+
+def scale_label(explained_class: str, value: str) -> str:
+    """Return the label of a scale of scores."""
+    # a single output has no class
+    return f"against  ←  {f'class {explained_class} ({value})' if explained_class else value}  →  for"
 
 
 def _around(low: float, high: float, length: float) -> tuple[float, float]:
-    """Limits of this length about the middle."""
     middle = (low + high) / 2
     return middle - length / 2, middle + length / 2
 
 
 def _draw_rings(axis: Axes, scene: Scene, unit: float) -> None:
-    """One faint line a hop, to read distances from, and how far it is."""
+    """Draw one faint line with a label for each hop."""
     for line in scene.hop_lines:
         axis.plot(*line.T, color="#e3e3e3", linewidth=0.8, zorder=0)
     on_white: dict[str, Any] = {"facecolor": "white", "edgecolor": "none", "pad": 0.6}
-    for (x, y), words in scene.hop_names:
+    for (x, y), text in scene.hop_labels:
         axis.text(
-            x, y, words, fontsize=6 * unit / UNIT, color="#777777", ha="center", va="center", zorder=0.5, bbox=on_white
+            x,
+            y,
+            text,
+            fontsize=6 * unit / EDGE_INCHES,
+            color="#777777",
+            ha="center",
+            va="center",
+            zorder=0.5,
+            bbox=on_white,
         )
 
 
 def _radii(scene: Scene) -> np.ndarray:
-    """Strong players are larger, so that a grey print still tells who matters."""
+    """Return the radii of nodes. Strong players are larger, for prints without colour."""
     return 0.30 * (0.75 + 0.25 * np.sqrt(scene.strength))
 
 
 def _draw_edges(axis: Axes, scene: Scene, norm: Normalize, unit: float) -> None:
-    lines, scale = scene.position[scene.edges], unit / UNIT
+    lines, scale = scene.position[scene.edges], unit / EDGE_INCHES
     width = np.full(len(lines), (2.2 if scene.molecule else 1.0) * scale)
-    alpha = np.full(len(lines), 1.0 if len(lines) < CROWD else 0.55)  # many edges step back
+    alpha = np.full(len(lines), 1.0 if len(lines) < CROWDED_EDGES else 0.55)  # many edges are fainter
     near = np.isin(scene.edges, scene.targets).any(axis=1) | (scene.hop is None)
     colours = np.where(near, "#808080", "#b8b8b8").astype(object)
     order = np.full(len(lines), 1.0)
-    alpha[scene.steps_back], width[scene.steps_back] = 0.22, 0.5 * scale
+    alpha[scene.is_faint], width[scene.is_faint] = 0.22, 0.5 * scale
     if scene.edge_score is not None:
-        strength = np.minimum(np.abs(scene.edge_score) / scene.largest, 1)
-        width = (0.7 + (4.0 if len(lines) < CROWD else 2.2) * strength) * scale
-        alpha = np.where(_plays(scene), 1.0, 0.35)
-        colours = np.array([to_hex(LINES(norm(score))) for score in scene.edge_score], dtype=object)
+        strength = np.minimum(np.abs(scene.edge_score) / scene.max_score, 1)
+        width = (0.7 + (4.0 if len(lines) < CROWDED_EDGES else 2.2) * strength) * scale
+        alpha = np.where(_is_player(scene), 1.0, 0.35)
+        colours = np.array([to_hex(EDGE_COLOURS(norm(score))) for score in scene.edge_score], dtype=object)
         order = 1 + 0.9 * strength  # the strongest lie on top
     radii, both = _radii(scene), {(int(u), int(v)) for u, v in scene.edges}
     straight = ~scene.one_way
@@ -137,14 +166,14 @@ def _draw_edges(axis: Axes, scene: Scene, norm: Normalize, unit: float) -> None:
     for row in np.flatnonzero(scene.one_way):
         start, end = lines[row]
         source, sink = scene.edges[row]
-        way = (end - start) / max(float(np.linalg.norm(end - start)), 1e-9)
-        halo = HALO if sink in scene.targets else 0.0
+        direction = (end - start) / max(float(np.linalg.norm(end - start)), 1e-9)
+        gap = RING_GAP if sink in scene.targets else 0.0
         axis.add_patch(
             FancyArrowPatch(
-                start + way * radii[source],
-                end - way * (radii[sink] + halo + 0.02),
+                start + direction * radii[source],
+                end - direction * (radii[sink] + gap + 0.02),
                 arrowstyle="-|>",
-                connectionstyle=f"arc3,rad={BEND if (int(sink), int(source)) in both else 0}",
+                connectionstyle=f"arc3,rad={ARROW_BEND if (int(sink), int(source)) in both else 0}",
                 mutation_scale=9 * scale,
                 color=colours[row],
                 linewidth=0.8 * width[row],
@@ -156,9 +185,9 @@ def _draw_edges(axis: Axes, scene: Scene, norm: Normalize, unit: float) -> None:
         )
 
 
-def _plays(scene: Scene) -> np.ndarray:
-    assert scene.edge_place is not None
-    return scene.edge_place >= 0
+def _is_player(scene: Scene) -> np.ndarray:
+    assert scene.edge_player is not None
+    return scene.edge_player >= 0
 
 
 def _draw_nodes(axis: Axes, scene: Scene, norm: Normalize, unit: float) -> None:
@@ -171,36 +200,34 @@ def _draw_nodes(axis: Axes, scene: Scene, norm: Normalize, unit: float) -> None:
         if scene.other_class is not None and scene.other_class[row]:
             rim = {**rim, "edgecolor": TRUTH if true else INK, "linestyle": (0, DASHES)}
             rim["linewidth"] = max(rim["linewidth"], 0.9)
-        filled = NOTHING if scene.score is None else COLOURS(norm(scene.score[row]))
-        kind = shapes_of(scene).get(scene.kinds[row], 0) if scene.kinds else 0
-        axis.add_patch(outline(kind, x, y, radii[row], facecolor=filled, zorder=2, **rim))
+        filled = ZERO if scene.score is None else COLOURS(norm(scene.score[row]))
+        shape = shapes_of(scene).get(scene.types[row], 0) if scene.types else 0
+        axis.add_patch(_outline(shape, x, y, radii[row], facecolor=filled, zorder=2, **rim))
         if target:
             ring = {"fill": False, "edgecolor": INK, "linewidth": 1.8, "zorder": 2}
-            axis.add_patch(outline(kind, x, y, radii[row] + HALO, **ring))
+            axis.add_patch(_outline(shape, x, y, radii[row] + RING_GAP, **ring))
         if _fits_inside(scene.marks[row]):
             _write_inside(axis, scene, row, radii[row], unit)
 
 
-# Sides, turn and size of each shape after the circle: told apart without any colour, and as large to the eye.
-CORNERS = [(4, 0.7854, 1.2), (3, 0.0, 1.35), (4, 0.0, 1.25), (5, 0.0, 1.1), (6, 0.5236, 1.05), (3, 3.1416, 1.35)]
-
-
-MARKERS = ["o", "s", "^", "D", "p", "h", "v"]  # the same in a legend
+# Sides, turn and size of each shape after the circle. All look equally large.
+POLYGONS = [(4, 0.7854, 1.2), (3, 0.0, 1.35), (4, 0.0, 1.25), (5, 0.0, 1.1), (6, 0.5236, 1.05), (3, 3.1416, 1.35)]
+MARKERS = ["o", "s", "^", "D", "p", "h", "v"]  # these shapes in a legend
 
 
 def _size(shape: int) -> float:
-    return CORNERS[(shape - 1) % len(CORNERS)][2] if shape else 1.0
+    return POLYGONS[(shape - 1) % len(POLYGONS)][2] if shape else 1.0
 
 
-def outline(shape: int, x: float, y: float, radius: float, **style: Any) -> Circle | RegularPolygon:
+def _outline(shape: int, x: float, y: float, radius: float, **style: Any) -> Circle | RegularPolygon:
     if shape == 0:
         return Circle((x, y), radius, **style)
-    sides, turn, scale = CORNERS[(shape - 1) % len(CORNERS)]
+    sides, turn, scale = POLYGONS[(shape - 1) % len(POLYGONS)]
     return RegularPolygon((x, y), sides, radius=radius * scale, orientation=turn, **style)
 
 
 def _fits_inside(mark: str) -> bool:
-    return len(mark) <= INSIDE
+    return len(mark) <= MAX_LETTERS_INSIDE
 
 
 def _write_inside(axis: Axes, scene: Scene, row: int, radius: float, unit: float) -> None:
@@ -210,71 +237,66 @@ def _write_inside(axis: Axes, scene: Scene, row: int, radius: float, unit: float
     fitting = 2 * radius * unit * 72 * 0.9 / (0.6 * len(mark))
     dark = scene.strength[row] > 0.7
     style: dict[str, Any] = {"ha": "center", "va": "center_baseline", "color": "white" if dark else INK}
-    axis.text(x, y, mark, fontsize=min(7.5 * unit / UNIT, fitting), zorder=3, **style)
+    axis.text(x, y, mark, fontsize=min(7.5 * unit / EDGE_INCHES, fitting), zorder=3, **style)
 
 
 @dataclass(frozen=True)
 class _Label:
-    """A mark too long for its node stands beside it, away from the target; on end where it would cover the next one."""
+    """A mark too long for its node: next to it, away from the target, and turned if it would cover the next one."""
 
     text: str
     start: np.ndarray  # (2,)
-    way: np.ndarray  # (2,) the direction away from the target
+    direction: np.ndarray  # (2,) away from the target
     steep: bool  # above or below its node
-    on_end: bool
+    turned: bool
 
     def write(self, axis: Axes, size: float) -> None:
-        style: dict[str, Any] = {"ha": "left" if self.way[0] > 0 else "right", "va": "center"}
-        if self.on_end:
-            upward = self.way[1] > 0
+        style: dict[str, Any] = {"ha": "left" if self.direction[0] > 0 else "right", "va": "center"}
+        if self.turned:
+            upward = self.direction[1] > 0
             style = {"ha": "left" if upward else "right", "va": "center", "rotation": 90, "rotation_mode": "anchor"}
         elif self.steep:
-            style = {"ha": "center", "va": "bottom" if self.way[1] > 0 else "top"}
+            style = {"ha": "center", "va": "bottom" if self.direction[1] > 0 else "top"}
         style["bbox"] = {"facecolor": "white", "edgecolor": "none", "alpha": 0.75, "pad": 0.4}  # edges pass below
         axis.text(self.start[0], self.start[1], self.text, fontsize=size, zorder=3, color=INK, **style)
 
     @property
     def room(self) -> np.ndarray:
-        """(2, 2): two opposite corners of what it covers."""
-        length = LETTER * len(self.text)
-        if self.on_end:
-            return np.array([self.start - (0.1, 0), self.start + (0.1, np.sign(self.way[1]) * length)])
+        """(2, 2) two opposite corners of what it covers."""
+        length = LETTER_WIDTH * len(self.text)
+        if self.turned:
+            return np.array([self.start - (0.1, 0), self.start + (0.1, np.sign(self.direction[1]) * length)])
         if self.steep:
-            return np.array([self.start - (length / 2, 0), self.start + (length / 2, np.sign(self.way[1]) * 0.2)])
-        return np.array([self.start - (0, 0.1), self.start + (np.sign(self.way[0]) * length, 0.1)])
+            return np.array([self.start - (length / 2, 0), self.start + (length / 2, np.sign(self.direction[1]) * 0.2)])
+        return np.array([self.start - (0, 0.1), self.start + (np.sign(self.direction[0]) * length, 0.1)])
 
 
-def _labels_beside(scene: Scene) -> list[_Label]:
+def _outer_labels(scene: Scene) -> list[_Label]:
     labels, radii = [], _radii(scene)
     for row, mark in enumerate(scene.marks):
-        if (
-            _fits_inside(mark) or row == scene.target == scene.targets[-1]
-        ):  # others stand around it: the legend names it
+        is_centre = row == scene.target == scene.targets[-1]  # other nodes surround it: the legend names it
+        if _fits_inside(mark) or is_centre:
             continue
-        here, text = scene.position[row], _short(mark)
-        way = here / (np.hypot(*here) or 1) if scene.hop is not None else np.zeros(2)
-        steep = bool(abs(way[0]) < STEEP)
+        centre, text = scene.position[row], shortened(mark, MAX_MARK_LETTERS)
+        direction = centre / (np.hypot(*centre) or 1) if scene.hop is not None else np.zeros(2)
+        steep = bool(abs(direction[0]) < MAX_STEEP_SINE)
         if steep:
-            way = np.array([0.0, 1.0 if way[1] > 0 else -1.0])
-        near = np.abs(np.delete(scene.position, row, axis=0) - here) < (LETTER * len(text), 0.5)
-        shape = shapes_of(scene)[scene.kinds[row]] if scene.kinds else 0
-        start = here + way * (radii[row] * _size(shape) + 0.06 + HALO * (row in scene.targets))
-        labels.append(_Label(text, start, way, steep, on_end=steep and bool(near.all(axis=1).any())))
+            direction = np.array([0.0, 1.0 if direction[1] > 0 else -1.0])
+        near = np.abs(np.delete(scene.position, row, axis=0) - centre) < (LETTER_WIDTH * len(text), 0.5)
+        shape = shapes_of(scene)[scene.types[row]] if scene.types else 0
+        start = centre + direction * (radii[row] * _size(shape) + 0.06 + RING_GAP * (row in scene.targets))
+        labels.append(_Label(text, start, direction, steep, turned=steep and bool(near.all(axis=1).any())))
     return labels
 
 
 def _corners(scene: Scene, labels: list[_Label]) -> tuple[np.ndarray, np.ndarray]:
-    """Of everything that is drawn, letters included."""
+    """Return two opposite corners of everything that is drawn."""
     points = np.concatenate([scene.bounds, *(label.room for label in labels)])
     return points.min(axis=0), points.max(axis=0)
 
 
-def _short(mark: str, most: int = 14) -> str:
-    return mark if len(mark) <= most else mark[: most - 1] + "…"
-
-
 def _length(legend: list[Line2D]) -> float:
-    """Inches that a line of these entries takes."""
+    """Return the inches that a line of these entries takes."""
     return sum(0.45 + 0.062 * len(str(handle.get_label())) for handle in legend)
 
 
@@ -282,7 +304,9 @@ def _legend_handles(scene: Scene) -> list[Line2D]:
     entries: list[tuple[str, dict[str, Any]]] = []
     if scene.target is not None:
         mark = scene.marks[scene.target]
-        own = "target" if _fits_inside(mark) or len(scene.targets) > 1 else f"target {_short(mark)}"
+        own = (
+            "target" if _fits_inside(mark) or len(scene.targets) > 1 else f"target {shortened(mark, MAX_MARK_LETTERS)}"
+        )
         own += "" if scene.score is None else f", its own score {scene.score[scene.target]:+.2f}"
         entries.append((own, {"markeredgecolor": INK, "markeredgewidth": 1.8}))
     if scene.truth is not None and scene.truth.any():
@@ -291,28 +315,32 @@ def _legend_handles(scene: Scene) -> list[Line2D]:
         Line2D([], [], marker="o", linestyle="", markersize=7, markerfacecolor="white", label=label, **style)
         for label, style in entries
     ]
-    for kind, shape in shapes_of(scene).items():
+    for name, shape in shapes_of(scene).items():
         marker: dict[str, Any] = {"marker": MARKERS[shape % len(MARKERS)], "markersize": 8, "linestyle": ""}
-        handles.append(Line2D([], [], markeredgecolor="#666666", markerfacecolor=NOTHING, label=kind, **marker))
+        handles.append(Line2D([], [], markeredgecolor="#666666", markerfacecolor=ZERO, label=name, **marker))
     if scene.other_class is not None and scene.other_class.any():
-        label = f"dashed: another class than {_short(scene.other_than, 30)}"
+        label = f"dashed: another class than {shortened(scene.class_name, 30)}"
         handles.append(Line2D([], [], color=INK, linewidth=1.1, linestyle=(0, DASHES), label=label))
     return handles
 
 
 def write(figure: Figure, path: Path, ending: str) -> None:
-    """As .png, .svg or .pdf. The same explanation gives the same bytes: no date, fixed identifiers.
+    """Write a figure as .png, .svg or .pdf. Equal figures give equal bytes: no date, fixed identifiers.
 
-    In memory first: a file that matplotlib has opened itself it cannot close where the disk is full."""
+    Args:
+        figure: The figure.
+        path: The file.
+        ending: ".png", ".svg" or ".pdf", since the file may be a temporary one.
+    """
     metadata = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(ending, {})
-    drawn = io.BytesIO()
+    drawn = io.BytesIO()  # on a full disk matplotlib cannot close a file that it opened itself
     with matplotlib.rc_context({"svg.hashsalt": "dgl-lara", "svg.fonttype": "none"}):
         figure.savefig(drawn, format=ending[1:], dpi=160, metadata=metadata, facecolor="white")
     path.write_bytes(drawn.getvalue())
 
 
 def inline(figure: Figure, label: str) -> str:
-    """An <svg> element to stand inside a page, with its meaning for those who cannot see it."""
+    """Return an <svg> element for a page, with a label for screen readers."""
     text = io.StringIO()
     with matplotlib.rc_context({"svg.hashsalt": label, "svg.fonttype": "none"}):
         figure.savefig(text, format="svg", metadata={"Date": None}, facecolor="white")

@@ -1,0 +1,88 @@
+"""Tables of scores: their columns, and the numbers by which users know nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+from dgl_lara.game.game import Game
+
+COLUMNS = {  # of every table of scores, with their types in files
+    "target": "int64",
+    "player": "int64",
+    "hop": "int8",
+    "score": "float32",
+    "rank": "int32",
+    "explained_class": "int32",
+    "kind": "dictionary",
+}
+SOURCES = ("amortised", "corrected")
+_NODE_COLUMNS = (
+    "target_u_type",
+    "target_u",
+    "target_v_type",
+    "target_v",
+    "player",
+    "type",
+)  # in a table, in this order
+
+
+@dataclass(frozen=True, eq=False)
+class Labels:
+    """Names of the user's own for nodes, features and classes, and the ground truth. All are optional."""
+
+    labels: Sequence[str] | None = None  # of each node (an atom's symbol, a person's name)
+    columns: Sequence[str] | None = None  # of each feature
+    motif: Tensor | None = None  # (num_nodes,) the true motif that a node belongs to, -1 for none
+    classes: Sequence[str] | None = None  # of each class
+
+    def of_class(self, number: int) -> str:
+        """Return the name of a class, or its number if it has no name."""
+        names = self.classes or ()
+        return str(names[number]) if number < len(names) else str(number)
+
+
+def pairs_frame(**columns: Any) -> pd.DataFrame:
+    """Return a table with one row for each (target, player) pair and the columns of COLUMNS."""
+    kind = pd.Categorical.from_codes(np.zeros(len(columns["player"]), np.int8), pd.Index([columns["kind"]]))
+    return pd.DataFrame({**{name: columns[name] for name in COLUMNS}, "kind": kind})
+
+
+def player_columns(game: Game | None, names: Labels, players: Tensor) -> dict[str, Any]:
+    """Return columns that describe players: both ends of an edge, the name of a feature."""
+    if game is None:
+        return {}
+    ends = {name: end.cpu().numpy() for name, end in zip("uv", game.player_set.endpoints(players), strict=False)}
+    own = game.player_set.display_names(names.columns)
+    return ends if own is None else {"name": np.array(own, dtype=object)[players.cpu().numpy()]}
+
+
+def to_user_ids(frame: pd.DataFrame, game: Game | None) -> pd.DataFrame:
+    """Return a table with the numbers of the user's graph in place of those of the game's graph.
+
+    Links get columns for both ends. Nodes of a graph with several types get a column for their type.
+    """
+    if game is None:
+        return frame
+    columns: dict[str, Any] = {str(name): values for name, values in frame.items()}
+    device = game.graph.device
+    targets = torch.tensor(frame.target.to_numpy(), device=device)
+    ends = {name: end.cpu().numpy() for name, end in game.task.end_columns(targets).items()}
+    columns |= ends
+    if game.task.targets_are_nodes:
+        columns["target"] = game.user_ids(targets)[1].cpu().numpy()
+    nodes = [*ends, *(name for name in ("u", "v") if name in columns)]
+    for name in [*nodes, "player"] if game.player_set.are_nodes else nodes:
+        types, ids = game.user_ids(torch.tensor(np.asarray(columns[name]), device=device))
+        columns[name] = ids.cpu().numpy()
+        if types is not None and game.types is not None:
+            columns["type" if name == "player" else f"{name}_type"] = pd.Categorical(types, game.types.node_types)
+    order = [name for name in ("target", *_NODE_COLUMNS) if name in columns]
+    order += [name for name in columns if name not in order]
+    return pd.DataFrame({name: columns[name] for name in order}, index=frame.index)

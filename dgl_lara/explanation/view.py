@@ -1,0 +1,174 @@
+"""What a picture and a page show of one explanation."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dgl_lara.explanation.plot.html import View, ViewData, drawn_players
+from dgl_lara.explanation.plot.scene import Bars, Scene, compose, compose_bars
+from dgl_lara.messages import message
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from dgl_lara.explanation.explanation import Explanation
+
+SLIDER_STEPS = 40
+MAX_BARS = 25
+MAX_FEATURES_TOLD = 5  # of a node, on a page
+
+
+def scene_of(explanation: Explanation, max_nodes: int) -> Scene:
+    """Return the strongest nodes and the edges among them, with their positions in a picture."""
+    names, near, task = explanation.batch.names, explanation.near, explanation.task
+    graph, nodes = explanation.subgraph(), explanation.nodes
+    classes, of_nodes, of_edges = explanation.classes_of(nodes), explanation.player_of_nodes, None
+    scores = explanation.scores if of_nodes is None else explanation.scores[of_nodes]
+    named = np.array(sorted({*explanation.sentence.named, *explanation.sentence.removed}), dtype=int)
+    if of_nodes is None:
+        of_edges = explanation.player_of_edges(graph)
+    else:
+        named = np.flatnonzero(np.isin(of_nodes.cpu().numpy(), named))
+    return compose(
+        names=explanation.node_names(nodes),
+        labels=_marks(explanation, nodes),
+        score=scores.cpu().numpy(),
+        hop=near.hop.cpu().numpy() if task.has_distances else None,
+        truth=None if names.motif is None else task.in_motif(near, names.motif).cpu().numpy(),
+        edges=torch.stack(graph.edges(), dim=1).cpu().numpy(),
+        max_nodes=max_nodes,
+        named=named.tolist(),
+        other_class=None if classes is None else np.array(classes) != explanation.explained_class,
+        edge_player=None if of_edges is None else of_edges.cpu().numpy(),
+        types=explanation.game.user_ids(nodes)[0],
+        class_name=names.of_class(explanation.explained_class),
+    )
+
+
+def bars_of(explanation: Explanation, max_bars: int) -> Bars:
+    """Return the strongest players as bars."""
+    details = [_value_of(explanation, player) for player in range(len(explanation))]
+    return compose_bars(explanation.player_names(), details, explanation.scores.cpu().numpy(), max_bars)
+
+
+def draw_explanation(explanation: Explanation, max_players: int, words: bool) -> Figure:
+    """Return the picture of an explanation, with the sentence above it if `words`."""
+    from dgl_lara.explanation.plot.bars import draw_bars
+    from dgl_lara.explanation.plot.figure import draw
+
+    title, removed, class_name, value = "", "", explanation.class_name, explanation.value_name
+    if words:
+        title = f"{explanation.in_words()} {explanation.how_sure()}".rstrip()
+        removed = _as_sentence(explanation.removed_in_words)
+    picture = _picture_of(explanation, max_players)
+    if isinstance(picture, Bars):
+        return draw_bars(picture, title, class_name, value)
+    return draw(picture, title, class_name, value, removed)
+
+
+def view_of(explanation: Explanation, max_players: int, steps: int = SLIDER_STEPS) -> View:
+    """Return what a page shows of an explanation.
+
+    Args:
+        explanation: The explanation.
+        max_players: Largest number of nodes to draw.
+        steps: Steps of the slider. The model is called twice for each.
+    """
+    batch, rank = explanation.batch, explanation.batch.rank()
+    picture = _picture_of(explanation, max_players)
+    drawn = drawn_players(picture)
+    if explanation.player_of_nodes is None:
+        names = explanation.player_names()
+        drawn_names = [names[player] for player in drawn]
+    else:  # both ends of a link are drawn, and are one player
+        drawn_names = explanation.node_names(explanation.nodes[drawn])
+        drawn = explanation.player_of_nodes.cpu().numpy()[drawn]
+    removable = len(explanation) - int(batch.is_target.sum())
+    counts = torch.linspace(removable, 0, min(removable, steps) + 1).round().int().tolist()
+    keep, remove = explanation.curves(counts)
+    named = {*explanation.sentence.named, *explanation.sentence.removed}
+    data = ViewData(
+        title=explanation.in_words(),
+        about=_about(explanation),
+        explained_class=explanation.class_name,
+        value=explanation.value_name,
+        output=explanation.output,
+        noun=explanation.noun,
+        names=drawn_names,
+        players=len(explanation),
+        removable=removable,
+        counts=counts,
+        keep=keep,
+        remove=remove,
+        rank=(rank[drawn] + 1).tolist(),
+        order=batch.rank(include_target=False)[drawn].tolist(),
+        details=[_details(explanation, player) for player in drawn],
+        classes=_classes_of_drawn(explanation, drawn),
+        named=[player in named for player in drawn.tolist()],
+    )
+    return picture, data
+
+
+def _picture_of(explanation: Explanation, max_players: int) -> Scene | Bars:
+    if explanation.game.player_set.in_graph:
+        return scene_of(explanation, max_players)
+    return bars_of(explanation, min(max_players, MAX_BARS))
+
+
+def _marks(explanation: Explanation, nodes: Tensor) -> list[str] | None:
+    """Return what is written on nodes: names of the user's own, or numbers within a type that has no names."""
+    labels = explanation.batch.names.labels
+    own = None if labels is None else [labels[node] for node in nodes.tolist()]
+    types, ids = explanation.game.user_ids(nodes)
+    if types is None:
+        return own
+    numbers = list(map(str, ids.tolist()))
+    return numbers if own is None else [label or number for label, number in zip(own, numbers, strict=True)]
+
+
+def _about(explanation: Explanation) -> str:
+    value, class_name = explanation.value_name, explanation.class_name
+    parts = [
+        f"Scores by {explanation.batch.method} for the {value}{f' of class {class_name}' if class_name else ''}.",
+        f"Players are {explanation.game.player_set.description}.",
+        _as_sentence(message("scores.not_additive", value=value)),
+        "The curves are outputs of the model, evaluated for every step of the slider.",
+        "The target itself always stays." if explanation.batch.includes_target else "",
+        explanation.how_sure(),
+        _as_sentence(explanation.removed_in_words),
+    ]
+    return " ".join(filter(None, parts))
+
+
+def _classes_of_drawn(explanation: Explanation, drawn: np.ndarray) -> list[str] | None:
+    """Return the class that the model predicts for each drawn player: a node, or both ends of an edge."""
+    of_class, players = explanation.batch.names.of_class, explanation.players[torch.from_numpy(drawn)]
+    ends = explanation.game.player_set.endpoints(players)
+    classes = [explanation.classes_of(end) for end in ends]
+    if not ends and explanation.batch.includes_target:
+        classes = [explanation.classes_of(players)]
+    found = [one for one in classes if one is not None]
+    return [" and ".join(map(of_class, row)) for row in zip(*found, strict=True)] if found else None
+
+
+def _details(explanation: Explanation, player: int) -> list[str]:
+    """Return further facts about a player: the largest features of a node, the value of a column."""
+    if explanation.player_of_nodes is None:
+        return list(filter(None, [_value_of(explanation, player)]))
+    row, columns = explanation.game.node_features(int(explanation.players[player])), explanation.batch.names.columns
+    largest = torch.argsort(row.abs(), descending=True, stable=True)[:MAX_FEATURES_TOLD].tolist()
+    return [f"{columns[column] if columns else f'x{column}'} = {row[column]:.3g}" for column in largest if row[column]]
+
+
+def _value_of(explanation: Explanation, player: int) -> str:
+    """Return what the target has in the column of a player (a graph: on average), or ""."""
+    nodes = explanation.task.target_nodes(explanation.game.graph, explanation.batch.players.targets)
+    return explanation.game.player_set.value_of(explanation.players[player : player + 1], nodes)
+
+
+def _as_sentence(line: str) -> str:
+    return f"{line[0].upper()}{line[1:]}." if line else ""
