@@ -22,6 +22,7 @@ import torch
 from torch import Tensor
 
 from dgl_lara._util.distributed import get_process_group
+from dgl_lara._util.notices import notice
 from dgl_lara._util.progress import log_info, with_status, working
 from dgl_lara._util.randomness import generator, sample_targets
 from dgl_lara._util.validation import checked, checked_device, whole_number
@@ -37,8 +38,7 @@ from dgl_lara.explainer.encoder import EncoderGraph
 from dgl_lara.explainer.inputs import encoder_graph
 from dgl_lara.explainer.network import Explainer, load_explainer, save_explainer
 from dgl_lara.explanation import Explanations
-from dgl_lara.explanation.score_table import ScoreTable
-from dgl_lara.explanation.sentence import doubt
+from dgl_lara.explanation.trust import doubt
 from dgl_lara.game.class_query import ClassQuery
 from dgl_lara.game.game import Game
 from dgl_lara.game.inputs import normalize_inputs, to_internal_pairs, to_user_pairs, types_of
@@ -324,7 +324,8 @@ class LARA:
         with working("learning how far the scores can be trusted"):
             self.errors_ = self._learned_errors(judging)
         if self.warn_if_poor and (warning := doubt(self.agreement, self.state_.best_of_neighbours)):
-            log_info(warning)
+            code, fields = warning
+            notice(code, **fields)
 
     def _take(self, state: TrainingState) -> None:
         self.state_, self.explainer_, self.history_ = state, state.best_explainer(), state.history
@@ -542,12 +543,12 @@ class LARA:
         """Of the errors of corrected scores, see `ErrorModel`."""
         return self.errors_.stretch if self.errors_ else 1.0
 
-    def verify(self, explanations: ScoreTable, draws: int = DRAWS, seed: int = 0) -> pd.DataFrame:
+    def verify(self, explanations: Explanations, draws: int = DRAWS, seed: int = 0) -> pd.DataFrame:
         """Fidelity of each explanation beside that of random players, by model calls."""
         return verify(self._game_of(explanations), explanations, draws, seed)
 
-    def _game_of(self, explanations: ScoreTable) -> Game:
-        if not isinstance(explanations, ScoreTable):
+    def _game_of(self, explanations: Explanations) -> Game:
+        if not isinstance(explanations, Explanations):
             raise InputError(f"explanations must be what `explain` gave (got {type(explanations).__name__}).")
         return explanations.game or self.game
 

@@ -32,11 +32,11 @@ def cross_validated(lara, targets):
     variance = torch.zeros_like(found.scores)
     fold = torch.randperm(len(targets), generator=generator(0)) % FOLDS
     for number in range(FOLDS):
-        some = found.only(fold != number)
+        some = found.select(fold != number)
         model = learn_errors(some, lara.samples_.of(some.players, some.is_target))
         assert model is not None, "no target has neighbours"
         held_out = (fold == number)[found.players.row]
-        variance[held_out] = model.variance(found.only(fold == number))
+        variance[held_out] = model.variance(found.select(fold == number))
     return replace(found, variance=variance)
 
 

@@ -21,7 +21,7 @@ from dgl_lara.cli.benchmark import METHODS
 from dgl_lara.evaluation import benchmark as benchmark
 from dgl_lara.evaluation import timing
 from dgl_lara.evaluation.lara_method import LaraMethod
-from dgl_lara.explanation.sentence import doubt
+from dgl_lara.explanation.trust import doubt
 from dgl_lara.game.game import Game
 from dgl_lara.gnns.models import GNN, ModelConfig
 from dgl_lara.reports.benchmark_table import comparison_markdown, on_terminal, shown, summary
@@ -208,7 +208,7 @@ def test_columns_of_speed_are_of_one_thing_in_all_rows(own_folders, quick_runs, 
 
 
 def test_nobody_is_warned_of_an_explainer_that_is_only_timed(own_folders, quick_runs, capsys, monkeypatch):
-    monkeypatch.setattr("dgl_lara.explanation.sentence.LITTLE", 2.0)  # nobody learns so much
+    monkeypatch.setattr("dgl_lara.explanation.trust.MIN_SHARE", 2.0)  # nobody learns so much
     contest = contest_on(quick_runs["ba-shapes"], 3)
     benchmark.briefly_trained(contest, "lara", 0)
     assert "learned little" not in capsys.readouterr().err
@@ -217,9 +217,9 @@ def test_nobody_is_warned_of_an_explainer_that_is_only_timed(own_folders, quick_
 
 
 def test_who_knows_little_of_the_neighbours_alone_is_told_of():
-    assert doubt(0.93, 0.7) == doubt(0.93) == doubt(None) == ""
-    assert doubt(0.93, 0.25).startswith("of the neighbours this explainer has learned little: its agreement over them")
-    assert doubt(0.2, 0.1).startswith("this explainer has learned little: its agreement on validation targets is 0.20")
+    assert doubt(0.93, 0.7) is doubt(0.93) is doubt(None) is None
+    assert doubt(0.93, 0.25) == ("explainer.low_agreement_of_neighbours", {"agreement": 0.25})
+    assert doubt(0.2, 0.1) == ("explainer.low_agreement", {"agreement": 0.2})
 
 
 @pytest.mark.long

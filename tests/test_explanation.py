@@ -1,4 +1,4 @@
-"""One explanation: the batch taken apart, tables, graphs, files, and a sentence whose figures are real."""
+"""Explanations: one of a batch, tables, graphs, files, and sentences with figures of the model."""
 
 import json
 import os
@@ -6,6 +6,7 @@ import re
 import shutil
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import dgl
 import networkx as nx
@@ -13,6 +14,7 @@ import pandas as pd
 import pytest
 import torch
 from click.testing import CliRunner
+from codes import raises
 from games import PooledGCN, SmallGCN, gcn_game, random_graph, star_game
 from processes import command
 
@@ -21,10 +23,20 @@ from dgl_lara import LARA, Explanation, Explanations, explain
 from dgl_lara.attribution.exact import exact
 from dgl_lara.cli import main
 from dgl_lara.datasets.dataset import Dataset
-from dgl_lara.errors import InputError
-from dgl_lara.explanation.sentence import SentenceInput, build_sentence, how_sure, number, sentence
+from dgl_lara.explanation.sentence import (
+    ALONE,
+    CARRIED,
+    CONTRADICTED,
+    INDEPENDENT,
+    OPPOSED,
+    SentenceInput,
+    build_sentence,
+    number,
+)
+from dgl_lara.explanation.trust import how_sure
 from dgl_lara.game.game import Game
 from dgl_lara.game.tasks import NODE
+from dgl_lara.messages import message
 from dgl_lara.runs.open import open_run
 from dgl_lara.training.config import TrainingConfig
 
@@ -38,14 +50,14 @@ def exact_explanations(game, targets):
 
 @pytest.fixture
 def star():
-    """Target 0, relu(sum of the neighbours 1, 2, 3, less 2)."""
+    """Target 0 with value relu(sum of its neighbours 1, 2, 3 - 2)."""
     return exact_explanations(star_game(), [0])[0]
 
 
-# --- a batch taken apart ----------------------------------------------------------------------------------------
+# --- one of a batch ---------------------------------------------------------------------------------------------
 
 
-def test_place_and_iteration_agree_with_the_batch():
+def test_index_and_iteration_agree_with_the_batch():
     batch = exact_explanations(gcn_game(), [5, 2, 7])
     frame = batch.to_frame()
     assert [one.target for one in batch] == [5, 2, 7] and batch[-1].target == 7
@@ -54,11 +66,16 @@ def test_place_and_iteration_agree_with_the_batch():
         assert one.to_frame().player.tolist() == mine.player.tolist()
         assert one.to_frame().score.tolist() == mine.score.tolist()
         assert one.explained_class == mine.explained_class.iloc[0]
-    with pytest.raises(IndexError, match="there are 3 explanations"):
+    with pytest.raises(IndexError):
         batch[3]
+    with pytest.raises(TypeError):
+        batch[0.5]
+    mask = torch.tensor([True, False, True])
+    assert [one.target for one in batch.select(mask)] == [5, 7]
+    torch.testing.assert_close(batch.select(mask).scores, torch.cat([batch[0].scores, batch[2].scores]))
 
 
-def test_one_call_learns_and_explains():
+def test_one_call_trains_and_explains():
     graph, features = random_graph(40, 60, 0), torch.randn(40, 3, generator=torch.Generator().manual_seed(0))
     one = explain(SmallGCN(), graph, features, [3], hops=2, config=QUICK)[0]
     again = LARA(SmallGCN(), graph, features, hops=2, config=QUICK).fit(range(40)).explain([3])[0]
@@ -73,10 +90,10 @@ def test_top_is_best_first(star):
     assert top.score.tolist()[1:] == pytest.approx([1.125, 0.625])  # half of DESIGN's: the target plays too
 
 
-# --- the model's answers ----------------------------------------------------------------------------------------
+# --- outputs of the model ---------------------------------------------------------------------------------------
 
 
-def test_curves_are_the_models_own_outputs(star):
+def test_curves_are_outputs_of_the_model(star):
     kept, removed = star.curves([0, 1, 2, 3])
     assert kept == pytest.approx([0, 1, 3, 4])  # relu(sum - 2) of {}, {3}, {3, 2}, {3, 2, 1}
     assert removed == pytest.approx([4, 1, 0, 0])
@@ -110,10 +127,10 @@ def test_subgraph_carries_scores_and_numbers():
     torch.testing.assert_close(graph.ndata["score"], one.scores)
     src, dst = graph.edges()
     assert len(src) > 0 and game.graph.has_edges_between(ids[src], ids[dst]).all()
-    assert not game.graph.ndata  # the explained graph is left as it was
+    assert not game.graph.ndata  # the explained graph does not change
 
 
-def test_networkx_and_json_hold_the_same():
+def test_networkx_and_json_agree():
     one = exact_explanations(gcn_game(), [5])[0]
     graph, content = one.to_networkx(), json.loads(one.to_json())
     assert graph.number_of_edges() == one.subgraph().num_edges() == len(content["edges"])
@@ -129,7 +146,7 @@ def test_every_file_reads_back(tmp_path):
     for ending in (".csv", ".json", ".graphml"):
         one.save(tmp_path / f"e{ending}")
     pd.testing.assert_frame_equal(
-        pd.read_csv(tmp_path / "e.csv"), one.rows(), check_dtype=False, check_exact=False, rtol=1e-5
+        pd.read_csv(tmp_path / "e.csv"), one._file_frame(), check_dtype=False, check_exact=False, rtol=1e-5
     )
     assert json.loads((tmp_path / "e.json").read_text()) == one.to_dict()
     graph = nx.read_graphml(tmp_path / "e.graphml", node_type=int)
@@ -137,8 +154,8 @@ def test_every_file_reads_back(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["e.csv", "e.graphml", "e.json"]
 
 
-def test_files_hold_what_was_asked_and_what_it_is_called(quick_runs, own_folders, tmp_path):
-    """A contrast cannot be taken for the explanation of a class."""
+def test_files_have_classes_with_their_names(quick_runs, own_folders, tmp_path):
+    """A contrast differs from the explanation of a class."""
     lara = open_run(quick_runs["ba-shapes"]).trained()
     found = lara.explain([512, 600], [(2, 1), (2, 1)]).named(classes=["base", "top", "middle", "bottom"])
     one = found[0]
@@ -156,7 +173,7 @@ def test_files_hold_what_was_asked_and_what_it_is_called(quick_runs, own_folders
     assert not beyond & {*alone.to_frame(), *alone[0].to_dict()}
 
 
-def test_atoms_have_in_files_the_names_of_the_sentence(opened, tmp_path):
+def test_atoms_have_the_same_names_in_files_and_sentences(opened, tmp_path):
     (one,) = opened("molecules", 7)
     one.save(tmp_path / "e.csv")
     frame, players = pd.read_csv(tmp_path / "e.csv"), json.loads(one.to_json())["players"]
@@ -167,268 +184,126 @@ def test_atoms_have_in_files_the_names_of_the_sentence(opened, tmp_path):
 
 def test_unknown_ending_and_missing_game(tmp_path):
     one = exact_explanations(gcn_game(), [5])
-    with pytest.raises(InputError, match=r"must end in .csv, .json, .graphml, .png, .svg, .pdf, .html \(got 'e.txt'\)"):
+    with raises("explanation.file_ending", got="e.txt"):
         one[0].save(tmp_path / "e.txt")
     orphan = Explanations(one.players, one.scores, one.explained_class, NODE, "hand")[0]
     assert len(orphan.top(2)) == 2
-    with pytest.raises(InputError, match="does not know its game"):
+    with raises("explanations.no_game"):
         orphan.in_words()
 
 
 # --- in words ---------------------------------------------------------------------------------------------------
 
 
-def test_the_sentence_of_the_star(star):
-    assert star.in_words() == (
-        "Node 0 is class 0 most of all because of itself, then of its 1-hop neighbour 3; "
-        "removing all 3 neighbours lowers its logit from 4.00 to 0.00."
-    )
-
-
-def facts(score, own=0.0, hop=None, task="node", **changes):
+def facts(score, own=0.0, **changes):
+    """Facts about a target whose value falls by the score of each removed player."""
     defaults = {
-        "task": task,
-        "named_by_hop": task == "node",
-        "target": 7,
-        "explained_class": 2,
-        "predicted_class": 2,
+        "subject": "Node 7",
+        "explained_class": "2",
+        "predicted_class": "2",
         "value": "logit",
         "output": 4.2,
         "null": 0.1,
-        "hops": 3,
-        "kind": "neighbour" if task == "node" else "atom",
-        "names": [str(10 + place) for place in range(len(score))],
-        "hop": hop or [1] * len(score),
+        "noun": "neighbour",
+        "within": " within 3 hops",
+        "names": [str(10 + i) for i in range(len(score))],
+        "roles": ["its 1-hop neighbour"] * len(score),
         "score": score,
         "own": own,
-        "without": lambda places: 4.2 - sum(score[place] for place in places),
+        "without": lambda removed: 4.2 - sum(score[i] for i in removed),
     }
     return SentenceInput(**{**defaults, **changes})
 
 
-@pytest.mark.parametrize(
-    ("given", "expected"),
-    [
-        (facts([2, 1.9, 0.5, 0.1], hop=[1, 2, 1, 1]),
-         "Node 7 is class 2 mostly because of its 1-hop neighbour 10 and its 2-hop neighbour 11; "
-         "removing all 4 neighbours lowers its logit from 4.20 to -0.30."),
-        (facts([2, 1.9, 0.5], hop=[2, 1, 1]),  # the strongest comes first, near or far
-         "Node 7 is class 2 mostly because of its 2-hop neighbour 10 and its 1-hop neighbour 11; "
-         "removing all 3 neighbours lowers its logit from 4.20 to -0.20."),
-        (facts([1, 0.5, 0, 0], own=3),
-         "Node 7 is class 2 mostly because of itself, then of its 1-hop neighbour 10; "
-         "removing the top 2 neighbours lowers its logit from 4.20 to 2.70."),
-        (facts([], hop=[]),
-         "Node 7 is class 2 by its own features alone: it has no neighbours within 3 hops "
-         "(logit 4.20, against 0.10 for a node without features)."),
-        (facts([-0.1, -0.2]),
-         "Node 7 is class 2 although nothing else speaks for it and its 1-hop neighbours 11 and 10 speak most "
-         "against it; removing all 2 neighbours raises its logit from 4.20 to 4.50."),
-        (facts([0, 0, 0]), "Node 7 is class 2 regardless of its 3 neighbours: every score is 0."),
-        (facts([1] * 8),
-         "Node 7 is class 2 mostly because of its 1-hop neighbours 10, 11, 12 and 5 more that count as much as 12; "
-         "removing the top 5 neighbours lowers its logit from 4.20 to -0.80."),
-        (facts([1] * 4),
-         "Node 7 is class 2 mostly because of its 1-hop neighbours 10, 11, 12 and 1 more that counts as much as 12; "
-         "removing all 4 neighbours lowers its logit from 4.20 to 0.20."),
-        (facts([1.0004, 1.0002, 0.9998, 0.9996]),  # 1.000 each in the table
-         "Node 7 is class 2 mostly because of its 1-hop neighbours 10, 11, 12 and 1 more that counts as much as 12; "
-         "removing all 4 neighbours lowers its logit from 4.20 to 0.20."),
-        (facts([1, -1.1438, -1.144, -1.1442]),  # -1.144 each
-         "Node 7 is class 2 mostly because of its 1-hop neighbour 10, in spite of its 1-hop neighbours 13, 12 and 11; "
-         "removing neighbour 10 lowers its logit from 4.20 to 3.20."),
-        (facts([1] * 3),
-         "Node 7 is class 2 mostly because of its 1-hop neighbours 10, 11 and 12; "
-         "removing all 3 neighbours lowers its logit from 4.20 to 1.20."),
-        (facts([1, -3]),
-         "Node 7 is class 2 mostly because of its 1-hop neighbour 10, in spite of its 1-hop neighbour 11; "
-         "removing neighbour 10 lowers its logit from 4.20 to 3.20."),
-        (facts([1, 0], own=-9),
-         "Node 7 is class 2 mostly because of its 1-hop neighbour 10, in spite of itself; "
-         "removing neighbour 10 lowers its logit from 4.20 to 3.20."),
-        (facts([1, 0.9, -0.1], task="graph"),
-         "Graph 7 is class 2 mostly because of atoms 10 and 11; "
-         "removing the top 2 atoms lowers its logit from 4.20 to 2.30."),
-        (facts([1, 0.88, -0.1]),  # the second counts less by more than a tenth
-         "Node 7 is class 2 mostly because of its 1-hop neighbour 10; "
-         "removing the top 2 neighbours lowers its logit from 4.20 to 2.32."),
-        (facts([1, 0.5], who_are=["which they liked", "who liked it"], without=lambda places: 9.0),
-         "Node 7 is class 2, but its scores are not borne out: they put 10, which they liked, first, "
-         "yet removing all 2 neighbours raises its logit from 4.20 to 9.00."),
-        (facts([1, 0], explained_class=3),
-         "Node 7 is class 2, and it would be class 3 mostly because of its 1-hop neighbour 10; "
-         "removing neighbour 10 lowers its class-3 logit from 4.20 to 3.20."),
-        (facts([1, 0.01, 0.009, -0.1]),  # the third has under a hundredth of the first's score
-         "Node 7 is class 2 mostly because of its 1-hop neighbour 10; "
-         "removing the top 2 neighbours lowers its logit from 4.20 to 3.19."),
-        (facts([1, *[0.009] * 200]),
-         "Node 7 is class 2 most of all because of its 1-hop neighbour 10; "
-         "removing neighbour 10 lowers its logit from 4.20 to 3.20."),
-        (facts([-0.009, -2]),
-         "Node 7 is class 2 although nothing else speaks for it and its 1-hop neighbour 11 speaks most against it; "
-         "removing neighbour 11 raises its logit from 4.20 to 6.20."),
-    ],
-)  # fmt: skip
-def test_sentences(given, expected):
-    assert sentence(given) == expected
-
-
 def after(**values):
-    """What f says when so many players are removed: after(top=2.89, everyone=2.1); 5 is the most that is 'top'."""
-    return lambda places: values["top" if len(places) <= 5 else "everyone"]
+    """Return what the model gives without at most five players, and without all: after(top=2.89, all=2.1)."""
+    return lambda removed: values["top" if len(removed) <= 5 else "all"]
 
 
-MANY = [0.12, 0.1, 0.09, *([0.02] * 165)]  # three that score .31 together, and a crowd: 3.61 in all
+MANY = [0.12, 0.1, 0.09, *([0.02] * 165)]  # three with .31 together, all 3.61
+LIKED = {
+    "clauses": ["which they liked", "who liked it"],
+    "recommended_to": "user 3",
+    "value": "score",
+    "noun": "player",
+}
+CONTRAST = {"rather_than": "1", "value": "logit difference"}
 
 
 @pytest.mark.parametrize(
-    ("given", "expected"),
+    ("given", "outcome", "named", "removed"),
     [
-        # the node itself carries more than those who are named
-        (facts([0.12, 0.1, 0.09], own=3.35, output=2.97, without=after(top=2.6)),
-         "Node 7 is class 2 mostly because of itself, then of its 1-hop neighbours 10 and 11; removing all 3 "
-         "neighbours "
-         "lowers its logit from 2.97 to 2.60."),
-        # it does, though the crowd together scores more: no 'mostly'
-        (facts(MANY, own=3.35, output=2.97, without=after(top=2.6)),
-         "Node 7 is class 2 most of all because of itself, then of its 1-hop neighbours 10, 11 and 12; removing the "
-         "top "
-         "5 neighbours lowers its logit from 2.97 to 2.60."),
-        # it is the strongest, but those who are named carry more together
-        (facts([2, 1.9, 1.8], own=2.5, without=after(top=1)),
-         "Node 7 is class 2 mostly because of its 1-hop neighbours 10, 11 and 12 and of itself; removing all 3 "
-         "neighbours lowers its logit from 4.20 to 1.00."),
-        # it counts as much as the last one who is named, and so it is named too
-        (facts([2, 1.9, 1.8], own=1.8, without=after(top=1)),
-         "Node 7 is class 2 mostly because of its 1-hop neighbours 10, 11 and 12 and of itself; removing all 3 "
-         "neighbours lowers its logit from 4.20 to 1.00."),
-        (facts([2, 1.9, 1.8], own=1.7, without=after(top=1)),
-         "Node 7 is class 2 mostly because of its 1-hop neighbours 10, 11 and 12; removing all 3 neighbours lowers "
-         "its logit from 4.20 to 1.00."),
-        # by its score it raises the logit, and yet there is less of it than of nothing
-        (facts([1, 0], own=3, null=5.0),
-         "Node 7 is class 2 mostly because of itself (though without any node its logit is 5.00), then of its 1-hop "
-         "neighbour 10; removing neighbour 10 lowers its logit from 4.20 to 3.20."),
-        # those who count as much as the strongest opponent are named with it
-        (facts([2, -1, -3, -3], task="graph"),
-         "Graph 7 is class 2 mostly because of atom 10, in spite of atoms 13 and 12; removing atom 10 lowers its logit "
-         "from 4.20 to 2.20."),
-        (facts([2, -1, *[-3] * 5], task="graph"),
-         "Graph 7 is class 2 mostly because of atom 10, in spite of atoms 16, 15, 14 and 2 more that count as much as "
-         "14; removing atom 10 lowers its logit from 4.20 to 2.20."),
-        # who counts as much as whom, where the first counts more
-        (facts([3, *[1] * 7], task="graph"),
-         "Graph 7 is class 2 mostly because of atoms 10, 11, 12 and 5 more that count as much as 12; removing the top "
-         "5 atoms lowers its logit from 4.20 to -2.80."),
-        (facts([3, *[1] * 7], hop=[1, 2, 2, *[2] * 5]),
-         "Node 7 is class 2 mostly because of its 1-hop neighbour 10, its 2-hop neighbours 11 and 12 and 5 more that "
-         "count as much as 12; removing the top 5 neighbours lowers its logit from 4.20 to -2.80."),
-        # removal changes next to nothing
-        (facts(MANY, own=3.35, output=2.97, without=after(top=2.89, everyone=2.9)),
-         "Node 7 is class 2 because of itself; it hardly depends on its neighbours: removing all 168 lowers its logit "
-         "only from 2.97 to 2.90."),
-        (facts([1, 0.5], without=after(top=4.201)),
-         "Node 7 is class 2; it hardly depends on its neighbours: removing all 2 leaves its logit at 4.20."),
-        (facts([1], without=after(top=4.1)),
-         "Node 7 is class 2; it hardly depends on its neighbours: removing the only neighbour lowers its logit only "
-         "from "
-         "4.20 to 4.10."),
-        (facts([-1, -2], without=after(top=4.3)),
-         "Node 7 is class 2; it hardly depends on its neighbours: removing all 2 raises its logit only from 4.20 to "
-         "4.30."),
-        # of a class that f does not predict, nothing is said but that
-        (facts([1, 0.5], own=1, output=-2.58, explained_class=0, without=after(top=-2.48)),
-         "Node 7 is class 2; its class-0 logit hardly depends on its neighbours: removing all 2 raises it only from "
-         "-2.58 to -2.48."),
-        (facts([1, 0.5], explained_class=0, without=after(top=4.201)),
-         "Node 7 is class 2; its class-0 logit hardly depends on its neighbours: removing all 2 leaves it at 4.20."),
-        (facts([1, 0.5], explained_class=0, rather_than=1, value="logit difference", without=after(top=4.1)),
-         "Node 7 is class 2; its logit difference between class 0 and class 1 hardly depends on its neighbours: "
-         "removing all 2 lowers it only from 4.20 to 4.10."),
-        (facts(MANY, own=1, explained_class=0, without=after(top=4.1, everyone=6)),
-         "Node 7 is class 2; removing the top 5 neighbours hardly changes its class-0 logit (4.20 to 4.10), removing "
-         "all 168 raises it to 6.00."),
-        (facts(MANY, explained_class=0, rather_than=1, value="logit difference", without=after(top=4.1, everyone=6)),
-         "Node 7 is class 2; removing the top 5 neighbours hardly changes its logit difference between class 0 and "
-         "class 1 (4.20 to 4.10), removing all 168 raises it to 6.00."),
-        # beside the node itself the neighbours score next to nothing
-        (facts([0.005, 0.004, 0.004, -0.01], own=7.348, without=after(top=2)),
-         "Node 7 is class 2 because of itself; removing the top 3 neighbours lowers its logit from 4.20 to 2.00."),
-        (facts([0.005, -0.4], own=7.348, without=after(top=2)),
-         "Node 7 is class 2 because of itself, in spite of its 1-hop neighbour 11; removing neighbour 10 lowers its "
-         "logit from 4.20 to 2.00."),
-        (facts([0.009] * 200, own=1, without=after(top=2)),
-         "Node 7 is class 2 most of all because of itself; removing the top 5 neighbours lowers its logit from 4.20 "
-         "to 2.00."),
-        # a few change nothing, all of them do
-        (facts(MANY, own=3.35, output=2.97, without=after(top=2.89, everyone=1.2)),
-         "Node 7 is class 2 because of itself and its 168 neighbours together, not of a few of them: removing the "
-         "top 5 "
-         "neighbours hardly changes its logit (2.97 to 2.89), removing all 168 lowers it to 1.20."),
-        (facts(MANY, without=after(top=4.1, everyone=1.2)),
-         "Node 7 is class 2 because of its 168 neighbours together, not of a few of them: removing the top 5 "
-         "neighbours "
-         "hardly changes its logit (4.20 to 4.10), removing all 168 lowers it to 1.20."),
-        (facts(MANY, own=1, without=after(top=4.1, everyone=6)),
-         "Node 7 is class 2 because of itself; removing the top 5 neighbours hardly changes its logit (4.20 to 4.10), "
-         "removing all 168 raises it to 6.00."),
-        # f contradicts the scores
-        (facts([1, 0.9, 0.8, 0.7, 0.6, 0.5], own=9, without=after(top=5)),
-         "Node 7 is class 2, but its scores are not borne out: they put its 1-hop neighbours 10, 11 and 12 first after "
-         "itself, yet removing the top 5 neighbours raises its logit from 4.20 to 5.00."),
-        (facts([-1, -2], own=9, without=after(top=3)),
-         "Node 7 is class 2, but its scores are not borne out: they say that its 1-hop neighbours 11 and 10 speak "
-         "against it, yet removing all 2 neighbours lowers its logit from 4.20 to 3.00."),
-        (facts([-1, -2], explained_class=3, without=after(top=3)),
-         "Node 7 is class 2, and its scores for class 3 are not borne out: they say that its 1-hop neighbours 11 and "
-         "10 "
-         "speak against it, yet removing all 2 neighbours lowers its class-3 logit from 4.20 to 3.00."),
-        # names of the user's own
-        (facts([1, 0], target="Ann (7)", explained_class="fraud", predicted_class="fraud",
-               names=["Bob (10)", "Cy (11)"]),
-         "Node Ann (7) is class fraud mostly because of its 1-hop neighbour Bob (10); removing neighbour Bob (10) "
-         "lowers "
-         "its logit from 4.20 to 3.20."),
+        (facts([2, 1.9, 0.5, 0.1]), CARRIED, [0, 1], []),  # half of the support, and what is similar
+        (facts([2, 1.9, 0.5, 0.4, 0.3, 0.2, -3]), CARRIED, [0, 1, 6], [0, 1, 2, 3, 4]),  # a stronger opponent
+        (facts([2, 1.8, -1.9]), CARRIED, [0, 1, 2], [0, 1]),
+        (facts([2, 1.8, -1.7]), CARRIED, [0, 1], [0, 1]),  # a weaker opponent
+        (facts([1, 0.88, -0.1]), CARRIED, [0], [0, 1]),  # the second is not similar
+        (facts([1] * 8), CARRIED, [0, 1, 2], [0, 1, 2, 3, 4]),
+        (facts([2, -1, *[-3] * 5]), CARRIED, [0, 6, 5, 4], []),  # equal opponents
+        (facts([1, 0.01, 0.009, -0.1]), CARRIED, [0], [0, 1]),  # the third is faint
+        (facts([0.005, 0.004, 0.004, -0.01], own=7.3, without=after(top=2)), CARRIED, [], [0, 1, 2]),
+        (facts([0.005, -0.4], own=7.3, without=after(top=2)), CARRIED, [1], []),
+        (facts(MANY, own=3.35, output=2.97, without=after(top=2.89, all=1.2)), CARRIED, [], [0, 1, 2, 3, 4]),
+        (facts([1, 0.5], explained_class="3"), CARRIED, [0], []),
+        (facts([-0.1, -0.2]), OPPOSED, [1, 0], []),
+        (facts([-0.009, -2]), OPPOSED, [1], []),
+        (facts(MANY, own=1, without=after(top=4.1, all=6)), OPPOSED, [], [0, 1, 2, 3, 4]),
+        (facts([0, 0, 0]), INDEPENDENT, [], []),
+        (facts(MANY, own=3.35, output=2.97, without=after(top=2.89, all=2.9)), INDEPENDENT, [], []),
+        (facts([1] * 9, without=after(top=4.2, all=4.2)), INDEPENDENT, [], []),
+        (facts([-1, -2], without=after(top=4.3)), INDEPENDENT, [], []),
+        (facts([1, 0.5], explained_class="0", without=after(top=4.201)), INDEPENDENT, [], []),
+        (facts([1, 0.9, 0.8, -1], without=after(top=9)), CONTRADICTED, [0, 1], [0, 1, 2]),
+        (facts([-1, -2], own=9, without=after(top=3)), CONTRADICTED, [1, 0], []),
+        (facts([-1, -2, -3], without=after(top=3)), CONTRADICTED, [2, 1, 0], []),
+        (facts([]), ALONE, [], []),
+        (facts([float("nan")]), ALONE, [], []),
     ],
 )  # fmt: skip
-def test_sentences_follow_from_the_check(given, expected):
-    assert sentence(given) == expected
+def test_a_sentence_has_an_outcome_and_names_players(given, outcome, named, removed):
+    found = build_sentence(given)
+    assert (found.outcome, list(found.named), list(found.removed)) == (outcome, named, removed)
+    assert all(given.names[player] in found.text for player in named)
 
 
-def test_the_telling_says_whom_it_names():
-    assert build_sentence(facts([2, 1.9, 0.5, -3])).named == [0, 1, 3]  # in spite of the last
-    assert build_sentence(facts([2, 1.8, -1.9])).named == [0, 1, 2]  # who weighs more than one who is named
-    assert build_sentence(facts([2, 1.8, -1.7])).named == [0, 1]
-    assert build_sentence(facts([1] * 9, without=after(top=4.2, everyone=4.2))).named == ()
-    assert build_sentence(facts([1, 0.9, 0.8], without=after(top=9))).named == [0, 1]
+GOLDEN = {
+    "carried by two": facts([2, 1.9, 0.5, 0.1], roles=["its 1-hop neighbour", "its 2-hop neighbour"] * 2),
+    "carried by itself first": facts([1, 0.5, 0, 0], own=3),
+    "itself is named last": facts([2, 1.9, 1.8], own=1.8, without=after(top=1)),
+    "itself does not count below null": facts([1, 0], own=3, null=5.0),
+    "equal scores": facts([3, *[1] * 7], noun="atom", roles=["atom"] * 8, subject="Graph 7"),
+    "despite": facts([1, -1.1438, -1.144, -1.1442], own=-9),
+    "carried by all together": facts(MANY, own=3.35, output=2.97, without=after(top=2.89, all=1.2)),
+    "another class": facts([1, 0], explained_class="3"),
+    "a contrast": facts([1, 0], explained_class="2", **CONTRAST),
+    "a contrast of other classes": facts([1, 0.5], explained_class="0", without=after(top=4.1), **CONTRAST),
+    "hardly depends": facts(MANY, own=3.35, output=2.97, without=after(top=2.89, all=2.9)),
+    "contradicted": facts([1, 0.9, 0.8, 0.7, 0.6, 0.5], own=9, without=after(top=5)),
+    "contradicted opponents": facts([-1, -2], explained_class="rare", without=after(top=3)),
+    "opposed": facts([-0.1, -0.2], own=1),
+    "alone": facts([]),
+    "a recommendation": facts([1, 0.5], subject="Film 7", **LIKED),
+    "an output": facts([1, 0.9], has_classes=False, value="output", subject="Graph 7"),
+}
 
 
-def test_the_telling_says_whom_it_removes_where_it_gives_their_number_alone():
-    assert build_sentence(facts([2, 1.9, 0.5, 0.4, 0.3, 0.2, -3])).removed == [0, 1, 2, 3, 4]
-    assert build_sentence(facts([-1, -2, -3], without=after(top=9))).removed == []  # all of them
-    assert build_sentence(facts([2, -1, -2])).removed == []  # it is named
-    assert build_sentence(facts([1] * 9, without=after(top=4.2, everyone=4.2))).removed == ()
-    assert build_sentence(facts([1] * 9, without=after(top=4.2, everyone=1))).removed == [0, 1, 2, 3, 4]
-    assert build_sentence(facts([1, 0.9, 0.8, -1], without=after(top=9))).removed == [0, 1, 2]
+def test_full_sentences():
+    text = "".join(f"{name}: {build_sentence(given).text}\n" for name, given in GOLDEN.items())
+    assert text == (Path(__file__).parent / "golden" / "sentences.txt").read_text()
 
 
 def test_numbers_do_not_hide_small_values():
     assert [number(value) for value in (4.196, -0.3, 0, 0.0042)] == ["4.20", "-0.30", "0.00", "4.2e-03"]
 
 
-def test_nobody_is_promised_the_whole_truth():
-    said = [how_sure(True, share, "neighbour", True) for share in (0.994, 0.996, 1.0)]
-    assert "explain 99% of" in said[0] and all("explain over 99% of" in words for words in said[1:])
+def test_confidence_is_never_certain():
+    texts = [how_sure(True, share, "neighbour") for share in (0.994, 0.996, 1.0)]
+    assert " 99%" in texts[0] and all("over 99%" in text for text in texts[1:])
+    assert len({how_sure(True, share, "atom") for share in (None, 0.18, float("nan"))}) == 2
+    assert "only 18%" in how_sure(False, 0.18, "atom") and "only" not in how_sure(False, 0.6, "atom")
 
 
-def test_scores_that_explain_little_are_not_recommended():
-    assert how_sure(False, 0.6, "atom", False).endswith("expected to explain 60% of what the atoms contribute.")
-    assert how_sure(True, 0.18, "neighbour", True).endswith(
-        "expected to explain only 18% of what its neighbours contribute: refine them before you rely on them."
-    )
-
-
-def test_files_of_one_target_say_how_far_it_can_be_trusted(opened, tmp_path):
+def test_files_have_source_and_confidence(opened, tmp_path):
     found = opened("ba-shapes", 512)
     known = {"source": found.source[0], "confidence": found.confidence.item()}
     assert known["source"] == "corrected" and 0 < known["confidence"] < 1
@@ -441,7 +316,7 @@ def test_files_of_one_target_say_how_far_it_can_be_trusted(opened, tmp_path):
         assert held["source"] == known["source"] and held["confidence"] == pytest.approx(known["confidence"])
 
 
-def test_confidence_that_is_not_known_is_not_told():
+def test_unknown_confidence_is_left_out():
     found = exact_explanations(gcn_game(), [5])
     alone = replace(found, variance=torch.full_like(found.scores, torch.nan), corrected=torch.tensor([False]))[0]
     assert "source" not in found[0].to_dict() and "NaN" not in alone.to_json()
@@ -449,10 +324,10 @@ def test_confidence_that_is_not_known_is_not_told():
 
 
 def test_figures_in_sentences_are_the_models():
-    """Of every node of a small graph: the removal, done once more by hand."""
+    """Repeat the removal by hand for every node of a small graph."""
     game, checked = gcn_game(), 0
     for one in exact_explanations(game, list(range(12))):
-        said = re.search(r"removing (?:all|the top) .* from (-?\d+\.\d+) to (-?\d+\.\d+)", one.in_words())
+        said = re.search(r"emoving (?:all|the top) .* from (-?\d+\.\d+) to (-?\d+\.\d+)", one.in_words())
         frame = one.to_frame()
         best = frame[(frame.player != one.target) & (frame.score > 0)].player[:5].tolist()
         if said and best:
@@ -477,18 +352,18 @@ def test_atoms_are_called_by_symbol_and_place(opened):
     assert first > 0 and one.player_names()[0] == f"{symbols[first]}0"
 
 
-def test_labels_of_ones_own(star):
+def test_own_labels(star):
     named = star.batch.named(labels=["me", "Ann", "Bob", "Cy"])[0]
     assert named.in_words().startswith("Node me (0) is class 0 ") and "its 1-hop neighbour Cy (3)" in named.in_words()
     assert named.top(2).label.tolist() == ["me", "Cy"]
-    with pytest.raises(InputError, match=r"labels must name each node, 4 of them \(got 3\)"):
+    with raises("names.count", name="labels", got=3, count=4):
         star.batch.named(labels=["me", "Ann", "Bob"])
-    with pytest.raises(InputError, match=r"classes must name each class, 2 of them \(got 1\)"):
+    with raises("names.count", name="classes", got=1, count=2):
         star.batch.named(classes=["good"])
 
 
-def test_long_names_are_shortened_where_people_read(star, monkeypatch):
-    """Sentences and tables on a terminal; files and lists of names have all of it."""
+def test_long_names_are_shortened_in_sentences(star, monkeypatch):
+    """Files and lists of names have the full name."""
     long = "A very long title of a film that nobody would ever want to read in full (1997)"
     named = star.batch.named(labels=["me", "Ann", "Bob", long])[0]
     assert "neighbour A very long title of a film that nobody… (3)" in named.in_words()
@@ -498,7 +373,7 @@ def test_long_names_are_shortened_where_people_read(star, monkeypatch):
     assert "…" in "".join(lines) and max(map(len, lines)) <= 60 and len(lines[1].split("  ")[0]) > 30
 
 
-def test_names_of_classes_are_used_everywhere(star, tmp_path):
+def test_class_names_are_used_everywhere(star, tmp_path):
     named = star.batch.named(classes=["a fraud", "fine"])[0]
     assert named.in_words().startswith("Node 0 is class a fraud ")
     assert '"class":"a fraud"' in named.to_html() and "class a fraud" in named.to_html()
@@ -506,7 +381,7 @@ def test_names_of_classes_are_used_everywhere(star, tmp_path):
     assert "class a fraud (logit)" in (tmp_path / "a.svg").read_text()
 
 
-def test_classes_of_players_are_the_models():
+def test_classes_of_players_are_predictions():
     game = gcn_game()
     one = exact_explanations(game, [5])[0]
     assert one.player_classes() == game.full_logits[one.players].argmax(1).tolist()
@@ -528,7 +403,7 @@ def test_command_explains_one_node(quick_runs, opened, tmp_path):
     one = opened("ba-shapes", 512)[0]
     lines = result.output.splitlines()
     assert lines[0] == one.in_words()
-    assert lines[1].startswith("These scores are corrected by what the model said of coalitions, and expected")
+    assert lines[1] == one.how_sure()
     lines = lines[1:]
     assert lines[2].split() == ["node", "hop", "score", "rank", "class"]
     frame = one.top(len(one))
@@ -539,8 +414,8 @@ def test_command_explains_one_node(quick_runs, opened, tmp_path):
     assert len(against) and [line.split()[0] for line in lines[4 : 4 + len(shown)]] == list(map(str, shown))
     classes = dict(zip(one.players.tolist(), map(str, one.player_classes()), strict=True))
     assert [line.split()[-1] for line in lines[4 : 4 + len(shown)]] == [classes[player] for player in shown]
-    below = [f"removed together, to check the scores: {', '.join(one.removed)}"] if one.removed else []
-    below.append("scores are averages over random coalitions and do not add up to the logit")
+    below = [one.removed_in_words] if one.removed else []
+    below.append(message("scores.not_additive", value="logit"))
     assert lines[4 + len(shown) :][: len(below)] == below
     assert lines[-1] == f"written: {picture}, {out}" and lines[-2] == ""
     assert picture.read_text().startswith("<?xml") and json.loads(out.read_text())["target"] == 512
@@ -559,7 +434,7 @@ def test_command_explains_several_nodes_each_with_files_of_its_own(quick_runs, o
     assert result.stdout.count("do not add up") == 1
 
 
-def test_command_says_which_run_it_took(quick_runs, tmp_path, monkeypatch):
+def test_command_names_its_run(quick_runs, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     shutil.copytree(quick_runs["ba-shapes"], "runs/mine")
     assert "run runs/mine (the newest; --run names another)" in run("--node", 5).stderr
@@ -568,8 +443,8 @@ def test_command_says_which_run_it_took(quick_runs, tmp_path, monkeypatch):
 
 
 @pytest.mark.long
-def test_a_reader_who_stops_reading_gets_the_picture(quick_runs, tmp_path):
-    """A real process: its first line is read, then the pipe is closed."""
+def test_a_closed_pipe_does_not_stop_the_picture(quick_runs, tmp_path):
+    """Read the first line of a real process, then close the pipe."""
     picture = tmp_path / "n.svg"
     process = command("explain", "--run", quick_runs["ba-shapes"], "--node", 512, "--top", "all", "--picture", picture)
     first = os.read(process.stdout.fileno(), 20)
@@ -582,11 +457,11 @@ def test_command_explains_another_class(quick_runs, opened):
     predicted = opened("ba-shapes", 512)[0].explained_class
     result = run("--run", quick_runs["ba-shapes"], "--node", 512, "--class", (predicted + 1) % 4)
     asked = (predicted + 1) % 4
-    said = rf", and (it would be|its scores for) class {asked} |; .*its class-{asked} logit "
-    assert re.match(rf"Node 512 is class {predicted}({said})", result.stdout)
+    assert result.stdout.startswith(f"Node 512 is class {predicted}")
+    assert re.search(rf"class {asked}\b|class-{asked} logit", result.stdout.splitlines()[0])
 
 
-def test_a_class_goes_by_its_name(quick_runs, monkeypatch):
+def test_classes_can_be_given_by_name(quick_runs, monkeypatch):
     monkeypatch.setattr(Dataset, "names", property(lambda self: {"classes": ["road", "roof", "wall", "floor"]}))
     asked = ["--run", quick_runs["ba-shapes"], "--node", 512]
     by_name = run(*asked, "--class", "Roof", "--rather-than", "floor")

@@ -1,4 +1,4 @@
-"""The global view: sums by hand, typical explanations, pictures, the command, the section of the report."""
+"""Summaries: sums by hand, typical explanations, pictures, the command."""
 
 import dgl
 import numpy as np
@@ -6,6 +6,7 @@ import pandas as pd
 import pytest
 import torch
 from click.testing import CliRunner
+from codes import raises
 from games import PooledGCN, gcn_game, random_graph
 from test_explanation import exact_explanations
 from test_pictures import texts
@@ -13,8 +14,7 @@ from test_player_kinds import small_game
 
 from dgl_lara import Edges, Features
 from dgl_lara.cli import main
-from dgl_lara.errors import InputError
-from dgl_lara.explanation.plot.summary import swing
+from dgl_lara.explanation.plot.summary import spread
 from dgl_lara.explanation.summary import medoids
 from dgl_lara.game.game import Game
 from dgl_lara.game.inputs import normalize_inputs
@@ -27,7 +27,7 @@ def table_of(summary, by):
 
 
 def by_hand(frame, key, targets):
-    """What is said for and against, from the table of all scores."""
+    """Return the mean positive and negative sums from the table of all scores."""
     grouped = frame.assign(key=key).groupby("key").score
     return grouped.agg(lambda s: s.clip(lower=0).sum() / targets), grouped.agg(
         lambda s: -s.clip(upper=0).sum() / targets
@@ -38,17 +38,19 @@ def test_nodes_by_hop_and_by_class():
     game = gcn_game()
     explanations = exact_explanations(game, list(range(12)))
     frame, summary = explanations.to_frame(), explanations.summary()
-    speaks, against = by_hand(frame, frame.hop, 12)
+    positive, negative = by_hand(frame, frame.hop, 12)
     hops = table_of(summary, "hop")
     assert hops.index.tolist() == ["itself", "1 hop", "2 hops"]
-    np.testing.assert_allclose(hops["for"], speaks, rtol=1e-5)
-    np.testing.assert_allclose(hops["against"], against, rtol=1e-5, atol=1e-7)
+    np.testing.assert_allclose(hops["for"], positive, rtol=1e-5)
+    np.testing.assert_allclose(hops["against"], negative, rtol=1e-5, atol=1e-7)
     assert hops.share.sum() == pytest.approx(1) and hops.players.sum() == pytest.approx(len(frame) / 12)
     others = frame[frame.hop > 0]
     classes = game.explained_class.numpy()
-    speaks, _ = by_hand(others, classes[others.player], 12)
+    positive, _ = by_hand(others, classes[others.player], 12)
     found = table_of(summary, "predicted class")
-    assert len(found) > 1 and found["for"].to_dict() == pytest.approx({str(k): v for k, v in speaks.items()}, rel=1e-5)
+    assert len(found) > 1 and found["for"].to_dict() == pytest.approx(
+        {str(k): v for k, v in positive.items()}, rel=1e-5
+    )
     same = classes[others.player] == others.explained_class
     agreeing = table_of(summary, "class, the same or not")
     assert agreeing.loc["the explained class", "for"] == pytest.approx(by_hand(others, same, 12)[0][True], rel=1e-5)
@@ -56,15 +58,15 @@ def test_nodes_by_hop_and_by_class():
 
 def test_one_class_alone():
     explanations = exact_explanations(gcn_game(), list(range(12)))
-    wanted = int(explanations.explained_class[0])
-    summary = explanations.summary(wanted)
+    requested = int(explanations.explained_class[0])
+    summary = explanations.summary(requested)
     frame = explanations.to_frame()
-    mine = frame[frame.explained_class == wanted]
-    assert 0 < summary.targets == mine.target.nunique() < 12 and summary.explained_class == str(wanted)
+    mine = frame[frame.explained_class == requested]
+    assert 0 < summary.targets == mine.target.nunique() < 12 and summary.explained_class == str(requested)
     hops = table_of(summary, "hop")
     np.testing.assert_allclose(hops["for"], by_hand(mine, mine.hop, summary.targets)[0], rtol=1e-5)
     assert "class, the same or not" not in {table["by"].iloc[0] for table in summary.groups}
-    with pytest.raises(InputError, match="no target is explained as class 9"):
+    with raises("summary.no_such_class", got=9):
         explanations.summary(9)
 
 
@@ -102,7 +104,7 @@ def graph_explanations(players="nodes"):
     return exact_explanations(game, [0, 1, 2])
 
 
-def test_graphs_by_what_their_nodes_are_called():
+def test_graphs_by_labels_of_nodes():
     labels = list("CNO" * 6)
     explanations = graph_explanations().named(labels=labels)
     frame = explanations.to_frame()
@@ -124,7 +126,7 @@ def test_features_of_graphs_are_coloured_by_their_means():
 
 
 def typed_game(players="nodes"):
-    """Authors who write papers, papers that cite papers; what relation and what type it is makes a difference."""
+    """Authors write papers, papers cite papers. Types and relations make a difference."""
     u, v = torch.randint(6, (2, 14), generator=torch.Generator().manual_seed(4))
     cites = random_graph(6, 5, 3).edges()
     edges = {
@@ -156,9 +158,9 @@ def test_nodes_of_several_types_by_type():
     kinds = np.where(explanations.players.player < 6, "author", "paper")
     others = ~explanations.is_target.numpy()
     found = table_of(summary, "type")
-    speaks, against = by_hand(frame[others], kinds[others], 6)
-    assert found["for"].to_dict() == pytest.approx(speaks.to_dict(), rel=1e-5)
-    assert found["against"].to_dict() == pytest.approx(against.to_dict(), rel=1e-5, abs=1e-7)
+    positive, negative = by_hand(frame[others], kinds[others], 6)
+    assert found["for"].to_dict() == pytest.approx(positive.to_dict(), rel=1e-5)
+    assert found["against"].to_dict() == pytest.approx(negative.to_dict(), rel=1e-5, abs=1e-7)
     assert found.share.sum() == pytest.approx(1) and found.share.min() > 0.01
     assert [table["by"].iloc[0] for table in summary.groups] == ["hop", "type"]  # f gives papers no class
 
@@ -183,7 +185,7 @@ def test_edges_of_several_types_by_relation(directed, tmp_path):
     assert set(expected) <= set(texts(tmp_path / "a.svg"))
 
 
-def test_relations_of_one_name_are_told_apart_by_their_types():
+def test_relations_with_one_name_include_their_types():
     graph = dgl.heterograph({("a", "to", "b"): ([0], [0]), ("b", "to", "a"): ([0], [0]), ("b", "is", "b"): ([0], [0])})
     types = normalize_inputs(gcn_game, graph, {"a": torch.ones(1, 1), "b": torch.ones(1, 1)}, target_type="a").types
     assert types and sorted(types.relation_names) == ["a to b", "b to a", "is"]
@@ -219,12 +221,12 @@ def test_medoids_are_the_middles_of_the_clouds():
 def test_typical_explanations_are_places_of_the_batch():
     explanations = exact_explanations(gcn_game(), [3, 5, 7, 9])
     typical = explanations.summary().typical
-    assert [explanations[place].target for place in typical.place] == typical.target.tolist()
+    assert [explanations[place].target for place in typical["index"]] == typical.target.tolist()
     assert typical.share.sum() == pytest.approx(1)
 
 
-def test_points_of_one_score_lie_side_by_side():
-    offsets = swing(np.array([0.5] * 9 + [-0.5]))
+def test_points_with_equal_scores_are_separated():
+    offsets = spread(np.array([0.5] * 9 + [-0.5]))
     assert len(set(offsets[:9])) == 9 and offsets[9] == 0 and np.abs(offsets).max() < 0.5
 
 
@@ -239,7 +241,7 @@ def test_tables_and_pictures(tmp_path):
         found = texts(tmp_path / "a.svg")
         assert {str(item) for item in summary.groups[0]["item"]} <= set(found)
         assert summary._repr_html_().startswith("<svg ")
-    with pytest.raises(InputError, match="must end in .csv"):
+    with raises("explanation.file_ending"):
         summary.save(tmp_path / "a.txt")
 
 

@@ -1,4 +1,4 @@
-"""The interactive page: self-contained, safe against what names may hold, and right in a real browser."""
+"""The interactive page: self-contained, safe against markup in names, and correct in a real browser."""
 
 import json
 import re
@@ -24,7 +24,7 @@ def data_of(page):
     return json.loads(text)[0]
 
 
-def test_nothing_comes_from_elsewhere(opened):
+def test_the_page_is_self_contained(opened):
     page = opened("ba-shapes", 512)[0].to_html()
     assert not re.findall(r"(?:src|href)\s*=|@import|url\((?!#)", page)
     assert set(re.findall(r"https?://[^\s\"']+", page)) == {"http://www.w3.org/2000/svg"}  # a name, not an address
@@ -38,12 +38,12 @@ def test_data_are_the_models_outputs():
     assert data["keep"] == pytest.approx([4, 3, 1, 0]) and data["remove"] == pytest.approx([0, 0, 1, 4])
     assert data["output"] == pytest.approx(4)
     by_name = {player["name"]: player for player in data["players"]}
-    assert [by_name[name]["place"] for name in "3210"] == [0, 1, 2, 3]
-    assert by_name["0"]["target"] and by_name["3"]["features"] == ["x0 = 3"]
+    assert [by_name[name]["order"] for name in "3210"] == [0, 1, 2, 3]
+    assert by_name["0"]["target"] and by_name["3"]["details"] == ["x0 = 3"]
     assert {player["class"] for player in data["players"]} == {"0"} and not any(p["other"] for p in data["players"])
 
 
-def test_many_players_get_few_steps(opened):
+def test_the_slider_has_few_steps_for_many_players(opened):
     one = opened("ba-shapes", 0)[0]
     data = data_of(one.to_html())
     assert len(data["counts"]) == 41 and data["counts"][0] == len(one) - 1 and data["counts"][-1] == 0
@@ -53,10 +53,10 @@ def test_many_players_get_few_steps(opened):
 def test_features_are_the_largest_ones(opened):
     one = opened("molecules", 4)[0]
     for player in data_of(one.to_html())["players"]:
-        assert player["features"] == [f"{player['mark'].rstrip('0123456789')} = 1"]  # one-hot: the atom
+        assert player["details"] == [f"{player['mark'].rstrip('0123456789')} = 1"]  # one-hot: the atom
 
 
-def test_the_same_page_twice(opened):
+def test_the_page_is_reproducible(opened):
     assert opened("molecules", 4)[0].to_html() == opened("molecules", 4)[0].to_html()
 
 
@@ -112,7 +112,7 @@ def test_browser_slider_fades_players_and_shows_outputs(tmp_path):
 
 
 @browser
-def test_browser_both_ways_of_the_slider_begin_untouched(tmp_path):
+def test_browser_both_modes_of_the_slider_begin_with_the_whole_graph(tmp_path):
     script = """
       return ["keep", "remove"].map(mode => {
         document.querySelector(`[value=${mode}]`).click();
@@ -139,7 +139,7 @@ def test_browser_long_names_do_not_break_classes_and_numbers(tmp_path):
 
 
 @browser
-def test_browser_letters_of_a_small_graph_are_not_large(tmp_path):
+def test_browser_letters_have_a_fitting_size(tmp_path):
     script = """return Math.max(...nodes.map(n => n.querySelector("text").getBoundingClientRect().height))"""
     assert 8 < ask(exact_explanations(star_game(), [0])[0].to_html(), script, tmp_path) < 22  # pixels
 
@@ -169,7 +169,7 @@ def test_browser_shows_the_targets_score_classes_and_whole_circles(opened, tmp_p
 
 
 @browser
-def test_browser_the_table_has_whom_the_title_takes_away_and_says_how_many_it_leaves_out(opened, tmp_path):
+def test_browser_table_has_removed_players_and_counts_the_rest(opened, tmp_path):
     one = opened("ba-shapes", 0)[0]
     script = """return {rows: [...$("best").rows].map(row => row.cells[0].textContent),
       hops: [...document.querySelectorAll(".hop")].map(text => text.textContent)}"""
@@ -185,17 +185,17 @@ def test_browser_keyboard_hover_and_zoom(opened, tmp_path):
       const key = name =>
         document.activeElement.dispatchEvent(new KeyboardEvent("keydown", {key: name, bubbles: true}));
       const width = () => +graph.getAttribute("viewBox").split(" ")[2];
-      const tells = place => !tip.hidden && tip.textContent.includes("rank " + data.players[place].rank + " of");
+      const shows = place => !tip.hidden && tip.textContent.includes("rank " + data.players[place].rank + " of");
       const start = width();
       const left = data.players.reduce((best, p, i) => p.x < data.players[best].x ? i : best, 0);
       nodes[left].dispatchEvent(new PointerEvent("pointerenter"));
-      const hovered = tells(left);
+      const hovered = shows(left);
       nodes[left].dispatchEvent(new PointerEvent("pointerleave"));
       const hidden = tip.hidden;
       nodes[left].focus();
       key("ArrowRight");
       const moved = nodes.indexOf(document.activeElement);
-      const right = data.players[moved].x > data.players[left].x && tells(moved);
+      const right = data.players[moved].x > data.players[left].x && shows(moved);
       key("+");
       const closer = width();
       key("0");

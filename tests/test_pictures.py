@@ -1,4 +1,4 @@
-"""Still pictures: who is drawn, where, and that the file is the same twice."""
+"""Pictures: which players are drawn, where, and that the file is reproducible."""
 
 import re
 import xml.etree.ElementTree as ET
@@ -14,18 +14,20 @@ from test_explanation import exact_explanations
 
 from dgl_lara.explanation.plot.figure import COLOURS, draw
 from dgl_lara.explanation.plot.layout import crossings, forces, rings
-from dgl_lara.explanation.plot.scene import MARKED, MARKED_UP_TO, compose, is_molecule
+from dgl_lara.explanation.plot.scene import FULLY_MARKED_NODES, MARKED_NODES, compose, is_molecule
+from dgl_lara.explanation.sentence import ALONE
+from dgl_lara.explanation.view import scene_of as scene_of_explanation
 
 
 def both(pairs):
     return np.array([*pairs, *[(b, a) for a, b in pairs]])
 
 
-def scene_of(score, pairs, hop, most=40, **more):
+def scene_of(score, pairs, hop, max_nodes=40, **more):
     arguments = {"labels": None, "truth": None, **more}
     return compose(
         [str(i) for i in range(len(score))], score=np.array(score, float), hop=None if hop is None else np.array(hop),
-        edges=both(pairs), most=most, **arguments,
+        edges=both(pairs), max_nodes=max_nodes, **arguments,
     )  # fmt: skip
 
 
@@ -36,7 +38,7 @@ def test_crossings_counts():
     square = np.array([[0, 0], [1, 1], [0, 1], [1, 0.0]])
     assert crossings(square, np.array([[0, 1], [2, 3]])) == 1
     assert crossings(square, np.array([[0, 2], [1, 3]])) == 0
-    assert crossings(square, np.array([[0, 1], [1, 2]])) == 0  # a common end is no crossing
+    assert crossings(square, np.array([[0, 1], [1, 2]])) == 0  # a common end does not count
 
 
 def test_rings_keep_hops_apart_and_nodes_from_touching():
@@ -54,7 +56,7 @@ def test_rings_keep_hops_apart_and_nodes_from_touching():
 
 def test_a_tree_is_drawn_without_crossings():
     graph = nx.balanced_tree(3, 2)
-    order = np.random.default_rng(0).permutation(13)  # the numbers tell nothing of the tree
+    order = np.random.default_rng(0).permutation(13)  # numbers do not follow the tree
     place = np.argsort(order)
     edges = place[np.array(graph.edges)]
     hop = np.empty(13, int)
@@ -62,9 +64,9 @@ def test_a_tree_is_drawn_without_crossings():
     assert crossings(rings(hop, edges), edges) == 0
 
 
-def test_linked_nodes_start_side_by_side(monkeypatch):
-    """A wheel whose rim jumps about: the first order finds the rim, before any search."""
-    monkeypatch.setattr("dgl_lara.explanation.plot.layout.TRIALS", 0)
+def test_the_first_order_keeps_connected_nodes_together(monkeypatch):
+    """A wheel with a shuffled rim."""
+    monkeypatch.setattr("dgl_lara.explanation.plot.layout.MAX_TRIALS", 0)
     rim = [1, 4, 2, 6, 3, 5, 7]
     edges = np.array([(0, node) for node in rim] + list(zip(rim, [*rim[1:], rim[0]], strict=True)))
     assert crossings(rings(np.array([0] + [1] * 7), edges), edges) == 0
@@ -72,7 +74,7 @@ def test_linked_nodes_start_side_by_side(monkeypatch):
 
 @pytest.mark.parametrize(("first", "heirs"), [(10, 3), (71, 0), (100, 0)])
 def test_neighbours_on_a_crowded_ring_do_not_touch(first, heirs):
-    """Some nodes with much behind them and some with nothing; and crowds that stand in several rows."""
+    """Nodes with and without outer neighbours, and rings with several rows."""
     edges = [(0, node) for node in range(1, first + 1)]
     edges += [(node, first + 1 + place) for place, node in enumerate(np.repeat(np.arange(1, first - 2), heirs))]
     hop = np.array([0] + [1] * first + [2] * (len(edges) - first))
@@ -81,7 +83,7 @@ def test_neighbours_on_a_crowded_ring_do_not_touch(first, heirs):
     assert gaps.min() > 0.6
 
 
-def test_the_last_of_a_full_ring_keeps_from_the_first():
+def test_first_and_last_node_of_a_full_ring_do_not_touch():
     for seed in range(8):
         parent = np.random.default_rng(seed).integers(1, 10, 30)
         edges = np.array([(0, node) for node in range(1, 10)] + list(zip(parent, range(10, 40), strict=True)))
@@ -92,7 +94,7 @@ def test_the_last_of_a_full_ring_keeps_from_the_first():
 def test_the_search_saves_crossings(monkeypatch):
     found = []
     for trials in (0, 250):
-        monkeypatch.setattr("dgl_lara.explanation.plot.layout.TRIALS", trials)
+        monkeypatch.setattr("dgl_lara.explanation.plot.layout.MAX_TRIALS", trials)
         total = 0
         for seed in range(4):
             graph = nx.connected_watts_strogatz_graph(24, 4, 0.3, seed=seed)
@@ -103,7 +105,7 @@ def test_the_search_saves_crossings(monkeypatch):
     assert found[1] < found[0]
 
 
-def test_forces_untangle_rings_and_part_the_parts():
+def test_forces_untangle_rings_and_separate_parts():
     anthracene = nx.Graph([(i, (i + 1) % 14) for i in range(14)] + [(1, 12), (3, 10), (5, 8)])
     anthracene.add_edge(20, 21)
     graph = nx.convert_node_labels_to_integers(anthracene)
@@ -117,7 +119,7 @@ def test_forces_untangle_rings_and_part_the_parts():
     assert distance.min() > 1
 
 
-def test_what_is_still_tangled_is_begun_anew(monkeypatch):
+def test_tangled_layouts_start_again(monkeypatch):
     """Rings of six that share bonds, with branches."""
     drawn, graph = np.random.default_rng(2), nx.cycle_graph(6)
     while (new := len(graph)) < 24:
@@ -128,11 +130,11 @@ def test_what_is_still_tangled_is_begun_anew(monkeypatch):
             graph.add_edge(int(drawn.integers(new)), new)
     edges = np.array(graph.edges)
     assert crossings(forces(new, edges), edges) == 0
-    monkeypatch.setattr("dgl_lara.explanation.plot.layout.SPRINGS", 0)
+    monkeypatch.setattr("dgl_lara.explanation.plot.layout.NUM_RANDOM_STARTS", 0)
     assert crossings(forces(new, edges), edges) > 0
 
 
-def test_many_parts_stand_in_rows():
+def test_many_parts_form_rows():
     position = forces(30, np.zeros((0, 2), int))
     assert len(np.unique(position[:, 0])) < 12 and len(np.unique(position[:, 1])) > 2
     assert (np.linalg.norm(position[:, None] - position[None], axis=2) + 9 * np.eye(30)).min() > 1
@@ -148,30 +150,30 @@ def test_molecules_with_rdkit():
 # --- who is drawn -----------------------------------------------------------------------------------------------
 
 
-def test_all_are_drawn_where_they_fit():
+def test_small_neighbourhoods_are_drawn_in_full():
     scene = scene_of([3, 1, -2], [(0, 1), (1, 2)], [0, 1, 2])
     assert scene.names == ["0", "1", "2"] and scene.rest == "" and scene.target == 0
-    assert scene.largest == 2  # not the target's own 3
+    assert scene.max_score == 2  # not the target's own 3
     assert scene.edges.tolist() == [[0, 1], [1, 2]] and not scene.one_way.any()
 
 
-def test_strong_players_bring_their_way_to_the_target():
-    """Of 300 players: the strongest stands two hops off, behind a weak one; it is not left floating."""
+def test_strong_players_are_drawn_with_their_path_to_the_target():
+    """The strongest of 300 players is two hops away, behind a weak one."""
     pairs = [(0, node) for node in range(1, 200)] + [(node - 100, node) for node in range(200, 300)]
     score = [5.0] + [0.01 + node / 1e6 for node in range(1, 300)]
     score[250] = -4.0
-    scene = scene_of(score, pairs, [0] + [1] * 199 + [2] * 100, most=20)
-    assert len(scene.place) == 20 and {0, 150, 250} <= set(scene.place)
+    scene = scene_of(score, pairs, [0] + [1] * 199 + [2] * 100, max_nodes=20)
+    assert len(scene.index) == 20 and {0, 150, 250} <= set(scene.index)
     assert scene.rest.startswith("280 further players not drawn: scores +0.01")
     graph = nx.Graph(scene.edges.tolist())
     assert nx.is_connected(graph) and len(graph) == 20
 
 
 @pytest.mark.long
-def test_a_graph_is_drawn_whole_up_to_a_size():
+def test_graphs_are_drawn_in_full_up_to_a_size():
     ring = [(node, (node + 1) % 300) for node in range(300)]
-    assert len(scene_of(np.ones(100), ring[:99], None, most=20).place) == 100
-    assert len(scene_of(np.arange(300), ring, None, most=20).place) == 150
+    assert len(scene_of(np.ones(100), ring[:99], None, max_nodes=20).index) == 100
+    assert len(scene_of(np.arange(300), ring, None, max_nodes=20).index) == 150
 
 
 def test_one_way_edges():
@@ -189,7 +191,7 @@ def test_molecule_or_not():
 # --- what is drawn ----------------------------------------------------------------------------------------------
 
 
-def test_colours_are_centred_and_told_apart_without_red_and_green():
+def test_colours_are_centred_and_distinct_without_red_and_green():
     low, middle, high = (np.array(COLOURS(x)[:3]) for x in (0.0, 0.5, 1.0))
     assert middle.min() > 0.95
     assert low[2] - low[0] > 0.4 and high[0] - high[2] > 0.4  # blue against, orange for
@@ -199,13 +201,13 @@ def texts(path):
     return [element.text or "" for element in ET.parse(path).iter() if element.tag.endswith("}text")]
 
 
-def test_svg_names_every_player_and_says_the_sentence(tmp_path):
+def test_svg_has_every_player_and_the_sentence(tmp_path):
     one = exact_explanations(gcn_game(), [5])[0]
     one.save(tmp_path / "a.svg")
     found = texts(tmp_path / "a.svg")
     assert set(map(str, one.players.tolist())) <= set(found)
     joined = " ".join(found)
-    assert one.in_words().split(";")[0][:30] in joined and "target, its own score" in joined
+    assert one.in_words()[:30] in joined and "target, its own score" in joined
     assert "ground truth" not in joined
     one.save(tmp_path / "b.svg")
     assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
@@ -225,7 +227,7 @@ def test_ground_truth_is_outlined(tmp_path):
 
 
 def test_hop_lines_stay_within_the_picture():
-    """Whole circles where nodes stand all around, else as much of them as there are nodes."""
+    """Full circles if nodes are all around, else the part with nodes."""
     hop = np.array([0, 1, 1, 2])
     scene = scene_of([3, 1, 1, 1], [(0, 1), (0, 2), (1, 3)], hop)
     (low, high), lines = scene.bounds, scene.hop_lines
@@ -241,7 +243,7 @@ def test_hop_lines_stay_within_the_picture():
     np.testing.assert_allclose(wheel.hop_lines[0][0], wheel.hop_lines[0][-1], atol=1e-9)
 
 
-def test_how_many_hops_a_line_stands_for_is_written_where_nobody_stands():
+def test_hop_labels_do_not_cover_nodes():
     around = list(range(1, 14))
     for pairs, hop in (
         ([(0, 1), (1, 2), (2, 3)], [0, 1, 2, 3]),
@@ -249,34 +251,34 @@ def test_how_many_hops_a_line_stands_for_is_written_where_nobody_stands():
         ([*((0, node) for node in around), (5, 14)], [0] + [1] * 13 + [2]),
     ):
         scene = scene_of([1] * len(hop), pairs, hop)
-        assert [words for _, words in scene.hop_names] == ["1 hop", "2 hops", "3 hops"][: max(hop)]
-        for ring, (place, _) in enumerate(scene.hop_names, start=1):
+        assert [words for _, words in scene.hop_labels] == ["1 hop", "2 hops", "3 hops"][: max(hop)]
+        for ring, (place, _) in enumerate(scene.hop_labels, start=1):
             assert np.linalg.norm(scene.position - place, axis=1).min() > 0.45
             own = np.linalg.norm(scene.position[scene.hop == ring], axis=1).max()
             assert own - 0.01 <= np.linalg.norm(place) < own + 0.6  # on its line, or before the next one
-    assert scene_of([1, 1], [(0, 1)], None).hop_names == []
+    assert scene_of([1, 1], [(0, 1)], None).hop_labels == []
 
 
-def test_whoever_is_told_of_is_drawn_and_marked_in_any_crowd():
+def test_named_players_are_always_drawn_and_marked():
     count = 90
     score = [3, *np.linspace(1, -5, count - 1)]
     pairs, hop = [(0, node) for node in range(1, count)], [0] + [1] * (count - 1)
-    assert 15 not in scene_of(score, pairs, hop).place
-    scene = scene_of(score, pairs, hop, told=[15])
-    assert len(scene.place) == 40 and "15" in scene.marks
+    assert 15 not in scene_of(score, pairs, hop).index
+    scene = scene_of(score, pairs, hop, named=[15])
+    assert len(scene.index) == 40 and "15" in scene.marks
 
 
-def test_players_that_the_sentence_takes_away_are_told_below_it(opened, tmp_path):
+def test_removed_players_are_listed_below_the_picture(opened, tmp_path):
     one = opened("ba-shapes", 0)[0]
     one.save(tmp_path / "a.svg")
-    below = f"Removed together, to check the scores: {', '.join(one.removed)}."
+    below = f": {', '.join(one.removed)}."
     assert len(one.removed) == 5 and below in " ".join(texts(tmp_path / "a.svg"))
     assert {*one.removed} <= {*texts(tmp_path / "a.svg")} and below in one.to_html()
 
 
-def test_atoms_that_the_sentence_names_or_takes_away_are_numbered(opened, tmp_path):
+def test_named_and_removed_atoms_have_numbers(opened, tmp_path):
     one = opened("molecules", 4)[0]
-    named = [one.player_names()[place] for place in one._told.named]
+    named = [one.player_names()[place] for place in one.sentence.named]
     assert named and all(name in one.in_words() for name in named)
     assert one.removed and not {*one.removed} <= {*named}
     named += one.removed
@@ -295,30 +297,30 @@ def test_players_of_another_class_are_dashed(tmp_path):
     assert f"dashed: another class than {one.explained_class}" in texts(tmp_path / "a.svg")
 
 
-def test_the_legend_of_this_class_rather_than_that(tmp_path):
-    """Dashed are those that are not of the class that is asked about."""
+def test_the_legend_of_a_contrast(tmp_path):
+    """Nodes that are not of the explained class are dashed."""
     batch = exact_explanations(gcn_game(), [5])
     asked = int(batch.explained_class[0])
     one = replace(batch, rather_than=(batch.explained_class + 1) % batch.game.num_classes)[0]
     one.save(tmp_path / "a.svg")
     assert f"dashed: another class than {asked}" in texts(tmp_path / "a.svg")
-    assert f'"other_than":"{asked}"' in one.to_html()
+    assert f'"class_name":"{asked}"' in one.to_html()
 
 
-def test_a_picture_says_that_scores_do_not_add_up(tmp_path):
+def test_a_picture_states_what_scores_are(tmp_path):
     exact_explanations(gcn_game(), [5])[0].save(tmp_path / "a.svg")
-    assert "averages over random coalitions and do not add up to the logit" in " ".join(texts(tmp_path / "a.svg"))
+    assert "do not add up" in " ".join(texts(tmp_path / "a.svg"))
 
 
 @pytest.mark.parametrize("players", [3, 9, 36])
-def test_names_of_ones_own_are_neither_cut_off_nor_over_each_other(players):
+def test_labels_are_neither_cropped_nor_on_each_other(players):
     names = [f"PERSON No {1000 + row}" for row in range(players)]
     scene = scene_of([1] * players, [(0, row) for row in range(1, players)], [0] + [1] * (players - 1), labels=names)
     figure = draw(scene, "A sentence.", "red", "logit")
     page = figure.bbox
     colours = figure.axes[1].get_window_extent()
     boxes = [text.get_window_extent() for text in figure.axes[0].texts]
-    marked = players if players <= MARKED_UP_TO else MARKED
+    marked = players if players <= FULLY_MARKED_NODES else MARKED_NODES
     assert len(boxes) == marked - 1 + 1  # the legend names the target; "1 hop"
     assert figure.legends[0].get_texts()[0].get_text().startswith("target PERSON No 1000,")
     assert all(box.x0 >= page.x0 and box.y0 >= page.y0 and box.y1 <= page.y1 for box in boxes)
@@ -326,17 +328,17 @@ def test_names_of_ones_own_are_neither_cut_off_nor_over_each_other(players):
     assert not [pair for pair in combinations(boxes, 2) if pair[0].overlaps(pair[1])]
 
 
-def test_a_picture_is_as_large_as_what_is_drawn():
-    """All stand on one side of the target: the other side is not drawn."""
+def test_a_picture_is_cropped_to_its_content():
+    """All nodes are on one side of the target."""
     scene = scene_of([1] * 4, [(0, 1), (1, 2), (2, 3)], [0, 1, 2, 3])
     (low, high), (x, y) = scene.bounds, scene.position.T
     assert max(np.ptp(x), np.ptp(y)) == pytest.approx(3)
     assert ((high - low) < (np.ptp(x) + 1.7, np.ptp(y) + 1.7)).all()
 
 
-def test_a_long_legend_is_not_cut_off():
-    kinds = ["a kind of node with a long name", "another kind of node", "kinds of kinds"]
-    scene = scene_of([1, 1, 1], [(0, 1), (1, 2)], [0, 1, 2], kinds=kinds, truth=np.ones(3, bool))
+def test_a_long_legend_is_not_cropped():
+    types = ["a node type with a long name", "another node type", "a third type"]
+    scene = scene_of([1, 1, 1], [(0, 1), (1, 2)], [0, 1, 2], types=types, truth=np.ones(3, bool))
     figure = draw(scene, "A sentence.", "red", "logit")
     figure.canvas.draw()
     assert figure.legends[0].get_window_extent().x1 <= figure.bbox.x1
@@ -349,8 +351,8 @@ def test_real_pictures_of_every_size(opened, tmp_path):
         one.save(tmp_path / f"{place}.png")
         assert (tmp_path / f"{place}.png").read_bytes().startswith(b"\x89PNG")
     hub = opened("ba-shapes", 0)[0]
-    assert len(hub) > 300 and len(hub.scene(40).place) == 40
-    assert "further players not drawn" in hub.scene(40).rest
+    assert len(hub) > 300 and len(scene_of_explanation(hub, 40).index) == 40
+    assert "further players not drawn" in scene_of_explanation(hub, 40).rest
 
 
 def test_an_isolated_target_can_be_drawn(tmp_path):
@@ -358,4 +360,4 @@ def test_an_isolated_target_can_be_drawn(tmp_path):
     lonely = int((game.graph.in_degrees() == 0).nonzero()[0])
     one = exact_explanations(game, [lonely])[0]
     one.save(tmp_path / "a.svg")
-    assert "by its own features alone" in " ".join(texts(tmp_path / "a.svg"))
+    assert one.sentence.outcome == ALONE and one.in_words() in " ".join(texts(tmp_path / "a.svg"))

@@ -171,7 +171,7 @@ def test_what_matters_in_general(found, page):
     ((summary, explanations),) = found.general
     text = html.unescape(re.sub(r"<[^>]+>", " ", page))
     assert summary.title in text and f"{summary.groups[0]['for'].iloc[0]:.3f}" in text
-    for place in summary.typical["place"]:
+    for place in summary.typical["index"]:
         assert explanations[place].in_words() in text
 
 

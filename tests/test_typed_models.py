@@ -12,7 +12,7 @@ from dgl_lara import LARA
 from dgl_lara.datasets import load
 from dgl_lara.datasets.dataset import Dataset, checked
 from dgl_lara.errors import InputError
-from dgl_lara.explanation.ratings import OF_GIVERS, OF_THINGS, how_they_come_in
+from dgl_lara.explanation.recommendation import ITEM_CLAUSES, USER_CLAUSES, recommendation_clauses
 from dgl_lara.gnns import HETERO, OTHER_RECIPES, RECIPES, RECOMMENDERS, Recipe, recipe_for
 from dgl_lara.gnns.checkpoint import load_gnn, save_gnn
 from dgl_lara.gnns.ranking import found_pairs, popularity, ranking_quality, scores_of
@@ -417,11 +417,11 @@ def test_a_recommendation_is_told_by_who_liked_what():
     explanation = lara.fit(dataset.train, dataset.val).explain(dataset.test[:1])[0]
     u, v = dataset.pairs[dataset.test[0]].tolist()
     assert explanation.in_words().startswith(f"Film {v} is recommended to user {u} (score ")
-    said = how_they_come_in(lara.game, u, 60 + v, torch.arange(100))
+    said = recommendation_clauses(lara.game, u, 60 + v, torch.arange(100))
     ends = zip(*(end.tolist() for end in dataset.graph.edges(etype="rates")), strict=True)
     stars = dict(zip(ends, (dataset.graph.edges["rates"].data["rating"] == 5).tolist(), strict=True))
-    assert said[:60] == [OF_GIVERS[stars.get((user, v))] for user in range(60)]
-    assert said[60:] == [OF_THINGS[stars.get((u, film))] for film in range(40)]
+    assert said[:60] == [USER_CLAUSES[stars.get((user, v))] for user in range(60)]
+    assert said[60:] == [ITEM_CLAUSES[stars.get((u, film))] for film in range(40)]
     assert len(set(said)) == 6 and any(clause in explanation.in_words() for clause in said)
 
 

@@ -241,7 +241,7 @@ def _explain_few(
     outs: tuple[Path, ...],
 ) -> None:
     """One after the other, in words and pictures."""
-    from dgl_lara.explanation.sentence import NOT_ADDITIVE
+    from dgl_lara.messages import message
     from dgl_lara.runs.explain_job import class_indices, open_requested_run
 
     run = open_requested_run(request, pairs)
@@ -254,7 +254,7 @@ def _explain_few(
             echo()
         explanation = _explain_one(run, target, classes, request.refine, request.top)
         if not place:
-            echo(NOT_ADDITIVE.format(explanation.value_name))
+            echo(message("scores.not_additive", value=explanation.value_name))
         files = [_file_of(path, target, len(asked)) for path in dict.fromkeys((*pictures, *outs))]
         beside = [_scored(part, target, classes, request.refine)[0][0] for part in others]
         for path in files:
@@ -345,7 +345,7 @@ def _table(explanation: Explanation, most: int) -> str:
     names = dict(zip(explanation.players.tolist(), explanation.player_names(), strict=True))
     local = explanation.task.has_distances and explanation.batch.players.player_type != "features"
     columns = ["hop", "score", "rank"] if local else ["score", "rank"]
-    everyone = explanation.numbered_frame()
+    everyone = explanation.internal_frame()
     best = everyone.head(most)
     against = everyone[(everyone.score < 0) & (everyone["rank"] > most)].tail(3)  # the strongest that speak against
     between = len(everyone) - len(best) - len(against)
@@ -359,7 +359,7 @@ def _table(explanation: Explanation, most: int) -> str:
         columns = [*columns, "class"]
     if len(against) and between:
         rows.insert(-len(against), [f"({between:,} more)", *[""] * len(columns)])
-    return text_table(["node" if explanation.batch.includes_target else explanation.kind, *columns], rows, width())
+    return text_table(["node" if explanation.batch.includes_target else explanation.noun, *columns], rows, width())
 
 
 def _tell_spent(job: ExplainJob) -> None:

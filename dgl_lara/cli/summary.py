@@ -92,5 +92,5 @@ def _print(one: Summary, explanations: Explanations, first: bool) -> None:
         if len(table) > ROWS:
             echo(f"... and {len(table) - ROWS:,} more")
     echo(f"\ntypical, and the share of the {one.task}s that each stands for:")
-    for place, share in zip(one.typical["place"], one.typical["share"], strict=True):
+    for place, share in zip(one.typical["index"], one.typical["share"], strict=True):
         echo(f"({share:.0%}) {explanations[place].in_words()}")

@@ -330,7 +330,8 @@ class Explanation:
     @cached_property
     def player_of_nodes(self) -> Tensor | None:
         """(num_nodes,) position among `players` of each of `nodes`, or None if nodes are not players."""
-        return self._positions(self.game.player_set.player_of_nodes(self.batch.players.targets.expand(len(self.nodes)), self.nodes))
+        targets = self.batch.players.targets.expand(len(self.nodes))
+        return self._positions(self.game.player_set.player_of_nodes(targets, self.nodes))
 
     def player_of_edges(self, graph: dgl.DGLGraph) -> Tensor | None:
         """Return the position among `players` of each edge (-1: none), or None if edges are not players."""

@@ -9,8 +9,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from dgl_lara.blackbox.input_adapter import EDGE_ID
 from dgl_lara.blackbox.hetero import HeteroAdapter
+from dgl_lara.blackbox.input_adapter import EDGE_ID
 from dgl_lara.game.game import Game
 
 RATING = "rating"

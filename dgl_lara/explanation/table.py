@@ -30,7 +30,7 @@ _NODE_COLUMNS = (
     "target_v",
     "player",
     "type",
-)  # in a table, in this order
+)  # in this order
 
 
 @dataclass(frozen=True, eq=False)

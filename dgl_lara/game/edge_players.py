@@ -14,10 +14,12 @@ import dgl
 import torch
 from torch import Tensor
 
+from dgl_lara.blackbox.hetero_index import HeteroIndex
+from dgl_lara.blackbox.input_adapter import EDGE_ID
 from dgl_lara.errors import InputError
 from dgl_lara.game.context import GameContext
 from dgl_lara.game.player_index import Players, in_neighborhood
-from dgl_lara.game.player_set import PlayerSet
+from dgl_lara.game.player_set import Grouping, PlayerSet
 from dgl_lara.game.removal import MaskedGraphs, remove_edges
 from dgl_lara.game.task import NodeNames
 from dgl_lara.graphs.indexing import in_edge_ids, in_edges, lookup_sorted
@@ -160,3 +162,22 @@ class EdgePlayers(PlayerSet):
 
     def names(self, players: Players, node_names: NodeNames, own: Sequence[str] | None) -> list[str]:
         return [self.arrow.join(pair) for pair in zip(*map(node_names, self.endpoints(players.player)), strict=True)]
+
+    def groups_by_node(self, players: Players, by: str, codes: Tensor, names: list[str]) -> Grouping | None:
+        source, destination = (codes[end] for end in self.endpoints(players.player))
+        if not self.directed:
+            source, destination = torch.minimum(source, destination), torch.maximum(source, destination)
+        pairs = [f"{first}{self.arrow}{second}" for first in names for second in names]
+        return Grouping(f"{by} of both ends", source * len(names) + destination, pairs)
+
+    def groups_by_type(self, players: Players, types: HeteroIndex) -> Grouping | None:
+        """Return players by their relations. Both directions of a pair of nodes are one player with two relations."""
+        player = self.player_of_edges(*self.graph.edges())
+        is_player = player >= 0
+        belongs = torch.zeros(self.count, len(types.relations), dtype=torch.bool, device=player.device)
+        belongs[player[is_player], types.relation_of(self.graph.edata[EDGE_ID])[is_player]] = True
+        ids, index = torch.unique(players.player, return_inverse=True)
+        sets, code = torch.unique(belongs[ids], dim=0, return_inverse=True)
+        short = types.relation_names
+        names = [" + ".join(short[relation] for relation in row.nonzero().flatten().tolist()) for row in sets]
+        return Grouping("relation", code[index], names)

@@ -16,7 +16,7 @@ from torch import Tensor
 from dgl_lara._util.randomness import generator
 from dgl_lara.game.context import GameContext
 from dgl_lara.game.player_index import Players
-from dgl_lara.game.player_set import PlayerSet
+from dgl_lara.game.player_set import Grouping, PlayerSet
 from dgl_lara.game.removal import MaskedGraphs, copies
 from dgl_lara.game.task import NodeNames
 from dgl_lara.graphs.indexing import lookup_sorted, ragged
@@ -185,3 +185,11 @@ class FeaturePlayers(PlayerSet):
         if len(columns) > 1:
             return f"{len(columns)} columns"
         return f"{float(self.features[nodes][:, columns].float().mean()):.3g}"
+
+    def own_groups(self, players: Players, names: Sequence[str] | None) -> Grouping | None:
+        own = names or [f"x{number}" for number in range(self.count)]
+        return Grouping("feature", players.player, list(map(str, own)))
+
+    def column_of(self, player: int) -> int | None:
+        _, columns = self.columns_of(torch.tensor([player], device=self.features.device))
+        return int(columns) if len(columns) == 1 else None

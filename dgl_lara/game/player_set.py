@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
+import torch
 from torch import Tensor
 
 from dgl_lara.game.context import GameContext
@@ -18,6 +19,17 @@ from dgl_lara.game.removal import MaskedGraphs, remove_nodes
 from dgl_lara.game.task import NodeNames
 from dgl_lara.graphs.indexing import lookup_sorted
 from dgl_lara.graphs.subgraph import EgoBatch, SharedSubgraph
+
+if TYPE_CHECKING:
+    from dgl_lara.blackbox.hetero_index import HeteroIndex
+
+
+class Grouping(NamedTuple):
+    """Players sorted into groups, for a summary."""
+
+    by: str
+    codes: Tensor  # (num_pairs,) group of each player, -1 for none
+    names: list[str]  # of each group
 
 
 class PlayerSet(ABC):
@@ -123,6 +135,29 @@ class PlayerSet(ABC):
         """Return the column "label" of a table of players, or None if it has none."""
         return None
 
+    def own_groups(self, players: Players, names: Sequence[str] | None) -> Grouping | None:
+        """Return the groups that players form by themselves, named by `names` of all players."""
+        return None
+
+    def column_of(self, player: int) -> int | None:
+        """Return the column of the features that a player is, or None."""
+        return None
+
+    def groups_by_node(self, players: Players, by: str, codes: Tensor, names: list[str]) -> Grouping | None:
+        """Return players grouped by a property of nodes.
+
+        Args:
+            players: Players of some targets.
+            by: Name of the property.
+            codes: (num_nodes,) its value for each node.
+            names: Names of these values.
+        """
+        return None
+
+    def groups_by_type(self, players: Players, types: HeteroIndex) -> Grouping | None:
+        """Return players grouped by node type or relation."""
+        return None
+
     def endpoints(self, players: Tensor) -> tuple[Tensor, ...]:
         """Return the nodes that each player connects, or nothing if players are not edges."""
         return ()
@@ -221,3 +256,10 @@ class NodePlayers(PlayerSet):
 
     def player_of_nodes(self, targets: Tensor, nodes: Tensor) -> Tensor | None:
         return self.task.player_id(targets, nodes)
+
+    def groups_by_node(self, players: Players, by: str, codes: Tensor, names: list[str]) -> Grouping | None:
+        return Grouping(by, torch.where(self.task.is_target(players), -1, codes[players.player]), names)
+
+    def groups_by_type(self, players: Players, types: HeteroIndex) -> Grouping | None:
+        node_type = types.type_of(players.player)
+        return Grouping("type", torch.where(self.task.is_target(players), -1, node_type), list(types.node_types))

@@ -27,7 +27,7 @@ from dgl_lara._util.progress import Progress, log_info
 from dgl_lara.attribution.monte_carlo import BYTES_A_DRAW
 from dgl_lara.constants import EXPORTS
 from dgl_lara.errors import InputError
-from dgl_lara.explanation import COLUMNS, in_own_numbers, pairs_frame
+from dgl_lara.explanation import COLUMNS, pairs_frame, to_user_ids
 from dgl_lara.game.game import Game
 from dgl_lara.inference.top_players import BulkExplainer, TopPlayers, most_players
 
@@ -167,7 +167,7 @@ def pieces(game: Game, targets: Tensor, top: int | None, pairs: int = 0) -> Iter
 def rows(bulk: BulkExplainer, targets: Tensor, top: int | None) -> pd.DataFrame:
     if top is None:
         return bulk.explain(targets).to_frame()
-    return in_own_numbers(top_frame(bulk.top(targets, min(top, most_players(bulk.game, targets)))), bulk.game)
+    return to_user_ids(top_frame(bulk.top(targets, min(top, most_players(bulk.game, targets)))), bulk.game)
 
 
 def top_frame(best: TopPlayers) -> pd.DataFrame:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from dgl_lara._util.validation import whole_number
-from dgl_lara.explanation.score_table import ScoreTable
+from dgl_lara.explanation import Explanations
 from dgl_lara.game.game import Game
 from dgl_lara.inference.draws import per_target_uniform
 from dgl_lara.metrics.fidelity import SPARSITIES, fidelity_per_target
@@ -17,7 +17,7 @@ from dgl_lara.metrics.fidelity import SPARSITIES, fidelity_per_target
 DRAWS = 3  # random explanations that each one is compared with
 
 
-def verify(game: Game, explanations: ScoreTable, draws: int = DRAWS, seed: int = 0) -> pd.DataFrame:
+def verify(game: Game, explanations: Explanations, draws: int = DRAWS, seed: int = 0) -> pd.DataFrame:
     """A row a target: Fidelity+ and Fidelity- (Eq. 1, 2; mean over sparsity .3 to .7; a node itself is kept), those of
     as many random players, and whether F+ - F- is no better than theirs (`worse_than_random`).
 
@@ -40,6 +40,6 @@ def verify(game: Game, explanations: ScoreTable, draws: int = DRAWS, seed: int =
     )
 
 
-def _fidelity(game: Game, explanations: ScoreTable) -> tuple[Tensor, Tensor]:
+def _fidelity(game: Game, explanations: Explanations) -> tuple[Tensor, Tensor]:
     plus, minus = fidelity_per_target(game, explanations, SPARSITIES, keep_target=explanations.includes_target)
     return plus.mean(0), minus.mean(0)

@@ -8,7 +8,8 @@ MESSAGES = {
     "explanation.not_in_graph": "{players} have no place in a graph. Save their scores as .csv or .json.",
     "explanation.other_target": "a page shows one target, {target} (got also {got}).",
     "explainer.low_agreement": "this explainer has learned little: its agreement on validation targets is "
-    "{agreement:.2f} (1 is perfect, 0 is worthless). Train longer or on more targets, or refine important explanations.",
+    "{agreement:.2f} (1 is perfect, 0 is worthless). Train longer or on more targets, or refine important "
+    "explanations.",
     "explainer.low_agreement_of_neighbours": "this explainer has learned little about neighbours: its agreement on "
     "them is {agreement:.2f} (1 is perfect, 0 is worthless). Uncorrected scores (other classes, new nodes) are "
     "unreliable. Train longer or on more targets, or refine important explanations.",

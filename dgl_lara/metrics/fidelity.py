@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 
 from dgl_lara.explanation import Explanations
-from dgl_lara.explanation.score_table import ScoreTable
 from dgl_lara.game.game import Game
 from dgl_lara.metrics.common.metric import EvalCase, Metric, Rows
 
@@ -76,7 +75,7 @@ def format_with_error(row: pd.Series, measure: str, form: str = ".2f", error_for
 
 
 def fidelity_per_target(
-    game: Game, explanations: ScoreTable, sparsities: tuple[float, ...] = SPARSITIES, keep_target: bool = False
+    game: Game, explanations: Explanations, sparsities: tuple[float, ...] = SPARSITIES, keep_target: bool = False
 ) -> tuple[Tensor, Tensor]:
     """Compute Fidelity+ and Fidelity- (Eq. 1, 2) for each target.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias
 
 import dgl
 import torch
@@ -142,7 +142,7 @@ class LARAExplainer(ExplainerAlgorithm):
         """One explanation for each output in `index`, from one pass."""
         laras, found = self._explained(model, x, edge_index, target, index, more)
         for place in range(len(next(iter(found.values())))):
-            mine = {kind: cast(Explanations, explanations[place].batch) for kind, explanations in found.items()}
+            mine = {kind: explanations[place].batch for kind, explanations in found.items()}
             yield self._as_masks(laras, mine)
 
     # --- how

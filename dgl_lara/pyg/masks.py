@@ -13,12 +13,11 @@ from torch_geometric.explain import HeteroExplanation
 from dgl_lara.blackbox.hetero_index import HeteroIndex
 from dgl_lara.explainer.decoders.features import FeatureDecoder
 from dgl_lara.explanation import Explanations
-from dgl_lara.explanation.score_table import ScoreTable
 from dgl_lara.game.edge_players import EdgePlayers
 from dgl_lara.lara import LARA
 
 
-def of_players(explanations: ScoreTable) -> Tensor:
+def of_players(explanations: Explanations) -> Tensor:
     """(count,) the score of each player there is, on average over the targets."""
     players, scores = explanations.players, explanations.scores
     return scores.new_zeros(players.num_ids).index_add(0, players.player, scores) / len(explanations)

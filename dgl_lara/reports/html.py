@@ -239,7 +239,7 @@ def _general(found: ReportData) -> dict[str, object]:
     summaries = [summary for summary, _ in found.general]
     rows = pd.concat([table.head(MOST).assign(of=one.heading(table)) for one in summaries for table in one.groups])
     typical = [
-        f"{explanations[row['place']].in_words()} ({row['share']:.0%})"
+        f"{explanations[row['index']].in_words()} ({row['share']:.0%})"
         for summary, explanations in found.general
         for row in summary.typical.to_dict("records")
     ]

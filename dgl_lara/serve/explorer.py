@@ -11,6 +11,7 @@ import torch
 from dgl_lara._util.templates import rendered
 from dgl_lara.explanation import Explanation
 from dgl_lara.explanation.plot.html import view_data
+from dgl_lara.explanation.view import scene_of, view_of
 from dgl_lara.serve.cache import UNKNOWN, round_digits
 from dgl_lara.serve.handlers import RequestHandler
 from dgl_lara.serve.ids import NOT_IN_RUN, Json
@@ -111,14 +112,14 @@ def _thumbnail(handler: RequestHandler, target: int) -> Json:
     explainer = handler.snapshot.first
     if not explainer.game.player_set.in_graph:
         return {}
-    scene = handler.ids.named(explainer.explain_one(target)).scene(MAX_THUMBNAIL_NODES)
+    scene = scene_of(handler.ids.named(explainer.explain_one(target)), MAX_THUMBNAIL_NODES)
     if scene.score is None:
         return {}
     low, high = scene.bounds
     return {
         "bounds": np.round([low[0], -high[1], high[0], -low[1]], 2).tolist(),
         "points": np.round(scene.position * (1, -1), 2).tolist(),
-        "scores": (scene.score / scene.largest).round(3).tolist(),
+        "scores": (scene.score / scene.max_score).round(3).tolist(),
         "edges": scene.edges.tolist(),
         "marks": scene.marks,
     }
@@ -133,7 +134,7 @@ def view(handler: RequestHandler, query: ViewQuery) -> Json:
     explanation = handler.ids_of(instance, explanations).named(explanations)
     calls = explanation.game.num_calls
     steps = SLIDER_STEPS if len(explanation.nodes) < MANY_NODES else SLIDER_STEPS_OF_MANY
-    picture, data = explanation.view(query.most, steps)
+    picture, data = view_of(explanation, query.most, steps)
     handler.model_calls += explanation.game.num_calls - calls
     target, class_name = handler.target(instance), handler.ids.class_name
     label = -1 if target == NOT_IN_RUN else int(_labels(handler)[target])
@@ -163,7 +164,7 @@ def _links(handler: RequestHandler, explanation: Explanation, picture: Any) -> l
     """Return the key that a click on each drawn node opens, or nothing if no nodes are drawn."""
     if not explanation.game.player_set.in_graph:
         return []
-    return handler.ids.links_of(explanation, explanation.nodes[torch.from_numpy(picture.place)])
+    return handler.ids.links_of(explanation, explanation.nodes[torch.from_numpy(picture.index)])
 
 
 def _likeliest(handler: RequestHandler, explanation: Explanation) -> list[Json]:

@@ -37,9 +37,7 @@ DASHES = (2.2, 1.6)
 MAX_MARK_LETTERS = 14
 RING_GAP = 0.09  # between the target and the ring around it
 COLOURS = LinearSegmentedColormap.from_list("against-for", [AGAINST, "#92c5de", ZERO, "#f4a582", FOR])
-EDGE_COLOURS = LinearSegmentedColormap.from_list(
-    "lines", [AGAINST, "#8fb4d4", "#d2d2d2", "#e0a48b", FOR]
-)  # no white
+EDGE_COLOURS = LinearSegmentedColormap.from_list("lines", [AGAINST, "#8fb4d4", "#d2d2d2", "#e0a48b", FOR])  # no white
 ARROW_BEND = 0.12  # of an arrow whose opposite is drawn too
 
 
@@ -123,19 +121,10 @@ def _draw_rings(axis: Axes, scene: Scene, unit: float) -> None:
     """Draw one faint line with a label for each hop."""
     for line in scene.hop_lines:
         axis.plot(*line.T, color="#e3e3e3", linewidth=0.8, zorder=0)
-    on_white: dict[str, Any] = {"facecolor": "white", "edgecolor": "none", "pad": 0.6}
+    style: dict[str, Any] = {"ha": "center", "va": "center", "zorder": 0.5}
+    style["bbox"] = {"facecolor": "white", "edgecolor": "none", "pad": 0.6}
     for (x, y), text in scene.hop_labels:
-        axis.text(
-            x,
-            y,
-            text,
-            fontsize=6 * unit / EDGE_INCHES,
-            color="#777777",
-            ha="center",
-            va="center",
-            zorder=0.5,
-            bbox=on_white,
-        )
+        axis.text(x, y, text, fontsize=6 * unit / EDGE_INCHES, color="#777777", **style)
 
 
 def _radii(scene: Scene) -> np.ndarray:

@@ -149,10 +149,7 @@ def compose(
         edge_score = np.where(player >= 0, score[player], 0.0) if len(score) else np.zeros(len(pairs))
     molecule = hop is None and labels is not None and is_molecule(labels)
     own = None if labels is None else [labels[node] for node in chosen]
-    if hop is None:
-        position = forces(len(chosen), pairs, own if molecule else None)
-    else:
-        position = rings(hop[chosen], pairs)
+    position = forces(len(chosen), pairs, own if molecule else None) if hop is None else rings(hop[chosen], pairs)
     return Scene(
         index=chosen,
         names=[names[node] for node in chosen],
