@@ -22,7 +22,6 @@ import torch
 from torch import Tensor
 
 from dgl_lara._util.distributed import get_process_group
-from dgl_lara._util.notices import notice
 from dgl_lara._util.progress import log_info, with_status, working
 from dgl_lara._util.randomness import generator, sample_targets
 from dgl_lara._util.validation import checked, checked_device, whole_number
@@ -38,7 +37,7 @@ from dgl_lara.explainer.encoder import EncoderGraph
 from dgl_lara.explainer.inputs import encoder_graph
 from dgl_lara.explainer.network import Explainer, load_explainer, save_explainer
 from dgl_lara.explanation import Explanations
-from dgl_lara.explanation.trust import doubt
+from dgl_lara.explanation.trust import notice_low_agreement
 from dgl_lara.game.class_query import ClassQuery
 from dgl_lara.game.game import Game
 from dgl_lara.game.inputs import normalize_inputs, to_internal_pairs, to_user_pairs, types_of
@@ -323,9 +322,8 @@ class LARA:
         self.cost_ = (self.state_.nodes_asked + self.game.nodes_evaluated - before) / self.game.num_targets
         with working("learning how far the scores can be trusted"):
             self.errors_ = self._learned_errors(judging)
-        if self.warn_if_poor and (warning := doubt(self.agreement, self.state_.best_of_neighbours)):
-            code, fields = warning
-            notice(code, **fields)
+        if self.warn_if_poor:
+            notice_low_agreement(self.agreement, self.state_.best_of_neighbours)
 
     def _take(self, state: TrainingState) -> None:
         self.state_, self.explainer_, self.history_ = state, state.best_explainer(), state.history

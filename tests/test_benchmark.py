@@ -21,7 +21,7 @@ from dgl_lara.cli.benchmark import METHODS
 from dgl_lara.evaluation import benchmark as benchmark
 from dgl_lara.evaluation import timing
 from dgl_lara.evaluation.lara_method import LaraMethod
-from dgl_lara.explanation.trust import doubt
+from dgl_lara.explanation.trust import notice_low_agreement
 from dgl_lara.game.game import Game
 from dgl_lara.gnns.models import GNN, ModelConfig
 from dgl_lara.reports.benchmark_table import comparison_markdown, on_terminal, shown, summary
@@ -216,10 +216,13 @@ def test_nobody_is_warned_of_an_explainer_that_is_only_timed(own_folders, quick_
     assert "learned little" in capsys.readouterr().err
 
 
-def test_who_knows_little_of_the_neighbours_alone_is_told_of():
-    assert doubt(0.93, 0.7) is doubt(0.93) is doubt(None) is None
-    assert doubt(0.93, 0.25) == ("explainer.low_agreement_of_neighbours", {"agreement": 0.25})
-    assert doubt(0.2, 0.1) == ("explainer.low_agreement", {"agreement": 0.2})
+def test_low_agreement_over_neighbours_alone_is_noticed(notices):
+    for known in ((0.93, 0.7), (0.93,), (None,)):
+        notice_low_agreement(*known)
+    assert notices.codes == []
+    notice_low_agreement(0.93, 0.25)
+    notice_low_agreement(0.2, 0.1)
+    assert notices.codes == ["explainer.low_agreement_of_neighbours", "explainer.low_agreement"]
 
 
 @pytest.mark.long

@@ -41,8 +41,7 @@ def print_error(text: str) -> None:
 def warn_about(run: Path) -> None:
     """Print notices about a run whose training was stopped, or whose explainer has learned little."""
     from dgl_lara._util.notices import notice
-    from dgl_lara._util.progress import log_info
-    from dgl_lara.explanation.sentence import doubt
+    from dgl_lara.explanation.trust import notice_low_agreement
     from dgl_lara.runs.overview import RunSummary
 
     summary = RunSummary(run)
@@ -50,8 +49,7 @@ def warn_about(run: Path) -> None:
         notice("run.in_training", done=summary.stopped)
     elif summary.stopped:
         notice("run.stopped", done=summary.stopped, command=summary.resume_command)
-    if text := doubt(summary.agreement):
-        log_info(text)
+    notice_low_agreement(summary.agreement)
 
 
 def may_tell() -> bool:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
+from dgl_lara._util.notices import notice
 from dgl_lara.messages import message
 
 MIN_SHARE = 0.5  # of the true attribution: scores expected to explain less should be refined
@@ -32,15 +32,14 @@ def how_far(novelty: float) -> str:
     return message("trust.familiar" if novelty < MAX_FAMILIAR_NOVELTY else "trust.novel", novelty=novelty)
 
 
-def doubt(agreement: float | None, of_neighbours: float | None = None) -> tuple[str, dict[str, Any]] | None:
-    """Return the notice (code, fields) about an explainer with low agreement, or None.
+def notice_low_agreement(agreement: float | None, of_neighbours: float | None = None) -> None:
+    """Print a notice if an explainer has learned little.
 
     Args:
         agreement: Best agreement on validation targets, or None if it is unknown.
         of_neighbours: The agreement over neighbours alone.
     """
     if agreement is not None and agreement < MIN_SHARE:
-        return "explainer.low_agreement", {"agreement": agreement}
-    if of_neighbours is not None and of_neighbours < MIN_SHARE:
-        return "explainer.low_agreement_of_neighbours", {"agreement": of_neighbours}
-    return None
+        notice("explainer.low_agreement", agreement=agreement)
+    elif of_neighbours is not None and of_neighbours < MIN_SHARE:
+        notice("explainer.low_agreement_of_neighbours", agreement=of_neighbours)
