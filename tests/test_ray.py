@@ -59,7 +59,7 @@ def test_a_killed_worker_costs_its_shard_only(command, tmp_path):
     assert "700 explanations" in command.end(process)
     command.end(command.start("--out", "whole.parquet"))
     pd.testing.assert_frame_equal(pd.read_parquet(tmp_path / "shards"), pd.read_parquet(tmp_path / "whole.parquet"))
-    assert len(ShardFolder(tmp_path / "shards").whole()["shards"]) == 6
+    assert len(ShardFolder(tmp_path / "shards").manifest().shards) == 6
 
 
 def test_interrupted_it_keeps_what_is_done_and_goes_on(command, tmp_path):
@@ -72,7 +72,7 @@ def test_interrupted_it_keeps_what_is_done_and_goes_on(command, tmp_path):
     done = {path: path.stat().st_mtime_ns for path in folder.glob("_shard-*")}
     assert 0 < len(done) < 40
     command.end(command.start("--engine", "ray", "--out", "shards"))  # as many shards as it was begun with
-    assert len(ShardFolder(folder).whole()["shards"]) == 40
+    assert len(ShardFolder(folder).manifest().shards) == 40
     assert {path: path.stat().st_mtime_ns for path in done} == done
 
 

@@ -219,8 +219,7 @@ def _in_shards(
         from dgl_lara.shards.ray_engine import explain_by_ray
 
         manifest = explain_by_ray(request, folder, shards, address)
-        count = len(manifest["shards"])
-        return f"{manifest['targets']:,} explanations, {manifest['rows']:,} rows in {count} shards in {out}"
+        return f"{manifest.targets:,} explanations, {manifest.rows:,} rows in {len(manifest.shards)} shards in {out}"
     from dgl_lara.runs.explain_job import open_job
     from dgl_lara.shards.explain_shard import explain_shard
 
@@ -228,9 +227,9 @@ def _in_shards(
     warn_about(job.run.folder)
     record = explain_shard(job, one, folder)
     _tell_spent(job)
-    missing = len(folder.missing(one.of))
-    told = f"shard {one}: {record['targets']:,} explanations, {record['rows']:,} rows in {folder.file(one)}"
-    return told + (f", {one.of - missing} of {one.of} are there" if missing else f", all {one.of} are there")
+    missing = len(folder.missing(one.total))
+    told = f"shard {one}: {record.targets:,} explanations, {record.rows:,} rows in {folder.file(one)}"
+    return told + (f", {one.total - missing} of {one.total} are there" if missing else f", all {one.total} are there")
 
 
 def _explain_few(

@@ -21,6 +21,5 @@ def shards(folder: Path, out: Path | None) -> None:
     if out:
         echo(f"{found.join(out):,} rows in {out}")
     else:
-        manifest = found.whole()
-        echo(f"all {len(manifest['shards'])} shards are there: {manifest['targets']:,} explanations, "
-             f"{manifest['rows']:,} rows")  # fmt: skip
+        manifest = found.manifest()
+        echo(f"all {len(manifest.shards)} shards are there: {manifest.targets:,} explanations, {manifest.rows:,} rows")

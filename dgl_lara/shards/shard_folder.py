@@ -1,12 +1,13 @@
-"""A folder of shards, written by processes that need not know of each other.
+"""A folder of shards, written by independent processes.
 
-shard-00000-of-00004.parquet   explanations: of all shards together, in this order, those of one process
-_shard-00000-of-00004.json     its rows and its checksum, written after it: the shard is done
-_question.json                 what all of them answer, written by whoever comes first
-_manifest.json                 all of it in one file, written last: the folder is complete
+shard-00000-of-00004.parquet   explanations; all shards in order are what one process writes
+_shard-00000-of-00004.json     record of a shard: its rows and its checksum, written when the file is complete
+_request.json                  what all shards explain, written by the first process
+_manifest.json                 all records in one file, written when all shards are complete
 
-Whatever reads folders of Parquet files (pandas, Arrow, Spark) passes over names that begin with an underscore. Every
-file is written whole, and two that write one write the same; so no lock is needed, and any shared file system will do.
+Readers of Parquet folders (pandas, Arrow, Spark) skip names that begin with an underscore. Every file is written
+atomically, and processes that write the same file write equal content. So no lock is needed, and any shared file system
+will do.
 """
 
 from __future__ import annotations
@@ -17,176 +18,222 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+from pydantic import Field
 from torch import Tensor
 
 from dgl_lara._util.atomic import atomic_write, short_hash
-from dgl_lara._util.progress import Progress, log_info
-from dgl_lara._util.schema import rows_of, text, validate, whole
+from dgl_lara._util.notices import notice
+from dgl_lara._util.progress import Progress
+from dgl_lara._util.settings import from_dict, settings, to_dict
 from dgl_lara.constants import EXPORTS
 from dgl_lara.errors import InputError, LaraError
 from dgl_lara.inference.export import WRITERS
 
-QUESTION, MANIFEST = "_question.json", "_manifest.json"
-RECORD = {"file": text, "targets": whole(1), "rows": whole(), "sha256": text}
+REQUEST, MANIFEST = "_request.json", "_manifest.json"
+MAX_LISTED_SHARDS = 10  # that are missing
+Count = Annotated[int, Field(ge=0)]
 
 
 @dataclass(frozen=True)
 class Shard:
-    """The `number`-th of so many, from 0 on."""
+    """One of several shards.
 
-    number: int
-    of: int
+    Args:
+        index: Which of them, from 0.
+        total: How many there are.
+    """
+
+    index: int
+    total: int
 
     def __str__(self) -> str:
-        return f"{self.number}/{self.of}"
+        return f"{self.index}/{self.total}"
 
     @property
     def name(self) -> str:
-        return f"shard-{self.number:05d}-of-{self.of:05d}"
+        return f"shard-{self.index:05d}-of-{self.total:05d}"
 
-    def cut(self, targets: Tensor) -> Tensor:
-        """Neighbouring targets, as many as in any other shard, or one more."""
-        if len(targets) < self.of:
-            raise InputError(
-                f"{len(targets)} targets cannot be cut into {self.of} shards; take at most {len(targets)}."
-            )
-        first, end = (len(targets) * number // self.of for number in (self.number, self.number + 1))
-        return targets[first:end]
+    def select(self, targets: Tensor) -> Tensor:
+        """Return the targets of this shard. Shards are contiguous, and their sizes differ by one at most."""
+        if len(targets) < self.total:
+            raise InputError("shards.too_many", targets=len(targets), got=self.total)
+        start, end = (len(targets) * index // self.total for index in (self.index, self.index + 1))
+        return targets[start:end]
+
+
+@settings
+class ShardRecord:
+    """Record of a complete shard. `request` is the hash of what it explains."""
+
+    file: str
+    targets: Annotated[int, Field(ge=1)]
+    rows: Count
+    sha256: str
+    request: str
+
+
+@settings
+class ShardManifest:
+    """All records of a folder."""
+
+    request: dict[str, Any]
+    targets: Count
+    rows: Count
+    shards: list[ShardRecord]
 
 
 class ShardFolder:
-    """`folder`: its ending, if it is one of an export's, is that of its files; they are Parquet otherwise."""
+    """A folder of shards.
+
+    Args:
+        folder: The folder. If its name ends like an export (.csv), so do its files. Otherwise they are Parquet files.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.ending = folder.suffix if folder.suffix in EXPORTS else ".parquet"
         if folder.exists() and not folder.is_dir():
-            raise InputError(f"shards are put into a folder, and {folder} is a file; name another.")
+            raise InputError("shards.is_file", got=folder)
 
     def file(self, shard: Shard) -> Path:
+        """Return the path of the explanations of a shard."""
         return self.folder / (shard.name + self.ending)
 
-    def question(self) -> dict[str, Any] | None:
-        """What the shards in it answer; None: nobody has come yet."""
-        path = self.folder / QUESTION
-        return _read(path, {"shards": whole(1)}) if path.exists() else None
+    def _record_file(self, shard: Shard) -> Path:
+        return self.folder / f"_{shard.name}.json"
 
-    def agree(self, question: Mapping[str, Any]) -> None:
-        """Refuse to put answers of two questions into one folder.
-
-        Asked before a shard is begun, and again before it counts: two that came at the same moment both found nobody.
-        """
-        if self.question() is None:
-            _write(self.folder / QUESTION, question)
-        others = self.question() or {}
-        for name in {**question, **others}:
-            if question.get(name) != others.get(name):
-                raise InputError(
-                    f"{self.folder} holds shards of another question: by them {name} is {others.get(name)}, here "
-                    f"{question.get(name)}; name another folder, or ask the same everywhere."
-                )
-
-    def record(self, shard: Shard) -> dict[str, Any] | None:
-        """Of a shard that is done and is as it was then."""
-        path, file = self.folder / f"_{shard.name}.json", self.file(shard)
+    def request(self) -> dict[str, Any] | None:
+        """Return what the shards explain. None: there are no shards yet."""
+        path = self.folder / REQUEST
         if not path.exists():
             return None
+        content = from_dict(dict[str, Any], _read(path), path)
+        from_dict(Annotated[int, Field(ge=1)], content.get("shards"), path)
+        return content
+
+    def check_request(self, request: Mapping[str, Any]) -> None:
+        """Check that the shards of this folder explain the same request, and store it in an empty folder.
+
+        It is checked before a shard is explained and again afterwards, because two processes that start at one moment
+        may both find the folder empty.
+        """
+        if self.request() is None:
+            _write(self.folder / REQUEST, request)
+        stored = self.request() or {}
+        for name in {**request, **stored}:
+            if request.get(name) != stored.get(name):
+                fields = {"name": name, "then": stored.get(name), "now": request.get(name)}
+                raise InputError("shards.other_request", folder=self.folder, **fields)
+
+    def find_record(self, shard: Shard) -> ShardRecord | None:
+        """Return the record of a shard, if the shard is complete and unchanged."""
+        if not self._record_file(shard).exists():
+            return None
         try:
-            found = self._record(shard)
-            if checksum(file) == found["sha256"]:
-                return found
-            log_info(f"{file} was changed since it was written; it is made anew.")
-        except (LaraError, OSError) as damage:
-            log_info(f"{damage} Shard {shard} is made anew.")
+            record = self._read_record(shard)
+            if checksum(self.file(shard)) == record.sha256:
+                return record
+            problem = f"{self.file(shard)} was changed after it was written."
+        except (LaraError, OSError) as error:
+            problem = str(error)
+        notice("shard.repeated", shard=shard, problem=problem)
         return None
 
-    def _record(self, shard: Shard) -> dict[str, Any]:
-        """As it is on disk; LaraError where it is of another shard, or of another question than this folder's."""
-        path = self.folder / f"_{shard.name}.json"
-        found = _read(path, {**RECORD, "question": text}, optional=("question",))  # older ones do not say it
-        if found["file"] != self.file(shard).name or found.pop("question", self._asked) != self._asked:
-            raise LaraError(f"{path} is of another shard, or of another question than those beside it.")
-        return found
-
-    @property
-    def _asked(self) -> str:
-        return short_hash(self.question() or {})
-
-    def done(self, shard: Shard, targets: int, rows: int) -> dict[str, Any]:
-        file = self.file(shard)
-        record = {
-            "file": file.name,
-            "targets": targets,
-            "rows": rows,
-            "sha256": checksum(file),
-            "question": self._asked,
-        }
-        _write(self.folder / f"_{shard.name}.json", record)
+    def _read_record(self, shard: Shard) -> ShardRecord:
+        path = self._record_file(shard)
+        record = from_dict(ShardRecord, _read(path), path)
+        if (record.file, record.request) != (self.file(shard).name, self._request_hash):
+            raise LaraError("shard.foreign", path=path)
         return record
 
-    def missing(self, of: int) -> list[int]:
-        """Shards that have no record yet."""
-        there = {path.name for path in self.folder.iterdir()}  # a listing: other machines may remember single absences
-        return [one for one in range(of) if f"_{Shard(one, of).name}.json" not in there]
+    @property
+    def _request_hash(self) -> str:
+        return short_hash(self.request() or {})
 
-    def complete(self) -> dict[str, Any] | None:
-        """The manifest, written where all shards are there; None where some are missing. Whoever finishes asks."""
-        question = self.question()
-        if question is None or self.missing(question["shards"]):
+    def add_record(self, shard: Shard, num_targets: int, num_rows: int) -> ShardRecord:
+        """Write the record of a shard whose file is complete."""
+        file = self.file(shard)
+        record = ShardRecord(file.name, num_targets, num_rows, checksum(file), self._request_hash)
+        _write(self._record_file(shard), to_dict(record))
+        return record
+
+    def missing(self, total: int) -> list[int]:
+        """Return the indices of shards without a record."""
+        names = {path.name for path in self.folder.iterdir()}  # not exists(), whose answer network file systems cache
+        return [index for index in range(total) if self._record_file(Shard(index, total)).name not in names]
+
+    def write_manifest(self) -> ShardManifest | None:
+        """Write the manifest if all shards are complete. Every process that completes a shard calls this."""
+        request = self.request()
+        if request is None or self.missing(request["shards"]):
             return None
-        every = (Shard(one, question["shards"]) for one in range(question["shards"]))
-        records = [self._record(shard) for shard in every]
-        sums = {name: sum(record[name] for record in records) for name in ("targets", "rows")}
-        manifest = {"question": question, **sums, "shards": records}
-        path = self.folder / MANIFEST
-        if not path.exists() or _read(path, {"shards": rows_of(RECORD)}) != manifest:
-            _write(path, manifest)
+        total = request["shards"]
+        records = [self._read_record(Shard(index, total)) for index in range(total)]
+        sums = (sum(record.targets for record in records), sum(record.rows for record in records))
+        manifest, path = ShardManifest(request, *sums, records), self.folder / MANIFEST
+        if not path.exists() or _read(path) != to_dict(manifest):
+            _write(path, to_dict(manifest))
         return manifest
 
-    def whole(self) -> dict[str, Any]:
-        """The manifest; LaraError where a shard is missing."""
-        question = self.question()
-        if question is None:
-            raise InputError(f"{self.folder} holds no shards (it has no {QUESTION}).")
-        manifest = self.complete()
+    def manifest(self) -> ShardManifest:
+        """Return the manifest.
+
+        Raises:
+            LaraError: Shards are missing.
+        """
+        request = self.request()
+        if request is None:
+            raise InputError("shards.none", folder=self.folder)
+        manifest = self.write_manifest()
         if manifest is None:
-            of = question["shards"]
-            missing = [str(Shard(one, of)) for one in self.missing(of)]
-            shown = ", ".join(missing[:10]) + (f" and {len(missing) - 10} more" if len(missing) > 10 else "")
-            raise LaraError(f"{self.folder} is not complete: shards {shown} are missing; run them with --shard.")
+            missing = [str(Shard(index, request["shards"])) for index in self.missing(request["shards"])]
+            more = len(missing) - MAX_LISTED_SHARDS
+            listed = ", ".join(missing[:MAX_LISTED_SHARDS]) + (f" and {more} more" if more > 0 else "")
+            raise LaraError("shards.missing", folder=self.folder, missing=listed)
         return manifest
 
     def join(self, out: Path) -> int:
-        """All shards in one file; returns how many rows it has. LaraError where one is missing or was changed."""
+        """Write all shards to one file.
+
+        Args:
+            out: The file. Parquet shards are also joined to a .csv or .jsonl file.
+
+        Returns:
+            The number of rows.
+
+        Raises:
+            LaraError: A shard is missing or was changed.
+        """
         endings = EXPORTS if self.ending == ".parquet" else (self.ending,)
         if out.suffix not in endings:
-            raise InputError(f"these shards are joined to a file that ends in {', '.join(endings)} (got '{out.name}').")
+            raise InputError("shards.join_ending", endings=", ".join(endings), got=out.name)
         if out.resolve().parent == self.folder.resolve():
-            raise InputError(f"{self.folder} holds the shards; name a file in another place (got '{out}').")
-        manifest = self.whole()
-        paths = [self.folder / record["file"] for record in manifest["shards"]]
-        for path, record in zip(Progress(paths, "checking", unit="shard"), manifest["shards"], strict=True):
-            if not path.exists() or checksum(path) != record["sha256"]:
-                raise LaraError(f"{path} was changed since it was written; run its shard again.")
+            raise InputError("shards.join_folder", folder=self.folder, got=out)
+        manifest = self.manifest()
+        paths = [self.folder / record.file for record in manifest.shards]
+        for path, record in zip(Progress(paths, "checking", unit="shard"), manifest.shards, strict=True):
+            if not path.exists() or checksum(path) != record.sha256:
+                raise LaraError("shard.changed", path=path)
         with atomic_write(out) as temporary:
             if self.ending == ".parquet":
-                return WRITERS[out.suffix](paths, temporary, manifest["question"])
-            _concatenate(paths, temporary, header=self.ending == ".csv")
-        return manifest["rows"]
+                return WRITERS[out.suffix](paths, temporary, manifest.request)
+            _concatenate(paths, temporary, has_header=self.ending == ".csv")
+        return manifest.rows
 
 
-def _concatenate(paths: list[Path], out: Path, header: bool) -> None:
+def _concatenate(paths: list[Path], out: Path, has_header: bool) -> None:
     with out.open("wb") as joined:
-        for place, path in enumerate(paths):
-            with path.open("rb") as one:
-                if header and place:
-                    one.readline()
-                shutil.copyfileobj(one, joined)
+        for index, path in enumerate(paths):
+            with path.open("rb") as file:
+                if has_header and index:
+                    file.readline()
+                shutil.copyfileobj(file, joined)
 
 
 def checksum(path: Path) -> str:
+    """Return the SHA-256 of a file."""
     digest = hashlib.sha256()
     with path.open("rb") as file:
         while block := file.read(2**20):
@@ -194,13 +241,14 @@ def checksum(path: Path) -> str:
     return digest.hexdigest()
 
 
-def _read(path: Path, fields: Mapping[str, Any], optional: tuple[str, ...] = ()) -> dict[str, Any]:
+def _read(path: Path) -> dict[str, Any]:
+    """Read a JSON file and check its seal, a hash of its content."""
     try:
-        content = validate(json.loads(path.read_text()), {**fields, "seal": text}, path, optional)
+        content = json.loads(path.read_text())
     except (ValueError, RecursionError) as error:
-        raise LaraError(f"{path} cannot be understood ({error}).") from error
-    if content.pop("seal") != short_hash(content):
-        raise LaraError(f"{path} is not as it was written.")
+        raise LaraError("file.content", where=path, problem=error) from error
+    if not isinstance(content, dict) or content.pop("seal", None) != short_hash(content):
+        raise LaraError("shards.seal", path=path)
     return content
 
 
