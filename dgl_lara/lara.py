@@ -56,9 +56,8 @@ from dgl_lara.inference.layerwise import embed_layerwise, full_pass_bytes, predi
 from dgl_lara.inference.local import explain_nearby, game_nearby
 from dgl_lara.inference.novelty import with_novelty
 from dgl_lara.inference.refine import RefineResult, refine
-from dgl_lara.inference.scorer import Embeddings, embed_graph, explain_embedded
+from dgl_lara.inference.scorer import Embeddings, Scorer, TopPlayers, embed_graph
 from dgl_lara.inference.targets import parse_classes, parse_targets
-from dgl_lara.inference.top_players import BulkExplainer, TopPlayers
 from dgl_lara.inference.verification import DRAWS, verify
 from dgl_lara.training.backend import InMemory
 from dgl_lara.training.config import TrainingConfig, default, within_memory
@@ -497,7 +496,7 @@ class LARA:
 
     def _amortised(self, targets: Tensor, query: ClassQuery | None) -> Explanations:
         if self.is_embedded or len(targets) > FEW or not self.task.has_distances or self.task.num_endpoints > 1:
-            return explain_embedded(self.explainer_, self.game, self.embed(), targets, query)
+            return Scorer(self.explainer_, self.game, self.embed()).explain(targets, query)
         game = vars(self).get("game") or self._game_near(targets)
         return explain_nearby(self.explainer_, game, self.config_.inputs, targets, query)
 
@@ -518,10 +517,10 @@ class LARA:
         where = (self._f, graph, self.features, targets, self.explainer_, self.value, self.memory)
         return game_nearby(*where, self.players, self.task)
 
-    def bulk(self, workers: int = 0) -> BulkExplainer:
+    def bulk(self, workers: int = 0) -> Scorer:
         """For very many targets: keeps the best players of each."""
         self.check_trained()
-        return BulkExplainer(self.explainer_, self.game, self.embed(workers))
+        return Scorer(self.explainer_, self.game, self.embed(workers))
 
     def top(self, targets: Targets, k: int = 20) -> TopPlayers:
         """The k best players of each target, without a list of all of them."""

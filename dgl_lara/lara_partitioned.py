@@ -34,10 +34,9 @@ from dgl_lara.graphs.remote import DistributedGraphView
 from dgl_lara.graphs.row_store import RowStore
 from dgl_lara.inference.error_model import ErrorModel, learn_errors
 from dgl_lara.inference.local import explain_nearby
-from dgl_lara.inference.out_of_core import OutOfCoreBulkExplainer, embed_out_of_core, key_of
-from dgl_lara.inference.scorer import Embeddings
+from dgl_lara.inference.out_of_core import OutOfCoreScorer, embed_out_of_core, key_of
+from dgl_lara.inference.scorer import Embeddings, Scorer, TopPlayers
 from dgl_lara.inference.targets import parse_targets
-from dgl_lara.inference.top_players import BulkExplainer, TopPlayers
 from dgl_lara.lara import FEW, FEWEST_SAMPLES, LARA, Targets
 from dgl_lara.training.backend import OutOfCore
 from dgl_lara.training.config import ALL, TrainingConfig, default, with_mini_batches
@@ -141,9 +140,9 @@ class PartitionedLara(LARA):
     def is_embedded(self) -> bool:
         return True  # or will be: nothing is explained without
 
-    def bulk(self, workers: int = 0) -> BulkExplainer:
-        """What explains very many targets, as `BulkExplainer` does."""
-        return cast(BulkExplainer, OutOfCoreBulkExplainer(self.explainer_, self.game, self.embed()))
+    def bulk(self, workers: int = 0) -> Scorer:
+        """What explains very many targets, as `Scorer` does."""
+        return cast(Scorer, OutOfCoreScorer(self.explainer_, self.game, self.embed()))
 
     def top(self, targets: Targets, k: int = 20) -> TopPlayers:
         return self.bulk().top(self._ids_of(targets), k)
@@ -152,7 +151,7 @@ class PartitionedLara(LARA):
         if len(targets) <= FEW:
             near = self.game.near(targets, max(self.explainer_.form.sight(self.explainer_.config), self.game.hops + 1))
             return explain_nearby(self.explainer_, near.game, self.config_.inputs, near.targets, query)
-        return OutOfCoreBulkExplainer(self.explainer_, self.game, self.embed()).explain(targets, query)
+        return OutOfCoreScorer(self.explainer_, self.game, self.embed()).explain(targets, query)
 
     def check_supports_refinement(self, wanted: object) -> None:
         if wanted:

@@ -24,11 +24,10 @@ from common import seconds_of
 from dgl_lara._util.numba_threads import kernel, run_in_threads
 from dgl_lara._util.tables import markdown_table
 from dgl_lara.errors import InputError
-from dgl_lara.inference.export import top_frame
-from dgl_lara.inference.kernels.walk import walk
+from dgl_lara.inference.kernels.walk import WalkKernel, by_term, walk
 from dgl_lara.inference.local import explain_nearby
-from dgl_lara.inference.scorer import explain_embedded
-from dgl_lara.inference.top_players import TopPlayers
+from dgl_lara.inference.rows import top_frame
+from dgl_lara.inference.scorer import Scorer, TopPlayers, fastest_kernel
 from dgl_lara.runs.open import open_run
 
 RESULTS = Path(__file__).parent / "results"
@@ -79,10 +78,10 @@ def walk_only(worker, workers, indptr, sources, scale, p, t, targets, gate, hops
 
 def walk_all(bulk, targets):
     """`walk_only` on the arrays that `bulk.top` gives its own kernel."""
-    walks, game = bulk.walks, bulk.game
+    walks, game = bulk._fastest, bulk.game
     t = bulk.explainer.for_class(bulk.embeddings.target[targets], game.query(targets))
     run_in_threads(
-        walk_only, len(targets), walks.indptr, walks.sources, walks.scale, walks.source, walks.by_term(t),
+        walk_only, len(targets), walks.indptr, walks.sources, walks.scale, walks.source, by_term(t, walks.config.terms),
         targets.numpy(), walks.gate, walks.hops,
     )  # fmt: skip
 
@@ -97,18 +96,19 @@ def copy_bandwidth(megabytes):
 def measure(run, repeats, singles, copied, say):
     lara = run.trained()
     bulk, game = lara.bulk(), run.game
-    if not bulk.compiled:
+    if fastest_kernel(bulk.explainer, bulk.game) is not WalkKernel:
         raise InputError("the kernel is for node tasks on the CPU, with a gate that it knows.")
     everyone = torch.arange(game.num_targets)
     bulk.top(everyone[:10], TOP)  # both are compiled before anything is measured
     walk_all(bulk, everyone[:10])
-    length, never = bulk.length, np.full_like(bulk.length, np.inf)  # a player of infinite length is never passed over
+    length = bulk._fastest.length
+    never = np.full_like(length, np.inf)  # a player of infinite length is never skipped
     whole, every_dot, walking, copying = [], [], [], []
     for _ in range(repeats):
         whole.append(timed(lambda: bulk.top(everyone, TOP), 1))
-        bulk.length = never
+        bulk._fastest.length = never
         every_dot.append(timed(lambda: bulk.top(everyone, TOP), 1))
-        bulk.length = length
+        bulk._fastest.length = length
         walking.append(timed(lambda: walk_all(bulk, everyone), 1))
         copying.append(copy_bandwidth(copied))
     seconds, pairs = float(np.median(whole)), sum(int(game.players(part).counts.sum()) for part in everyone.split(2048))
@@ -142,7 +142,7 @@ def against_the_paper(lara, bulk, order, ours_each, say):
         result = explain_nearby(lara.explainer_, lara.game, lara.config_.inputs, batch)
         paper.append((time.perf_counter() - start) / len(batch))
         ours.append(timed(lambda b=batch: bulk.top(b, TOP), 1) / len(batch))
-        expected = explain_embedded(lara.explainer_, lara.game, bulk.embeddings, batch).scores
+        expected = Scorer(lara.explainer_, lara.game, bulk.embeddings).explain(batch).scores
         difference = max(difference, float((result.scores - expected).abs().max() / expected.abs().max()))
     each = float(np.median(paper))
     say(f"paper's way: {1 / each:.0f} a second")

@@ -25,6 +25,7 @@ import click
 import pandas as pd
 import psutil
 import torch
+from fetched_scores import explain_across
 
 from dgl_lara._util.atomic import atomic_write
 from dgl_lara._util.distributed import join
@@ -39,7 +40,6 @@ from dgl_lara.game.distributed_game import DistributedGame
 from dgl_lara.gnns import recipe_for
 from dgl_lara.gnns.checkpoint import load_gnn, save_gnn
 from dgl_lara.gnns.training import get_gnn
-from dgl_lara.inference.fetched_scores import explain_across
 from dgl_lara.lara import LARA
 from dgl_lara.training.config import MINI_BATCHES, default
 from dgl_lara.training.distributed import DistributedBackend, part_graph

@@ -1,6 +1,8 @@
 """What several processes with a part of a graph each find out, for the tests that compare it with one process."""
 
+import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -13,10 +15,12 @@ from dgl_lara.explainer.inputs import encoder_graph
 from dgl_lara.game.distributed_game import DistributedGame
 from dgl_lara.game.game import Game
 from dgl_lara.graphs.remote import DistributedGraphView
-from dgl_lara.inference.fetched_scores import explain_across
 from dgl_lara.training.distributed import BatchShare, DistributedBackend, part_graph
 from dgl_lara.training.loop import new_explainer, train
 from dgl_lara.training.objectives import OBJECTIVES
+
+sys.path.append(str(Path(__file__).parents[1] / "experiments"))
+from fetched_scores import explain_across  # noqa: E402
 
 CONFIG = replace(SMALL, batch_size=10, steps=12, gate="walk")
 STEP = torch.tensor([5, 30, 12, 7, 22, 39, 1])

@@ -20,8 +20,7 @@ from dgl_lara.explainer.inputs import encoder_graph, explainer_inputs
 from dgl_lara.game.class_query import ClassQuery
 from dgl_lara.game.game import Game
 from dgl_lara.inference.layerwise import embed_layerwise, predict_in_batches
-from dgl_lara.inference.scorer import embed_all, explain_embedded
-from dgl_lara.inference.top_players import BulkExplainer
+from dgl_lara.inference.scorer import Scorer, embed_all
 from dgl_lara.training.coalitions import evaluate_coalitions
 from dgl_lara.training.config import TrainingConfig
 from dgl_lara.training.loop import new_explainer
@@ -406,9 +405,9 @@ def test_the_compiled_walk_knows_what_edges_carry(players):
     embeddings, found = embed_all(g, game, "rich"), game.players(everyone)
     t = g.for_class(embeddings.target, ClassQuery(game.explained_class))
     scores = g.form.scores(g, PairBatch(game, found, embeddings.source, t))
-    many = explain_embedded(g, game, embeddings, everyone)
+    many = Scorer(g, game, embeddings).explain(everyone)
     torch.testing.assert_close(many.scores, scores, atol=1e-5, rtol=1e-3)
-    best = BulkExplainer(g, game, embeddings).top(everyone, 3)
+    best = Scorer(g, game, embeddings).top(everyone, 3)
     real = best.player >= 0
     first = many.rank() < 3
     torch.testing.assert_close(
@@ -422,7 +421,7 @@ def test_g_tells_edges_apart_by_what_they_carry():
     graph.edata["amount"] = torch.tensor([0.1, 3.0, 1.0, 1.0])
     game = Game(weighted, graph, torch.ones(3, 1), hops=1, players=Edges(directed=True), value="output")
     g = new_explainer(game, SMALL, encoder_graph(game, "rich").inputs, torch.arange(3)).requires_grad_(False)
-    scores = explain_embedded(g, game, embed_all(g, game, "rich"), torch.tensor([0])).scores
+    scores = Scorer(g, game, embed_all(g, game, "rich")).explain(torch.tensor([0])).scores
     assert abs(scores[0] - scores[1]) > 1e-3
 
 

@@ -19,7 +19,7 @@ from dgl_lara.game.game import Game
 from dgl_lara.game.removal import edgeless
 from dgl_lara.game.walks import walk_weights
 from dgl_lara.graphs.indexing import lookup_sorted
-from dgl_lara.inference.scorer import Embeddings, embed_all, explain_embedded
+from dgl_lara.inference.scorer import Embeddings, Scorer, embed_all
 
 GAME = gcn_game(nodes=40, edges=50, seed=3)
 INPUTS = explainer_inputs(GAME, "rich")
@@ -39,7 +39,7 @@ def new(**changes):
 def test_scores_are_the_formula_at_the_top_of_the_file(gate):
     """Dense and pair by pair: sum_d w_d <p_j m_c, t_i>."""
     g = new(gate=gate)
-    result = explain_embedded(g, GAME, embed_all(g, GAME, "rich"), torch.arange(40))
+    result = Scorer(g, GAME, embed_all(g, GAME, "rich")).explain(torch.arange(40))
     players = result.players
     walks = walk_weights(GAME.graph, players, 2)
     looped = GAME.graph.adj_external(scipy_fmt="csr").T.toarray() + np.eye(40)
@@ -62,7 +62,7 @@ def test_the_papers_form_is_a_dot_product():
     """Eq. 6: gate none, plain encoder, one class: phi_hat = <p_j, t_i> and nothing else."""
     g = new(gate="none", encoder="plain", all_classes=False)
     embeddings = embed_all(g, GAME, "rich")
-    result = explain_embedded(g, GAME, embeddings, torch.arange(40))
+    result = Scorer(g, GAME, embeddings).explain(torch.arange(40))
     dense = embeddings.target @ embeddings.source.T
     torch.testing.assert_close(result.scores, dense[result.players.row, result.players.player])
 
@@ -122,19 +122,19 @@ def test_graph_task_pools_t_by_max():
     _, t = g(seen)
     each = g.target_head(g.encoder(seen, inputs))
     torch.testing.assert_close(t[1], each[5:12].max(dim=0).values)
-    result = explain_embedded(g, game, embed_all(g, game, "rich"), torch.tensor([2, 0]))
-    alone = explain_embedded(g, game, embed_all(g, game, "rich"), torch.tensor([0]))
+    result = Scorer(g, game, embed_all(g, game, "rich")).explain(torch.tensor([2, 0]))
+    alone = Scorer(g, game, embed_all(g, game, "rich")).explain(torch.tensor([0]))
     torch.testing.assert_close(result.scores[4:], alone.scores)
 
 
 def test_relabelling_nodes_permutes_scores():
     g = new()
-    before = explain_embedded(g, GAME, embed_all(g, GAME, "rich"), torch.arange(40)).to_frame()
+    before = Scorer(g, GAME, embed_all(g, GAME, "rich")).explain(torch.arange(40)).to_frame()
     order = torch.randperm(40, generator=torch.Generator().manual_seed(1))  # new name of node i is order[i]
     src, dst = GAME.graph.edges()
     renamed = dgl.graph((order[src], order[dst]), num_nodes=40)
     game = Game(GAME.f, renamed, GAME.features[order.argsort()], hops=2)
-    after = explain_embedded(g, game, embed_all(g, game, "rich"), torch.arange(40)).to_frame()
+    after = Scorer(g, game, embed_all(g, game, "rich")).explain(torch.arange(40)).to_frame()
     scores = {(row.target, row.player): row.score for row in after.itertuples()}
     assert before.score.std() > 1e-3
     for row in before.itertuples():
@@ -144,12 +144,12 @@ def test_relabelling_nodes_permutes_scores():
 def test_many_targets_equal_one_at_a_time(monkeypatch):
     g = new()
     embeddings = embed_all(g, GAME, "rich")
-    together = explain_embedded(g, GAME, embeddings, torch.arange(40))
-    alone = torch.cat([explain_embedded(g, GAME, embeddings, torch.tensor([i])).scores for i in range(40)])
+    together = Scorer(g, GAME, embeddings).explain(torch.arange(40))
+    alone = torch.cat([Scorer(g, GAME, embeddings).explain(torch.tensor([i])).scores for i in range(40)])
     torch.testing.assert_close(together.scores, alone)
     monkeypatch.setattr("dgl_lara._util.memory_budget.BYTES_A_WALK", CHUNK_BYTES // 60)
     assert len(GAME.chunks(torch.arange(40))) > 3
-    torch.testing.assert_close(explain_embedded(g, GAME, embeddings, torch.arange(40)).scores, alone)
+    torch.testing.assert_close(Scorer(g, GAME, embeddings).explain(torch.arange(40)).scores, alone)
 
 
 def test_other_classes_can_be_asked_for_unless_only_one_was_learned():
@@ -158,12 +158,12 @@ def test_other_classes_can_be_asked_for_unless_only_one_was_learned():
     targets = torch.arange(5)
     other = (GAME.explained_class[:5] + 1) % 3
     assert (
-        explain_embedded(g, GAME, embeddings, targets, ClassQuery(other)).scores
-        - explain_embedded(g, GAME, embeddings, targets).scores
+        Scorer(g, GAME, embeddings).explain(targets, ClassQuery(other)).scores
+        - Scorer(g, GAME, embeddings).explain(targets).scores
     ).abs().max() > 1e-4
     narrow = new(all_classes=False)
     with raises("classes.predicted_only"):
-        explain_embedded(narrow, GAME, embed_all(narrow, GAME, "rich"), targets, ClassQuery(other))
+        Scorer(narrow, GAME, embed_all(narrow, GAME, "rich")).explain(targets, ClassQuery(other))
 
 
 def test_unseen_outliers_cannot_blow_up():
@@ -188,7 +188,7 @@ def test_pair_scores_are_differentiable():
 def test_targets_outside_are_refused():
     g = new()
     with pytest.raises(ValueError, match=r"nodes 0\.\.39 \(got 40\)"):
-        explain_embedded(g, GAME, Embeddings(torch.zeros(1), torch.zeros(1)), torch.tensor([3, 40]))
+        Scorer(g, GAME, Embeddings(torch.zeros(1), torch.zeros(1))).explain(torch.tensor([3, 40]))
 
 
 def test_rich_inputs_are_features_degree_logits_and_solo_logits():
@@ -196,7 +196,7 @@ def test_rich_inputs_are_features_degree_logits_and_solo_logits():
     x = GAME.features
     torch.testing.assert_close(parts[0], torch.where(x >= 0, torch.log(1 + x.abs()), -torch.log(1 + x.abs())))
     torch.testing.assert_close(parts[1][:, 0], torch.log(1 + GAME.graph.in_degrees().float()))
-    torch.testing.assert_close(parts[2], GAME.logits)
+    torch.testing.assert_close(parts[2], GAME.full_logits)
     with torch.no_grad():
         torch.testing.assert_close(parts[3], GAME.f(edgeless(GAME.graph, torch.arange(40)), x))
     assert (parts[3] - parts[2]).abs().max() > 0.1
@@ -243,7 +243,7 @@ def test_normalisation_centres_scales_and_leaves_constant_columns_alone():
 
 def test_scores_come_in_units_of_unit():
     g = new()
-    before = explain_embedded(g, GAME, embed_all(g, GAME, "rich"), torch.arange(40)).scores
+    before = Scorer(g, GAME, embed_all(g, GAME, "rich")).explain(torch.arange(40)).scores
     g.unit.fill_(3.0)
-    after = explain_embedded(g, GAME, embed_all(g, GAME, "rich"), torch.arange(40)).scores
+    after = Scorer(g, GAME, embed_all(g, GAME, "rich")).explain(torch.arange(40)).scores
     torch.testing.assert_close(after, 3 * before)

@@ -9,13 +9,13 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from click.testing import CliRunner
+from codes import raises
 from test_bulk import bulk
 
 from dgl_lara.cli import main
 from dgl_lara.errors import InputError
 from dgl_lara.inference import export
 from dgl_lara.inference.request import ExplainRequest
-from dgl_lara.inference.scorer import explain_embedded
 from dgl_lara.runs.explain_job import open_job, read_targets
 from dgl_lara.runs.open import open_run
 
@@ -51,7 +51,7 @@ def test_all_players(tmp_path):
     one = bulk("walk", False)
     export.explain_to_file(one, torch.arange(80), None, tmp_path / "e.parquet", ABOUT)
     frame = pd.read_parquet(tmp_path / "e.parquet")
-    expected = explain_embedded(one.explainer, one.game, one.embeddings, torch.arange(80)).to_frame()
+    expected = one.explain(torch.arange(80)).to_frame()
     pd.testing.assert_frame_equal(frame, expected, check_dtype=False)
 
 
@@ -59,82 +59,75 @@ class Killed(BaseException):
     pass
 
 
-def test_killed_then_resumed(tmp_path, monkeypatch):
-    one, out, made = bulk("walk", False), tmp_path / "e.parquet", []
-    whole = export.rows
+def counted_rows(monkeypatch, stops=()):
+    """Note the size of each part that is computed. `stops`: (number of parts, exception) pairs, raised in order."""
+    made, stops, original = [], list(stops), export.amortised_rows
 
-    def rows(bulk, targets, top):
-        if len(made) == 2:
-            raise Killed
+    def rows(scorer, targets, top):
+        if stops and len(made) == stops[0][0]:
+            raise stops.pop(0)[1]
         made.append(len(targets))
-        return whole(bulk, targets, top)
+        return original(scorer, targets, top)
 
-    monkeypatch.setattr("dgl_lara.inference.export.rows", rows)
+    monkeypatch.setattr(export, "amortised_rows", rows)
+    return made
+
+
+def test_an_export_resumes_after_a_kill(tmp_path, monkeypatch):
+    scorer, out, made = bulk("walk", False), tmp_path / "e.parquet", counted_rows(monkeypatch, [(2, Killed)])
     with pytest.raises(Killed):
-        export.explain_to_file(one, torch.arange(80), 4, out, ABOUT)
+        export.explain_to_file(scorer, torch.arange(80), 4, out, ABOUT)
     assert not out.exists() and made == [30, 30]
-    monkeypatch.setattr("dgl_lara.inference.export.rows", lambda *a: made.append("again") or whole(*a))
-    export.explain_to_file(one, torch.arange(80), 4, out, ABOUT)
-    assert made == [30, 30, "again"]  # only what was missing
-    export.explain_to_file(one, torch.arange(80), 4, tmp_path / "unbroken.parquet", ABOUT)
+    export.explain_to_file(scorer, torch.arange(80), 4, out, ABOUT)
+    assert made == [30, 30, 20]  # only what was missing
+    export.explain_to_file(scorer, torch.arange(80), 4, tmp_path / "unbroken.parquet", ABOUT)
     pd.testing.assert_frame_equal(pd.read_parquet(out), pd.read_parquet(tmp_path / "unbroken.parquet"))
 
 
 @pytest.mark.parametrize("ending", [".parquet", ".csv", ".jsonl"])
-def test_interrupted_it_says_what_is_kept_and_goes_on_with_that(tmp_path, monkeypatch, capsys, ending):
-    one, out, made, stops = bulk("walk", False), tmp_path / f"e{ending}", [], [0, 2]
-    whole = export.rows
-
-    def rows(bulk, targets, top):
-        if stops and len(made) == stops[0]:
-            stops.pop(0)
-            raise KeyboardInterrupt
-        made.append(len(targets))
-        return whole(bulk, targets, top)
-
-    monkeypatch.setattr(export, "rows", rows)
-    for words in ("", f"2 of 3 parts are kept in {out}.parts; the same command goes on"):
+def test_an_interrupted_export_reports_the_parts_it_keeps(tmp_path, monkeypatch, notices, ending):
+    scorer, out = bulk("walk", False), tmp_path / f"e{ending}"
+    made = counted_rows(monkeypatch, [(0, KeyboardInterrupt), (2, KeyboardInterrupt)])
+    for kept in (0, 2):
         with pytest.raises(KeyboardInterrupt):
-            export.explain_to_file(one, torch.arange(80), 4, out, ABOUT)
-        said = capsys.readouterr().err
-        assert words in said and ("parts" in said) == bool(words)
-    export.explain_to_file(one, torch.arange(80), 4, out, ABOUT)
+            export.explain_to_file(scorer, torch.arange(80), 4, out, ABOUT)
+        assert notices.codes == (["export.interrupted"] if kept else [])
+    fields = notices.fields("export.interrupted")
+    assert (fields["kept"], fields["total"], str(fields["folder"])) == (2, 3, f"{out}.parts")
+    export.explain_to_file(scorer, torch.arange(80), 4, out, ABOUT)
     assert made == [30, 30, 20]
-    export.explain_to_file(one, torch.arange(80), 4, tmp_path / f"unbroken{ending}", ABOUT)
+    export.explain_to_file(scorer, torch.arange(80), 4, tmp_path / f"unbroken{ending}", ABOUT)
     assert out.read_text("latin1") == (tmp_path / f"unbroken{ending}").read_text("latin1")
 
 
-def test_parts_are_small_and_alike_where_model_calls_are_bought():
-    one = bulk("walk", False)
-    many = torch.arange(80).repeat(10)
-    assert [len(part) for part in export.pieces(one.game, many, None, pairs=2)] == [200] * 4
-    assert [len(part) for part in export.pieces(one.game, many, 4)] == [30] * 26 + [20]
-    assert torch.equal(torch.cat(list(export.pieces(one.game, many, None, pairs=2))), many)
+def test_parts_are_small_if_the_model_is_called():
+    game, targets = bulk("walk", False).game, torch.arange(80).repeat(10)
+    parts = list(export.split_targets(game, targets, None, pairs=2))
+    assert [len(part) for part in parts] == [200] * 4 and torch.equal(torch.cat(parts), targets)
+    assert [len(part) for part in export.split_targets(game, targets, 4)] == [30] * 26 + [20]
 
 
-def test_the_bar_says_its_pace_in_words(tmp_path, monkeypatch):
+def test_the_progress_bar_shows_the_pace(tmp_path, monkeypatch):
     notes = []
     monkeypatch.setattr(export.Progress, "note", lambda bar, *words, **figures: notes.append((words, figures)))
     export.explain_to_file(bulk("walk", False), torch.arange(80), 4, tmp_path / "e.csv", ABOUT)
     assert notes and all(re.fullmatch(r"[\d,.]+ a second", *words) and not more for words, more in notes)
 
 
-def test_parts_of_another_question_are_not_taken(tmp_path, monkeypatch):
-    one, out = bulk("walk", False), tmp_path / "e.parquet"
-    whole = export.rows
-    monkeypatch.setattr("dgl_lara.inference.export.TARGETS_A_PART", 100)
+def test_parts_of_another_export_are_not_reused(tmp_path, monkeypatch):
+    scorer, out = bulk("walk", False), tmp_path / "e.parquet"
+    monkeypatch.setattr(export, "TARGETS_A_PART", 100)
     with monkeypatch.context() as patch:
         patch.setitem(export.WRITERS, ".parquet", lambda *a: (_ for _ in ()).throw(Killed()))
         with pytest.raises(Killed):
-            export.explain_to_file(one, torch.arange(80), 4, out, ABOUT)
-    asked = []
-    monkeypatch.setattr("dgl_lara.inference.export.rows", lambda *a: asked.append(a[2]) or whole(*a))
-    export.explain_to_file(one, torch.arange(80), 3, out, ABOUT)
-    assert asked == [3]
+            export.explain_to_file(scorer, torch.arange(80), 4, out, ABOUT)
+    made = counted_rows(monkeypatch)
+    export.explain_to_file(scorer, torch.arange(80), 3, out, ABOUT)
+    assert made == [80]
 
 
-def test_bad_files(tmp_path):
-    with pytest.raises(InputError, match=r"must end in .parquet, .csv, .jsonl \(got 'e.txt'\)"):
+def test_the_ending_of_a_file_is_checked(tmp_path):
+    with raises("export.ending", got="e.txt"):
         export.explain_to_file(bulk("walk", False), torch.arange(3), 4, tmp_path / "e.txt", ABOUT)
 
 
@@ -227,15 +220,13 @@ def test_every_way_gives_the_same_file(a_run, tmp_path, way):
 
 @pytest.mark.long
 def test_all_players_with_little_memory_come_in_small_parts(a_run, tmp_path, monkeypatch):
-    seen, whole = [], export.rows
-    monkeypatch.setattr("dgl_lara.inference.export.TARGETS_A_PART", 700)
-    monkeypatch.setattr("dgl_lara.inference.export.rows", lambda *a: seen.append(len(a[1])) or whole(*a))
-    sizes = {}
+    monkeypatch.setattr(export, "TARGETS_A_PART", 700)
+    made, sizes = counted_rows(monkeypatch), {}
     for memory in ("1MB", "1GB"):
         out = str(tmp_path / f"{memory}.parquet")
         arguments = ["explain", "--run", str(a_run / "r"), "--all", "--amortised", "--top", "all", "--out", out]
         assert CliRunner().invoke(main, [*arguments, "--memory", memory]).exit_code == 0
-        sizes[memory], seen[:] = max(seen), []
+        sizes[memory], made[:] = max(made), []
     assert sizes["1MB"] < sizes["1GB"] == 700
     assert_same(*(pd.read_parquet(tmp_path / f"{name}.parquet") for name in sizes), close=1e-5)
 

@@ -34,7 +34,7 @@ from dgl_lara.gnns import Recipe
 from dgl_lara.gnns.training import get_gnn
 from dgl_lara.inference import export
 from dgl_lara.inference.embedding_store import EmbeddingStore
-from dgl_lara.inference.scorer import explain_embedded
+from dgl_lara.inference.scorer import Scorer
 
 NOWHERE = Path("/proc/self/nowhere")  # not even root can write here
 QUICK = TrainingConfig(hidden=8, dim=4, masks=1, steps=3)
@@ -340,7 +340,7 @@ def test_one_model_asked_by_four_threads():
 def test_the_memory_bound_covers_the_result(tmp_path, monkeypatch):
     one = bulk("walk", False)
     game = Game(one.game.f, one.game.graph, one.game.features, hops=2, memory=40_000)
-    sizes = [len(piece) for piece in export.pieces(game, torch.arange(80), 10**9)]
+    sizes = [len(piece) for piece in export.split_targets(game, torch.arange(80), 10**9)]
     widest = int(game.players(torch.arange(80)).counts.max())
     assert sum(sizes) == 80 and len(sizes) > 4
     assert max(sizes) * widest * export.BYTES_A_ROW <= game.budget.memory or max(sizes) == 1
@@ -355,7 +355,7 @@ def test_what_does_not_fit_is_told_before_it_is_tried(what):
     one = bulk("walk", False)
     with pytest.raises(InputError, match=r"would take about [\d,.]+ GB, and"):
         if what == "refine":
-            found = explain_embedded(one.explainer, one.game, one.embeddings, torch.arange(5))
+            found = Scorer(one.explainer, one.game, one.embeddings).explain(torch.arange(5))
             LARA.of_game(one.game).refine(found, 10**9)
         elif what == "sample":
             from dgl_lara.attribution.monte_carlo import least_squares
@@ -379,6 +379,6 @@ def test_weights_that_broke_in_the_last_step_are_noticed():
 
 def test_scores_that_are_no_numbers_are_not_called_zero():
     one = bulk("walk", False)
-    found = explain_embedded(one.explainer, one.game, one.embeddings, torch.arange(5))
+    found = Scorer(one.explainer, one.game, one.embeddings).explain(torch.arange(5))
     broken = Explanations(found.players, found.scores * torch.nan, found.explained_class, found.task, "lara", one.game)
     assert "not numbers" in broken[0].in_words() and "every score is 0" not in broken[0].in_words()

@@ -9,7 +9,7 @@ from test_explainer import new
 from dgl_lara.game.game import Game
 from dgl_lara.inference.layerwise import embed_layerwise, full_pass_bytes, predict_in_batches
 from dgl_lara.inference.local import explain_nearby, game_nearby
-from dgl_lara.inference.scorer import embed_all, explain_embedded
+from dgl_lara.inference.scorer import Scorer, embed_all
 
 GAME = gcn_game(nodes=40, edges=50, seed=3)
 
@@ -56,7 +56,7 @@ def test_a_few_targets_need_only_their_surroundings(graph):
     features = torch.randn(200, 3, generator=torch.Generator().manual_seed(1))
     game, g = Game(SmallGCN(), graph, features, hops=2), new()
     targets = torch.tensor([120, 3])
-    expected = explain_embedded(g, game, embed_all(g, game, "rich"), targets)
+    expected = Scorer(g, game, embed_all(g, game, "rich")).explain(targets)
     for result in (
         explain_nearby(g, game, "rich", targets),
         explain_apart(g, game.f, graph, features, targets),

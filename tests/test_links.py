@@ -22,7 +22,7 @@ from dgl_lara.game.game import Game
 from dgl_lara.game.inputs import normalize_inputs
 from dgl_lara.inference.correction import _one_by_one
 from dgl_lara.inference.kernels.posterior import correct_all
-from dgl_lara.inference.scorer import embed_all, explain_embedded
+from dgl_lara.inference.scorer import Scorer, embed_all
 from dgl_lara.training.coalitions import evaluate_coalitions
 from dgl_lara.training.config import TrainingConfig
 from dgl_lara.training.loop import new_explainer
@@ -186,7 +186,7 @@ def test_pairs_with_next_to_no_samples_are_not_corrected():
 def explain_with_a_new_g(game, targets):
     seen = encoder_graph(game, "rich")
     g = new_explainer(game, SMALL, seen.inputs, targets).requires_grad_(False)
-    return explain_embedded(g, game, embed_all(g, game, "rich"), targets)
+    return Scorer(g, game, embed_all(g, game, "rich")).explain(targets)
 
 
 @pytest.mark.long
@@ -211,9 +211,9 @@ def test_every_route_gives_the_same_sums(players, gate, several):
     embeddings, found = embed_all(g, game, "rich"), game.players(everyone)
     t = g.for_class(game.task.target_embeddings(embeddings.target, everyone, None), game.query(everyone))
     plain = on_all_sides(g.form.scores, g, PairBatch(game, found, embeddings.source, t))
-    compiled = explain_embedded(g, game, embeddings, everyone)
+    compiled = Scorer(g, game, embeddings).explain(everyone)
     torch.testing.assert_close(compiled.scores, plain, atol=1e-4, rtol=1e-3)
-    few = torch.cat([explain_embedded(g, game, embeddings, some).scores for some in everyone.split(9)])
+    few = torch.cat([Scorer(g, game, embeddings).explain(some).scores for some in everyone.split(9)])
     torch.testing.assert_close(few, plain, atol=1e-4, rtol=1e-3)
 
 

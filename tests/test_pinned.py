@@ -27,8 +27,7 @@ from dgl_lara.gnns.models import GNN, ModelConfig
 from dgl_lara.inference.layerwise import embed_layerwise
 from dgl_lara.inference.local import explain_nearby, game_nearby
 from dgl_lara.inference.refine import refine
-from dgl_lara.inference.scorer import embed_all, explain_embedded
-from dgl_lara.inference.top_players import BulkExplainer
+from dgl_lara.inference.scorer import Scorer, embed_all
 from dgl_lara.metrics.fidelity import fidelity_per_target
 from dgl_lara.training.backend import InMemory
 from dgl_lara.training.config import TrainingConfig, paper
@@ -83,19 +82,17 @@ def explained(name):
     """Scores in every way they can be had."""
     game, config, explainer, everyone = trained(name)
     embeddings = embed_all(explainer, game, config.inputs)
-    best = BulkExplainer(explainer, game, embeddings).top(everyone, 3)
+    best = Scorer(explainer, game, embeddings).top(everyone, 3)
     found = {
-        "bulk": explain_embedded(explainer, game, embeddings, everyone).scores,
-        "one by one": torch.cat(
-            [explain_embedded(explainer, game, embeddings, one).scores for one in everyone.split(1)]
-        ),
+        "bulk": Scorer(explainer, game, embeddings).explain(everyone).scores,
+        "one by one": torch.cat([Scorer(explainer, game, embeddings).explain(one).scores for one in everyone.split(1)]),
         "nearby": explain_nearby(explainer, game, config.inputs, everyone[:5]).scores,
         "top": torch.from_numpy(best.score),
         "top players": torch.from_numpy(best.player),
     }
     if game.task.has_distances:
         layerwise = embed_layerwise(explainer, game, config.inputs, size=7)
-        found["layer-wise"] = explain_embedded(explainer, game, layerwise, everyone).scores
+        found["layer-wise"] = Scorer(explainer, game, layerwise).explain(everyone).scores
         near = game_nearby(game.f, game.graph, game.features, everyone[:5], explainer, game.value)
         found["apart"] = explain_nearby(explainer, near, config.inputs, everyone[:5]).scores
     return found
@@ -119,7 +116,7 @@ def attributed(task):
 def judged(task):
     """What is done with scores afterwards."""
     game, config, explainer, everyone = trained(f"{task}, {'walk' if task == 'node' else 'default'}")
-    result = explain_embedded(explainer, game, embed_all(explainer, game, config.inputs), everyone[:6])
+    result = Scorer(explainer, game, embed_all(explainer, game, config.inputs)).explain(everyone[:6])
     plus, minus = fidelity_per_target(game, result, keep_target=task == "node")
     return {
         "F+": plus.nan_to_num(),

@@ -18,8 +18,7 @@ from dgl_lara.explainer.decoder import PairBatch
 from dgl_lara.explainer.inputs import encoder_graph
 from dgl_lara.game.class_query import ClassQuery
 from dgl_lara.game.game import Game
-from dgl_lara.inference.scorer import embed_all, explain_embedded
-from dgl_lara.inference.top_players import BulkExplainer
+from dgl_lara.inference.scorer import Scorer, embed_all
 from dgl_lara.training.coalitions import evaluate_coalitions
 from dgl_lara.training.config import TrainingConfig
 from dgl_lara.training.loop import new_explainer
@@ -328,11 +327,11 @@ def test_the_best_of_many_are_those_of_all_pairs(players, gate):
     t = g.for_class(embeddings.target, ClassQuery(game.explained_class))
     expected = g.form.scores(g, PairBatch(game, found, embeddings.source, t))
     assert expected.std() > 1e-3
-    many = explain_embedded(g, game, embeddings, everyone)
+    many = Scorer(g, game, embeddings).explain(everyone)
     torch.testing.assert_close(many.scores, expected, atol=1e-5, rtol=1e-3)
     for name in ("counts", "player", "hop"):
         torch.testing.assert_close(getattr(many.players, name), getattr(found, name))
-    best = BulkExplainer(g, game, embeddings).top(everyone, 3)
+    best = Scorer(g, game, embeddings).top(everyone, 3)
     assert best.kind == players.name
     first = many.rank() < 3
     real = best.player >= 0

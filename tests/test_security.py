@@ -21,7 +21,7 @@ from dgl_lara._util.templates import HtmlTable, rendered
 from dgl_lara.cli import main
 from dgl_lara.datasets import cache, mutagenicity, ogbn_arxiv, planetoid
 from dgl_lara.errors import LaraError
-from dgl_lara.inference.scorer import explain_embedded
+from dgl_lara.inference.scorer import Scorer
 
 ROOT = Path(__file__).parents[1]
 SOURCES = sorted([*(ROOT / "dgl_lara").rglob("*.py"), *(ROOT / "experiments").glob("*.py")])
@@ -104,7 +104,7 @@ def test_nobody_listens():
 
 def evil_page():
     one = bulk("walk", False)
-    found = explain_embedded(one.explainer, one.game, one.embeddings, torch.arange(3))
+    found = Scorer(one.explainer, one.game, one.embeddings).explain(torch.arange(3))
     return found.named([EVIL] * 80, [EVIL] * 3)[0].to_html()
 
 

@@ -1,7 +1,6 @@
 """Verified: bad explanations are flagged, good ones are not. Refined: closer to phi, and no move without a reason."""
 
 from dataclasses import replace
-from functools import partial
 
 import dgl
 import pandas as pd
@@ -20,7 +19,7 @@ from dgl_lara.explanation import Explanations
 from dgl_lara.game.class_query import ClassQuery
 from dgl_lara.game.game import Game
 from dgl_lara.game.tasks import GRAPH, NODE
-from dgl_lara.inference import export, scorer
+from dgl_lara.inference import export
 from dgl_lara.inference.refine import correction, covariance, refine
 from dgl_lara.inference.request import RefineCost, RefineOptions
 from dgl_lara.inference.rows import refined_rows
@@ -198,11 +197,11 @@ def test_prior_shares_errors_between_players_that_look_alike():
 @pytest.mark.parametrize("ending", [".parquet", ".csv"])
 def test_columns_in_the_file(tmp_path, ending):
     one, out = bulk("walk", False), tmp_path / f"trusted{ending}"
-    explain = partial(scorer.explain_embedded, one.explainer, one.game, one.embeddings)
+    explain = one.explain
     make = refined_rows(explain, RefineOptions(8, verify=True), 1.0, 0, RefineCost())
     export.explain_to_file(one, torch.arange(20), 4, out, {"refined": 8}, make)
     frame = pd.read_parquet(out) if ending == ".parquet" else pd.read_csv(out)
-    plain = export.rows(one, torch.arange(20), 4)
+    plain = export.amortised_rows(one, torch.arange(20), 4)
     assert frame.columns.tolist()[:7] == plain.columns.tolist()
     assert frame.columns.tolist()[7:] == [
         "moved", "fidelity+", "fidelity-", "random fidelity+", "random fidelity-", "worse_than_random",

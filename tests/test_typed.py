@@ -18,7 +18,7 @@ from dgl_lara.explainer.probe import heard, ways_to_targets
 from dgl_lara.game.game import Game
 from dgl_lara.game.inputs import normalize_inputs
 from dgl_lara.inference.layerwise import embed_layerwise
-from dgl_lara.inference.scorer import embed_all, explain_embedded
+from dgl_lara.inference.scorer import Scorer, embed_all
 from dgl_lara.training.coalitions import evaluate_coalitions
 from dgl_lara.training.config import TrainingConfig
 from dgl_lara.training.loop import new_explainer
@@ -276,8 +276,8 @@ def test_walks_lists_and_the_compiled_walk(players):
         torch.testing.assert_close(step.predicted_differences(), pairs, atol=1e-4, rtol=1e-3)
     g.requires_grad_(False)
     embeddings = embed_all(g, game, "rich")
-    few = torch.cat([explain_embedded(g, game, embeddings, some).scores for some in torch.arange(72).split(9)])
-    many = explain_embedded(g, game, embeddings, torch.arange(72))
+    few = torch.cat([Scorer(g, game, embeddings).explain(some).scores for some in torch.arange(72).split(9)])
+    many = Scorer(g, game, embeddings).explain(torch.arange(72))
     torch.testing.assert_close(many.scores, few, atol=1e-4, rtol=1e-3)
 
 

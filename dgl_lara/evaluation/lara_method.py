@@ -13,7 +13,7 @@ from dgl_lara.baselines.common.method import Method
 from dgl_lara.explainer.network import load_explainer
 from dgl_lara.explanation import Explanations
 from dgl_lara.game.game import Game
-from dgl_lara.inference.scorer import Embeddings, embed_all, explain_embedded
+from dgl_lara.inference.scorer import Embeddings, Scorer, embed_all
 from dgl_lara.lara import LARA
 from dgl_lara.training.config import TrainingConfig
 
@@ -81,5 +81,5 @@ class LaraMethod(Method):
 
     def explain_again(self, targets: Tensor) -> Explanations:
         assert self.embeddings is not None
-        found = explain_embedded(self.lara.explainer_, self.game, self.embeddings, targets)
+        found = Scorer(self.lara.explainer_, self.game, self.embeddings).explain(targets)
         return replace(self.lara.trusted(found) if self.corrected else found, method=self.label)

@@ -15,7 +15,7 @@ from dgl_lara.baselines.sampled import Sampled
 from dgl_lara.explanation import Explanations
 from dgl_lara.game.game import Game
 from dgl_lara.inference.local import explain_nearby, game_nearby
-from dgl_lara.inference.scorer import embed_all, explain_embedded
+from dgl_lara.inference.scorer import Scorer, embed_all
 from dgl_lara.lara import LARA
 from dgl_lara.metrics import METRICS
 from dgl_lara.metrics.common.metric import EvalCase
@@ -57,7 +57,7 @@ class Evaluation:
                 results.append(sampled.explain(targets))
             self.costs[sampled.label] = (game.nodes_evaluated - before) / len(targets)
         amortised = self.lara.trusted(
-            explain_embedded(self.lara.explainer_, game, self.lara.embed(), targets), correct=False
+            Scorer(self.lara.explainer_, game, self.lara.embed()).explain(targets), correct=False
         )
         if self.lara.samples_ is None:
             return [*results, amortised]
@@ -95,7 +95,7 @@ def _speed(subject: Evaluation) -> pd.DataFrame:
     def from_scratch(some: Tensor) -> Explanations:
         where = (game.f, game.graph, game.features, game.task, game.hops, game.value)
         bare = Game(*where, memory=game.budget.memory, players=game.player_spec)
-        return explain_embedded(explainer, bare, embed_all(explainer, bare, inputs), some)
+        return Scorer(explainer, bare, embed_all(explainer, bare, inputs)).explain(some)
 
     def nearby(some: Tensor) -> Explanations:
         where = (game.f, game.graph, game.features, some, explainer, game.value, game.budget.memory)
@@ -105,5 +105,5 @@ def _speed(subject: Evaluation) -> pd.DataFrame:
     tables = {"lara, from scratch": speed(from_scratch, targets)}
     if game.task.has_distances:
         tables["lara, from scratch, nearby"] = speed(nearby, targets[:FEW])
-    tables["lara, embeddings stored"] = speed(lambda some: explain_embedded(explainer, game, stored, some), targets)
+    tables["lara, embeddings stored"] = speed(lambda some: Scorer(explainer, game, stored).explain(some), targets)
     return _below_each_other(tables)

@@ -167,12 +167,7 @@ class Explanations:
         players, scores = self.players, self.scores
         if not include_target:
             scores = scores.masked_fill(self.is_target, -torch.inf)
-        order = torch.argsort(scores, descending=True, stable=True)
-        order = order[torch.argsort(players.row[order], stable=True)]
-        rank = torch.empty_like(order)
-        start = torch.repeat_interleave(players.indptr[:-1], players.counts)
-        rank[order] = torch.arange(len(order), device=order.device) - start
-        return rank
+        return players.rank(scores)
 
     @property
     def query(self) -> ClassQuery:

@@ -292,6 +292,10 @@ class Game:
         side.player_set = self.player_spec.build(GameContext(NODE, self.graph, self.features, self.hops))
         return side
 
+    def max_players(self, targets: Tensor) -> int:
+        """Return a bound on the number of players of any of these targets."""
+        return max(1, int(self.cost_bound[targets].max().clamp(max=self.num_players)))
+
     def chunks(self, targets: Tensor) -> list[slice]:
         """Slices of the targets that stay within the memory, whatever the hubs (one that does not fit stands alone)."""
         if len(targets) == 1:

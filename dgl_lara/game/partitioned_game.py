@@ -22,6 +22,7 @@ from dgl_lara.blackbox.eval_mode import eval_mode
 from dgl_lara.blackbox.identity import weights_hash
 from dgl_lara.blackbox.layerwise import LayerwiseModel
 from dgl_lara.errors import InputError
+from dgl_lara.game.class_query import ClassQuery
 from dgl_lara.game.context import GameContext
 from dgl_lara.game.game import CHECKED, ROUNDING, Game, ParentGraph, check_targets
 from dgl_lara.game.receptive_field import evenly_spaced
@@ -219,6 +220,14 @@ class PartitionedGame:
 
     def check_targets(self, targets: Tensor) -> None:
         check_targets(targets, self.num_targets, self.task)
+
+    def max_players(self, targets: Tensor) -> int:
+        """Return the number of all nodes, since players are not known without cutting out the targets."""
+        return self.num_players
+
+    def query(self, targets: Tensor) -> ClassQuery:
+        """Return the question about the predicted class of each target."""
+        return ClassQuery(self.explained_class(targets))
 
     @property
     def cost_bound(self) -> Work:

@@ -62,6 +62,15 @@ class Players:
         player, hop = self.player[pairs], self.hop[pairs]
         return replace(self, targets=self.targets[chosen], counts=self.counts[chosen], player=player, hop=hop)
 
+    def rank(self, scores: Tensor) -> Tensor:
+        """Return the rank of each score among those of its target, (num_pairs,), 0 for the highest."""
+        order = torch.argsort(scores, descending=True, stable=True)
+        order = order[torch.argsort(self.row[order], stable=True)]
+        rank = torch.empty_like(order)
+        start = torch.repeat_interleave(self.indptr[:-1], self.counts)
+        rank[order] = torch.arange(len(order), device=order.device) - start
+        return rank
+
     def among(self, ids: Tensor) -> Players:
         """The same with players numbered by their places in a rising list of ids."""
         return replace(self, player=lookup_sorted(self.player, ids)[0], num_ids=len(ids))

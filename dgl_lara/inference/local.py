@@ -1,5 +1,4 @@
-"""A few targets without a pass over everything: g runs on their 2K-hop neighbourhood (Eq. 12), and f is asked only
-about the part of the graph that can matter to it. The numbers are those of `scores.explain`."""
+"""Explanations of a few targets from their own surroundings, without embedding the whole graph (Eq. 12)."""
 
 from __future__ import annotations
 
@@ -20,24 +19,35 @@ from dgl_lara.game.player_specs import PlayerSpec
 from dgl_lara.game.task import Task
 from dgl_lara.game.tasks import NODE
 from dgl_lara.graphs.indexing import is_member
-from dgl_lara.inference.scorer import checked_query, embed_all, explain_embedded
+from dgl_lara.inference.scorer import Scorer, checked_query, embed_all
 from dgl_lara.training.objective import local_scores
 from dgl_lara.training.subgraphs import SubgraphEmbeddings
 
 
 def explain_nearby(
-    explainer: Explainer, game: Game, kind: str, targets: Tensor, query: ClassQuery | None = None
+    explainer: Explainer, game: Game, inputs: str, targets: Tensor, query: ClassQuery | None = None
 ) -> Explanations:
-    """With a game at hand, which may have asked f about the surroundings of the targets only."""
+    """Return the scores of all players of a few targets, from embeddings of their 2K-hop neighbourhood.
+
+    Args:
+        explainer: The trained g.
+        game: The game, or that of `game_nearby`.
+        inputs: Name of the input features of the explainer.
+        targets: (num_targets,) ids.
+        query: Classes to explain. None: the predicted ones.
+
+    Returns:
+        The same scores as `Scorer.explain`, up to rounding.
+    """
     game.check_targets(targets)
     nodes = game.task.nearby_nodes(game.graph, targets, explainer.form.sight(explainer.config))
     if nodes is None:
-        return explain_embedded(explainer, game, embed_all(explainer, game, kind), targets, query)
-    query = checked_query(explainer, game, targets, query)
+        return Scorer(explainer, game, embed_all(explainer, game, inputs)).explain(targets, query)
+    query = checked_query(explainer, game.query(targets), query)
     with eval_mode(explainer):
-        seen = EncoderGraph.around(game.graph, nodes, explainer_inputs(game, kind, nodes), game.in_degrees)
-        p, t = explainer(seen)
-        embedded = SubgraphEmbeddings(seen, nodes, p, game.task.target_embeddings(t, targets, nodes))
+        graph = EncoderGraph.around(game.graph, nodes, explainer_inputs(game, inputs, nodes), game.in_degrees)
+        p, t = explainer(graph)
+        embedded = SubgraphEmbeddings(graph, nodes, p, game.task.target_embeddings(t, targets, nodes))
         players = game.players(targets)
         scores = local_scores(explainer, game, embedded, players, query)
     return Explanations(players, scores, query.classes, game.task, "lara", game, rather_than=query.versus)
@@ -54,13 +64,16 @@ def game_nearby(
     players: str | PlayerSpec = "nodes",
     task: Task = NODE,
 ) -> Game:
-    """The game of a node task as far as these targets go: f is asked about 2K hops and the K + 1 behind them, and its
-    logits elsewhere are NaN."""
+    """Return the game of a node task around a few targets.
+
+    The model is called with the 2K hops around the targets and the K + 1 hops behind them. The logits of all other
+    nodes are NaN.
+    """
     config = explainer.config
     needed = task.encoder_nodes(graph, targets, explainer.form.sight(config))
-    part = khop_batch(graph, needed, config.hops + 1)
-    near = predict_and_validate(f, part.graph, features[part.nodes], part.graph.num_nodes(), task.name)
-    answer = near.new_full((graph.num_nodes(), near.shape[1]), torch.nan)
-    known = is_member(part.nodes, needed)
-    answer[part.nodes[known]] = near[known]
-    return Game(f, graph, features, task, config.hops, value, answer, needed, memory, players, config.edge_columns > 0)
+    batch = khop_batch(graph, needed, config.hops + 1)
+    near = predict_and_validate(f, batch.graph, features[batch.nodes], batch.graph.num_nodes(), task.name)
+    outputs = near.new_full((graph.num_nodes(), near.shape[1]), torch.nan)
+    valid = is_member(batch.nodes, needed)
+    outputs[batch.nodes[valid]] = near[valid]
+    return Game(f, graph, features, task, config.hops, value, outputs, needed, memory, players, config.edge_columns > 0)

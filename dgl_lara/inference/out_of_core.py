@@ -26,9 +26,8 @@ from dgl_lara.game.player_index import MANY
 from dgl_lara.game.walks import scale_of
 from dgl_lara.graphs.mmap import GraphView, MmapGraphView
 from dgl_lara.graphs.row_store import Make, RowStore
-from dgl_lara.inference.kernels.walk import WalkScorer
-from dgl_lara.inference.scorer import Embeddings, explain_embedded
-from dgl_lara.inference.top_players import BulkExplainer, TopPlayers, best_players
+from dgl_lara.inference.kernels.walk import WalkKernel
+from dgl_lara.inference.scorer import Embeddings, Scorer, TopPlayers
 
 ROWS = 1_000_000
 
@@ -115,7 +114,7 @@ def _add_rows(worker, workers, indptr, sources, rows, total):  # type: ignore[no
                 total[row, column] += rows[sources[edge], column]
 
 
-class MmapWalkScorer(WalkScorer):
+class MmapWalkKernel(WalkKernel):
     """The compiled walk along edges and to embeddings that lie on disk."""
 
     def __init__(self, explainer: Explainer, game: PartitionedGame, source: Tensor) -> None:
@@ -126,12 +125,11 @@ class MmapWalkScorer(WalkScorer):
         self.scale = scale_of(torch.from_numpy(np.diff(self.indptr))).numpy()
         by_node = source.numpy().reshape(self.num_nodes, self.config.terms, self.config.dim)
         self.source = by_node.transpose(1, 0, 2)
-        parts = np.array_split(by_node[:, -1], -(-self.num_nodes // ROWS))
-        self.length = np.concatenate([np.linalg.norm(part, axis=1) for part in parts])
 
-    def top(self, targets: Tensor, classes: Tensor, t: Tensor, top: int) -> TopPlayers:
-        found = best_players(self, self.length, targets, t, min(top, self.num_nodes))
-        return TopPlayers(targets.numpy(), classes.numpy(), *found)
+    @cached_property
+    def length(self) -> np.ndarray:
+        parts = np.array_split(self.source[-1], -(-self.num_nodes // ROWS))
+        return np.concatenate([np.linalg.norm(part, axis=1) for part in parts])
 
 
 def mapped_edges(view: GraphView, path: Path) -> tuple[np.ndarray, np.ndarray]:
@@ -147,19 +145,19 @@ def mapped_edges(view: GraphView, path: Path) -> tuple[np.ndarray, np.ndarray]:
     return indptr, sources
 
 
-class OutOfCoreBulkExplainer:
-    """What `BulkExplainer` does, for targets of a graph in parts."""
+class OutOfCoreScorer:
+    """What `Scorer` does, for targets of a graph in parts."""
 
     def __init__(self, explainer: Explainer, game: PartitionedGame, embeddings: Embeddings) -> None:
         self.explainer, self.game, self.embeddings = explainer, game, embeddings
 
     @cached_property
-    def walks(self) -> MmapWalkScorer | None:
+    def walks(self) -> MmapWalkKernel | None:
         """Where all rows are on this machine, and the gate is one that compiled code knows."""
         here = isinstance(self.game.view, MmapGraphView) and self.explainer.gate.kernel is not None
-        return MmapWalkScorer(self.explainer, self.game, self.embeddings.source) if here else None
+        return MmapWalkKernel(self.explainer, self.game, self.embeddings.source) if here else None
 
-    def near(self, targets: Tensor) -> tuple[BulkExplainer, Tensor]:
+    def near(self, targets: Tensor) -> tuple[Scorer, Tensor]:
         """An explainer of these targets, and their numbers there."""
         # the compiled walk takes the degrees of the outermost from the game, lists of pairs from the graph
         listed = len(targets) < MANY or self.explainer.gate.kernel is None
@@ -167,15 +165,16 @@ class OutOfCoreBulkExplainer:
         t = torch.empty(len(near.nodes), self.embeddings.target.shape[1])
         t[near.targets] = self.embeddings.target[targets]
         here = Embeddings(self.embeddings.source[near.nodes], t)
-        return BulkExplainer(self.explainer, near.game, here), near.targets
+        return Scorer(self.explainer, near.game, here), near.targets
 
     def top(self, targets: Tensor, top: int) -> TopPlayers:
         self.game.check_targets(targets)
         if self.walks is not None:
-            classes = self.game.explained_class(targets)
+            query = self.game.query(targets)
             with torch.no_grad():
-                t = self.explainer.for_class(self.embeddings.target[targets], ClassQuery(classes))
-            return self.walks.top(targets, classes, t, top)
+                t = self.explainer.for_class(self.embeddings.target[targets], query)
+            lists = self.walks.top(targets, t, min(top, self.game.num_players))
+            return TopPlayers(targets.numpy(), query.classes.numpy(), *lists)
         bulk, here = self.near(targets)
         best = bulk.top(here, top)
         assert bulk.game.parent is not None
@@ -186,4 +185,4 @@ class OutOfCoreBulkExplainer:
     def explain(self, targets: Tensor, query: ClassQuery | None = None) -> Explanations:
         self.game.check_targets(targets)
         bulk, here = self.near(targets)
-        return explain_embedded(bulk.explainer, bulk.game, bulk.embeddings, here, query)
+        return bulk.explain(here, query)

@@ -1,105 +1,174 @@
-"""Explaining with a trained g: one pass embeds all nodes, then any target costs one sampled dot product."""
+"""Scores from the embeddings of a trained explainer (Eq. 6, 7): one sampled dot product for each player of a target."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from dgl_lara.blackbox.eval_mode import eval_mode
 from dgl_lara.errors import InputError
-from dgl_lara.explainer.decoder import PairBatch
 from dgl_lara.explainer.encoder import EncoderGraph
 from dgl_lara.explainer.inputs import encoder_graph
 from dgl_lara.explainer.network import Explainer
 from dgl_lara.explanation import Explanations
 from dgl_lara.game.class_query import ClassQuery
 from dgl_lara.game.game import Game
-from dgl_lara.game.player_index import MANY, Players, joined
+from dgl_lara.game.player_index import MANY, joined
+from dgl_lara.inference.kernels.edge_walk import EdgeWalkKernel
+from dgl_lara.inference.kernels.pairs import EndpointSum, PairKernel
+from dgl_lara.inference.kernels.table import TableKernel
+from dgl_lara.inference.kernels.walk import WalkKernel
 
-Scorer = Callable[[Tensor, Tensor], tuple[Players, Tensor]]
+KERNELS: dict[str, type[PairKernel]] = {"nodes": WalkKernel, "edges": EdgeWalkKernel, "features": TableKernel}
+BYTES_A_PLAYER = 13  # id, score and hop of one kept player
 
 
 @dataclass(frozen=True, eq=False)
 class Embeddings:
-    """p and t of everything."""
+    """p of all nodes and t of all targets.
 
-    source: Tensor  # `Explainer.source_shape`: one row a node, or a column
-    target: Tensor  # (num_targets, terms * dim)
+    Attributes:
+        source: p, as `Explainer.source_shape` says: one row for each node, or for each feature column.
+        target: t, (num_targets, width).
+    """
+
+    source: Any
+    target: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class TopPlayers:
+    """The best players of each target, best first. Rows with fewer players end in -1.
+
+    Attributes:
+        targets: (num_targets,) ids.
+        explained_class: (num_targets,).
+        player: (num_targets, top) int64 ids.
+        score: (num_targets, top) float32.
+        hop: (num_targets, top) int8 distances to the target.
+        player_type: "nodes", "edges" or "features".
+        endpoints: Both nodes of each edge, (num_targets, top) each, by column name.
+    """
+
+    targets: np.ndarray
+    explained_class: np.ndarray
+    player: np.ndarray
+    score: np.ndarray
+    hop: np.ndarray
+    player_type: str = "nodes"
+    endpoints: dict[str, np.ndarray] = field(default_factory=dict)
 
 
 def embed_graph(explainer: Explainer, graph: EncoderGraph) -> Embeddings:
-    """One pass of g over everything."""
+    """Embed all nodes in one pass of the explainer."""
     with eval_mode(explainer):
         return Embeddings(*explainer(graph))
 
 
 def embed_all(explainer: Explainer, game: Game, inputs: str) -> Embeddings:
+    """Embed all nodes of a game in one pass. `inputs` names the input features of the explainer."""
     return embed_graph(explainer, encoder_graph(game, inputs))
 
 
-def explain_embedded(
-    explainer: Explainer, game: Game, embeddings: Embeddings, targets: Tensor, query: ClassQuery | None = None
-) -> Explanations:
-    """Eq. 6, 7: scores of all players of the targets, for their explained class or the given ones."""
-    game.check_targets(targets)
-    query = checked_query(explainer, game, targets, query)
-    scorer = make_scorer(explainer, game, embeddings.source, len(targets))
-    scores, parts = [], []
-    with eval_mode(explainer):
-        for rows in game.chunks(targets):
-            t = game.task.target_embeddings(embeddings.target, targets[rows], None)
-            players, found = scorer(targets[rows], explainer.for_class(t, query[rows]))
-            scores.append(found)
-            parts.append(players)
-    return Explanations(
-        joined(parts), torch.cat(scores), query.classes, game.task, "lara", game, rather_than=query.versus
-    )
+class Scorer:
+    """Scores of all players, or of the best ones, from embeddings.
+
+    It holds what all targets share in the layout of a compiled kernel. Keep it to explain many targets.
+
+    Args:
+        explainer: The trained g.
+        game: The game that is explained.
+        embeddings: p and t of all nodes.
+        min_compiled: Fewer targets are scored without compiled code, which takes seconds to load.
+    """
+
+    def __init__(self, explainer: Explainer, game: Game, embeddings: Embeddings, min_compiled: int = MANY) -> None:
+        self.explainer, self.game, self.embeddings, self.min_compiled = explainer, game, embeddings, min_compiled
+
+    def explain(self, targets: Tensor, query: ClassQuery | None = None) -> Explanations:
+        """Return the scores of all players of the targets.
+
+        Args:
+            targets: (num_targets,) ids.
+            query: Classes to explain. None: the predicted ones.
+        """
+        game = self.game
+        game.check_targets(targets)
+        query = checked_query(self.explainer, game.query(targets), query)
+        kernel = self._pairs if len(targets) < self.min_compiled else self._fastest
+        players, scores = [], []
+        with eval_mode(self.explainer):
+            for rows in game.chunks(targets):
+                found, values = kernel.scores(targets[rows], self._target_embeddings(targets[rows], query[rows]))
+                players.append(found)
+                scores.append(values)
+        return Explanations(
+            joined(players), torch.cat(scores), query.classes, game.task, "lara", game, rather_than=query.versus
+        )
+
+    def top(self, targets: Tensor, top: int) -> TopPlayers:
+        """Return the best players of each target for its predicted class, without a list of all players.
+
+        Args:
+            targets: (num_targets,) ids.
+            top: Players kept of each target.
+        """
+        game = self.game
+        game.check_targets(targets)
+        if top < 1:
+            raise InputError("top.range", got=top)
+        top = max(1, min(top, game.num_players))
+        game.budget.check(BYTES_A_PLAYER * len(targets) * top, f"the best {top:,} players of {len(targets):,} targets")
+        query = game.query(targets)
+        with torch.no_grad():
+            player, score, hop = self._fastest.top(targets, self._target_embeddings(targets, query), top)
+        endpoints = {}
+        if game.num_players:
+            ends = game.player_set.endpoints(torch.from_numpy(player.clip(0)).flatten().to(targets.device))
+            endpoints = {name: end.view(player.shape).cpu().numpy() for name, end in zip("uv", ends, strict=False)}
+        ids, classes = targets.cpu().numpy(), query.classes.cpu().numpy()
+        return TopPlayers(ids, classes, player, score, hop, game.player_set.name, endpoints)
+
+    def _target_embeddings(self, targets: Tensor, query: ClassQuery) -> Tensor:
+        t = self.game.task.target_embeddings(self.embeddings.target, targets, None)
+        return self.explainer.for_class(t, query)
+
+    def prepare(self) -> None:
+        """Lay out now what all targets share."""
+        _ = self._fastest
+
+    @cached_property
+    def _pairs(self) -> PairKernel:
+        return self._make(PairKernel)
+
+    @cached_property
+    def _fastest(self) -> PairKernel:
+        return self._make(fastest_kernel(self.explainer, self.game))
+
+    def _make(self, kernel: type[PairKernel]) -> PairKernel:
+        made = kernel(self.explainer, self.game.endpoint_game, self.embeddings.source)
+        return made if self.game.endpoint_game is self.game else EndpointSum(made, self.game)
 
 
-def checked_query(explainer: Explainer, game: Game, targets: Tensor, query: ClassQuery | None) -> ClassQuery:
-    """Return the query, by default that of the explained classes; raise an error if g cannot answer it."""
-    predicted = game.query(targets)
+def fastest_kernel(explainer: Explainer, game: Game) -> type[PairKernel]:
+    """Return the fastest kernel for the players of a game."""
+    kernel = KERNELS[game.player_set.name]
+    return kernel if kernel.supports(explainer, game) else PairKernel
+
+
+def checked_query(explainer: Explainer, predicted: ClassQuery, query: ClassQuery | None) -> ClassQuery:
+    """Return the query, or the one about the predicted classes if there is none.
+
+    Raises:
+        InputError: If the explainer was trained for the predicted class only and another one is requested.
+    """
     if query is None or explainer.class_weight is not None:
         return query or predicted
     if query.versus is not None or bool((query.classes != predicted.classes).any()):
         raise InputError("classes.predicted_only")
     return query
-
-
-def can_compile(explainer: Explainer, game: Game) -> bool:
-    """Whether the compiled walk can do it: on the CPU, for players at hop distances, with a gate that it knows."""
-    known = explainer.gate.kernel is not None and game.player_set.walk_kernel is not None
-    return known and game.features.device.type == "cpu"
-
-
-def sum_over_endpoints(of_nodes: Scorer, game: Game) -> Scorer:
-    """Return a scorer of targets from a scorer of single nodes."""
-
-    def score(_: Game, nodes: Tensor, t: Tensor, players: Players | None) -> tuple[Players, Tensor]:
-        return of_nodes(nodes, t.contiguous())
-
-    return lambda targets, t: game.task.sum_over_endpoints(game, targets, t, score)
-
-
-def make_scorer(explainer: Explainer, game: Game, source: Tensor, num_targets: int) -> Scorer:
-    """(targets, their t) -> (players, scores); compiled where that pays."""
-    return sum_over_endpoints(_node_scorer(explainer, game.endpoint_game, source, num_targets), game)
-
-
-def _node_scorer(explainer: Explainer, game: Game, source: Tensor, num_targets: int) -> Scorer:
-    if num_targets >= MANY and can_compile(explainer, game):
-        # a few targets shall not wait for the compiler
-        from dgl_lara.inference.kernels.edge_walk import EdgeWalkScorer
-        from dgl_lara.inference.kernels.walk import WalkScorer
-
-        kernels: dict[str, type[WalkScorer] | type[EdgeWalkScorer]] = {"nodes": WalkScorer, "edges": EdgeWalkScorer}
-        return kernels[str(game.player_set.walk_kernel)](explainer, game, source).scores
-
-    def by_pairs(targets: Tensor, t: Tensor) -> tuple[Players, Tensor]:
-        players = game.players(targets)
-        return players, explainer.form.scores(explainer, PairBatch(game, players, source, t))
-
-    return by_pairs

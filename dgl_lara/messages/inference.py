@@ -16,4 +16,8 @@ MESSAGES = {
     "classes.predicted_only": (
         "This explainer was trained for the predicted class only. Train it with all classes to explain another one."
     ),
+    "top.range": "At least one player must be kept of each target (got {got}).",
+    "export.ending": "The file must end in {expected} (got '{got}').",
+    "export.interrupted": "{kept:,} of {total:,} parts are kept in {folder}. The same command resumes from there.",
+    "export.damaged_part": "{path} is damaged ({reason}). It is computed again.",
 }

@@ -24,8 +24,8 @@ from dgl_lara.inference.adaptive import MOST_SPENT
 from dgl_lara.inference.export import explain_to_file
 from dgl_lara.inference.request import ExplainRequest, RefineCost
 from dgl_lara.inference.rows import refined_rows
+from dgl_lara.inference.scorer import Scorer
 from dgl_lara.inference.targets import classes_of_options
-from dgl_lara.inference.top_players import BulkExplainer
 from dgl_lara.runs.open import open_run
 from dgl_lara.runs.run import Run
 
@@ -63,7 +63,7 @@ class ExplainJob:
         }
 
     @cached_property
-    def _bulk(self) -> BulkExplainer:
+    def _scorer(self) -> Scorer:
         lara = self.run.trained()
         lara.check_supports_refinement(self.request.refine.calls_model)
         return lara.bulk(self.request.workers)
@@ -84,11 +84,11 @@ class ExplainJob:
             make = refined_rows(self._explain, options, stretch, self.run.config.training.seed, self.cost)
         pairs = options.pairs or (MOST_SPENT if options.min_confidence else 0)
         chosen = targets.to(lara.features.device)
-        return explain_to_file(self._bulk, chosen, self.request.top, out, self.metadata, make, pairs)
+        return explain_to_file(self._scorer, chosen, self.request.top, out, self.metadata, make, pairs)
 
     def _explain(self, targets: Tensor) -> Explanations:
         query = ClassQuery.repeat(self.classes, len(targets), targets.device)
-        return self.run.trained().explain_indices(targets, query, self.request.refine.corrected)
+        return self.run.trained().trusted(self._scorer.explain(targets, query), self.request.refine.corrected)
 
 
 def open_job(request: ExplainRequest) -> ExplainJob:

@@ -16,15 +16,8 @@ from dgl_lara.attribution.shared_samples import SharedSamples
 from dgl_lara.explanation import SOURCES, Explanations
 from dgl_lara.game.class_query import ClassQuery
 from dgl_lara.game.game import Game
-from dgl_lara.inference.kernels.walk import WalkScorer
-from dgl_lara.inference.scorer import (
-    Embeddings,
-    Scorer,
-    can_compile,
-    checked_query,
-    explain_embedded,
-    sum_over_endpoints,
-)
+from dgl_lara.inference.kernels.walk import WalkKernel, by_term
+from dgl_lara.inference.scorer import Embeddings, Scorer, fastest_kernel
 from dgl_lara.lara import LARA
 from dgl_lara.serve.cache import CORRECTED, TOP, ExplanationCache, TopKRows, round_digits
 from dgl_lara.serve.ids import IdCodec, Json
@@ -111,7 +104,7 @@ class ServedExplainer:
                 corrected = self.unchanged[targets[rows]]
             for chunk, correct in ((positions[corrected], True), (positions[~corrected], False)):
                 if len(chunk):
-                    amortised = self.amortised(targets[chunk], None if query is None else query[chunk])
+                    amortised = self.scorer.explain(targets[chunk], None if query is None else query[chunk])
                     yield chunk, self.lara.trusted(amortised, correct)
 
     def explain_one(self, target: int, classes: Sequence[int] = ()) -> Explanations:
@@ -124,10 +117,9 @@ class ServedExplainer:
         ((_, explanations),) = self.explain(torch.tensor([target]), ClassQuery.repeat(classes, 1))
         return explanations
 
-    def amortised(self, targets: Tensor, query: ClassQuery | None = None) -> Explanations:
-        """Return explanations without any correction."""
-        embeddings = Embeddings(self.source, self.target)
-        return explain_embedded(self.lara.explainer_, self.game, embeddings, targets, query)
+    @cached_property
+    def scorer(self) -> Scorer:
+        return Scorer(self.lara.explainer_, self.game, Embeddings(self.source, self.target))
 
     # --- updates of the graph
 
@@ -208,21 +200,13 @@ class CompiledExplainer(ServedExplainer):
     """
 
     @cached_property
-    def _scorer(self) -> Scorer:
-        scores = WalkScorer(self.lara.explainer_, self.game, self.source.numpy()).scores
-        return sum_over_endpoints(scores, self.game)
+    def scorer(self) -> Scorer:
+        embeddings = Embeddings(self.source.numpy(), self.target)
+        return Scorer(self.lara.explainer_, self.game, embeddings, min_compiled=1)
 
     def prepare(self) -> None:
         super().prepare()
-        _ = self._scorer
-
-    def amortised(self, targets: Tensor, query: ClassQuery | None = None) -> Explanations:
-        explainer, game = self.lara.explainer_, self.game
-        query = checked_query(explainer, game, targets, query)
-        with torch.no_grad():
-            t = explainer.for_class(game.task.target_embeddings(self.target, targets, None), query)
-            players, scores = self._scorer(targets, t)
-        return Explanations(players, scores, query.classes, game.task, "lara", game, rather_than=query.versus)
+        self.scorer.prepare()
 
     def grown_source(self, count: int) -> Tensor:
         terms, before, dim = self.source.shape
@@ -234,7 +218,7 @@ class CompiledExplainer(ServedExplainer):
 
 def is_compiled(lara: LARA) -> bool:
     """Return whether the compiled walk explains this player set."""
-    return lara.game.player_set.includes_target and can_compile(lara.explainer_, lara.game)
+    return fastest_kernel(lara.explainer_, lara.game) is WalkKernel
 
 
 def explainer_of_run(lara: LARA, cache: ExplanationCache, ids: IdCodec) -> ServedExplainer:
@@ -242,8 +226,8 @@ def explainer_of_run(lara: LARA, cache: ExplanationCache, ids: IdCodec) -> Serve
     embeddings = lara.embed()
     if not is_compiled(lara):
         return ServedExplainer(lara, embeddings.source, embeddings.target, cache, ids)
-    by_term = torch.from_numpy(WalkScorer(lara.explainer_, lara.game, embeddings.source).source)
-    return CompiledExplainer(lara, by_term, embeddings.target, cache, ids)
+    source = torch.from_numpy(by_term(embeddings.source, lara.explainer_.config.terms))
+    return CompiledExplainer(lara, source, embeddings.target, cache, ids)
 
 
 def explanation_fields(best: TopKRows, counts: np.ndarray) -> Iterator[tuple[Json, list[tuple[int, int, float]]]]:

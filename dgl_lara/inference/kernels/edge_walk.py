@@ -1,11 +1,13 @@
-"""The compiled walk for edges as players: on the CPU, scores of all edges near many targets, or the best of them.
+"""Compiled walks if edges are players: scores of all edges near many targets, or of the best ones.
 
-From one target at a time the gate's weights walk out to the nodes at most K - 1 hops away; every edge that enters one
-of them adds w_d <q, t> to its player. The same numbers come from `forms/edges.py` on any device; a test holds the two
-together.
+From each target the weights of the gate walk out to the nodes at most K - 1 hops away. Every edge that enters one of
+these nodes adds w_d <q, t> to its player. `decoders/edges.py` computes the same numbers on any device, and a test
+compares the two.
 """
 
 from __future__ import annotations
+
+from typing import cast
 
 import numpy as np
 import torch
@@ -21,69 +23,66 @@ from dgl_lara.game.game import Game
 from dgl_lara.game.player_index import Players
 from dgl_lara.game.walks import walk_scale
 from dgl_lara.graphs.indexing import in_edge_ids, in_edges
-from dgl_lara.inference.kernels.walk import dot, insert
+from dgl_lara.inference.kernels.pairs import PairKernel, TopLists, empty_lists
+from dgl_lara.inference.kernels.walk import by_term, can_walk, dot, insert
 
 
-class EdgeWalkScorer:
-    """What all targets share, in the layout the kernels want; made once."""
+class EdgeWalkKernel(PairKernel):
+    """Scores of edges by compiled walks that start at the targets, on the CPU."""
 
     def __init__(self, explainer: Explainer, game: Game, source: Tensor) -> None:
-        assert isinstance(game.player_set, EdgePlayers) and isinstance(explainer.form, EdgeDecoder)
-        self.config, self.kind, self.gate = explainer.config, game.player_set, explainer.gate.kernel
+        self.game, self.config, self.gate = game, explainer.config, explainer.gate.kernel
         indptr, sources, _ = game.graph.adj_tensors("csc")
         self.indptr, self.sources = indptr.numpy(), sources.numpy().astype(np.int32)
-        self.scale, self.slots = (
-            walk_scale(game.graph).numpy(),
-            game.player_set.player_of_in_edges.numpy().astype(np.int32),
-        )
-        self.vectors = self._vectors(explainer, game, source)
+        self.scale = walk_scale(game.graph).numpy()
+        self.slots = cast(EdgePlayers, game.player_set).player_of_in_edges.numpy().astype(np.int32)
+        self.vectors = _edge_vectors(explainer, game, source)
 
-    def _vectors(self, explainer: Explainer, game: Game, source: Tensor) -> np.ndarray:
-        """(terms, edges, dim): q of every incoming edge, node after node."""
-        assert isinstance(explainer.form, EdgeDecoder)
-        head, tail = in_edges(game.graph, torch.arange(game.graph.num_nodes()))
-        scale = walk_scale(game.graph).unsqueeze(1)
-        vectors = np.empty((self.config.terms, len(head), self.config.dim), np.float32)
-        numbers = None
-        if self.config.edge_columns:
-            numbers = game.graph.edata[EDGE_ID][in_edge_ids(game.graph, torch.arange(game.graph.num_nodes()))]
-        with torch.no_grad():
-            for some in torch.arange(len(head)).split(AT_ONCE):
-                x = None if numbers is None else edge_inputs(game, numbers[some])
-                q = explainer.form.edge_vectors(explainer, source, tail[some], head[some], scale[head[some]], x)
-                vectors[:, some] = self._by_term(q)
-        return vectors
-
-    def _by_term(self, rows: Tensor) -> np.ndarray:
-        split = rows.detach().view(len(rows), self.config.terms, self.config.dim)
-        return split.transpose(0, 1).contiguous().numpy()
+    @staticmethod
+    def supports(explainer: Explainer, game: Game) -> bool:
+        return can_walk(explainer, game)
 
     def _walk(self, targets: Tensor, t: Tensor, *result: np.ndarray) -> None:
         run_in_threads(
-            _walk_all, len(targets), self.indptr, self.sources, self.slots, self.scale, self.vectors, self._by_term(t),
-            targets.numpy(), self.gate, self.config.reach, max(self.kind.count, 1), *result,
+            _walk_all, len(targets), self.indptr, self.sources, self.slots, self.scale, self.vectors,
+            by_term(t, self.config.terms), targets.numpy(), self.gate, self.config.reach,
+            max(self.game.num_players, 1), *result,
         )  # fmt: skip
 
     def scores(self, targets: Tensor, t: Tensor) -> tuple[Players, Tensor]:
-        """The players of the targets and their scores. t: one row a target, already turned to its class."""
         nothing = np.empty((0, 0), np.int64), np.empty((0, 0), np.float32), np.empty((0, 0), np.int8)
-        counts, few = np.zeros(len(targets), np.int64), np.empty(0, np.int64)
-        empty = np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.float32)
-        self._walk(targets, t, *nothing, counts, few, *empty)
+        counts, no_ends = np.zeros(len(targets), np.int64), np.empty(0, np.int64)
+        no_players = np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.float32)
+        self._walk(targets, t, *nothing, counts, no_ends, *no_players)
         ends = np.concatenate([np.zeros(1, np.int64), counts.cumsum()])
         player, hop = np.empty(ends[-1], np.int64), np.empty(ends[-1], np.int64)
         score = np.empty(ends[-1], np.float32)
         self._walk(targets, t, *nothing, counts, ends, player, hop, score)
         lists = [torch.from_numpy(values) for values in (counts, player, hop)]
-        return Players(targets, lists[0], lists[1], lists[2], self.kind.count, self.kind.name), torch.from_numpy(score)
+        players = Players(targets, lists[0], lists[1], lists[2], self.game.num_players, self.game.player_set.name)
+        return players, torch.from_numpy(score)
 
-    def top(self, targets: Tensor, t: Tensor, top: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The best players of each target, best first, their scores and distances; -1 where there are no more."""
-        shape = (len(targets), top)
-        player, score, hop = np.full(shape, -1, np.int64), np.zeros(shape, np.float32), np.zeros(shape, np.int8)
-        empty = np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.float32)
-        self._walk(targets, t, player, score, hop, np.zeros(len(targets), np.int64), *empty)
-        return player, score, hop
+    def top(self, targets: Tensor, t: Tensor, top: int) -> TopLists:
+        lists = empty_lists(len(targets), top)
+        counts, no_ends = np.zeros(len(targets), np.int64), np.empty(0, np.int64)
+        no_players = np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.float32)
+        self._walk(targets, t, *lists, counts, no_ends, *no_players)
+        return lists
+
+
+def _edge_vectors(explainer: Explainer, game: Game, source: Tensor) -> np.ndarray:
+    """Return q of every incoming edge, node after node, (terms, num_edges, dim)."""
+    config, decoder, nodes = explainer.config, cast(EdgeDecoder, explainer.form), torch.arange(game.graph.num_nodes())
+    head, tail = in_edges(game.graph, nodes)
+    scale = walk_scale(game.graph).unsqueeze(1)
+    vectors = np.empty((config.terms, len(head), config.dim), np.float32)
+    edge_ids = game.graph.edata[EDGE_ID][in_edge_ids(game.graph, nodes)] if config.edge_columns else None
+    with torch.no_grad():
+        for rows in torch.arange(len(head)).split(AT_ONCE):
+            x = None if edge_ids is None else edge_inputs(game, edge_ids[rows])
+            q = decoder.edge_vectors(explainer, source, tail[rows], head[rows], scale[head[rows]], x)
+            vectors[:, rows] = by_term(q, config.terms)
+    return vectors
 
 
 @kernel()

@@ -1,10 +1,12 @@
-"""The compiled walk: on the CPU, scores of all players of many targets without lists of walks in between.
+"""Compiled walks: scores of all nodes near many targets, or of the best ones, without lists of walks in between.
 
-Outwards from one target at a time, w_d <p, t> is added for every node that is met. `top_players.py` keeps the best of
-them; here all are kept. The same numbers come from `forms/nodes.py` on any device; a test holds the two together.
+A walk starts at one target and adds w_d <p, t> at every node it meets. `decoders/nodes.py` computes the same numbers on
+any device, and a test compares the two.
 """
 
 from __future__ import annotations
+
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -17,40 +19,69 @@ from dgl_lara.game.game import Game
 from dgl_lara.game.player_index import Players
 from dgl_lara.game.walks import scale_of
 from dgl_lara.graphs.khop_kernel import count
+from dgl_lara.inference.kernels.pairs import PairKernel, TopLists, empty_lists
 
 TINY = np.finfo(np.float32).tiny
 
 
-class WalkScorer:
-    """What all targets share, in the layout the kernels want; made once."""
+class WalkKernel(PairKernel):
+    """Scores of nodes by compiled walks that start at the targets, on the CPU."""
 
     def __init__(self, explainer: Explainer, game: Game, source: Tensor | np.ndarray) -> None:
-        """source: p of all nodes; an array is p by term already (processes that share it on disk keep it so)."""
-        self.config, self.hops, self.num_nodes = explainer.config, game.hops, game.graph.num_nodes()
+        """Lay out what all targets share.
+
+        Args:
+            explainer: The trained g.
+            game: Game whose players are nodes.
+            source: p of all nodes. An array is in the layout of `by_term` already.
+        """
+        self.game, self.config, self.hops, self.num_nodes = game, explainer.config, game.hops, game.graph.num_nodes()
         indptr, sources, _ = game.graph.adj_tensors("csc")
         self.indptr, self.sources = indptr.numpy(), sources.numpy().astype(np.int32)
         self.scale = scale_of(game.in_degrees).numpy()
-        self.source = source if isinstance(source, np.ndarray) else self.by_term(source)
+        self.source = source if isinstance(source, np.ndarray) else by_term(source, self.config.terms)
         self.gate = explainer.gate.kernel
 
-    def by_term(self, rows: Tensor) -> np.ndarray:
-        """(terms, rows, dim): all nodes of one distance side by side, so that a dot product reads one cache line."""
-        split = rows.detach().view(len(rows), self.config.terms, self.config.dim)
-        return split.transpose(0, 1).contiguous().numpy()
+    @staticmethod
+    def supports(explainer: Explainer, game: Game) -> bool:
+        return can_walk(explainer, game)
+
+    @cached_property
+    def length(self) -> np.ndarray:
+        """Return the norm of p in the last term, (num_nodes,)."""
+        return np.linalg.norm(self.source[-1], axis=1)
 
     def scores(self, targets: Tensor, t: Tensor) -> tuple[Players, Tensor]:
-        """The players of the targets and their scores. t: one row a target, already turned to its class."""
         counts = np.empty(len(targets), np.int64)
         run_in_threads(count, len(targets), self.indptr, self.sources, targets.numpy(), self.hops, counts)
         ends = np.concatenate([np.zeros(1, np.int64), counts.cumsum()])
         player, hop = np.empty(ends[-1], np.int64), np.empty(ends[-1], np.int64)
         score = np.empty(ends[-1], np.float32)
         run_in_threads(
-            _score, len(targets), self.indptr, self.sources, self.scale, self.source, self.by_term(t), targets.numpy(),
-            self.gate, self.hops, ends, player, hop, score,
+            _score, len(targets), self.indptr, self.sources, self.scale, self.source, by_term(t, self.config.terms),
+            targets.numpy(), self.gate, self.hops, ends, player, hop, score,
         )  # fmt: skip
-        found = [torch.from_numpy(values) for values in (counts, player, hop)]
-        return Players(targets, found[0], found[1], found[2], self.num_nodes), torch.from_numpy(score)
+        lists = [torch.from_numpy(values) for values in (counts, player, hop)]
+        return Players(targets, lists[0], lists[1], lists[2], self.num_nodes), torch.from_numpy(score)
+
+    def top(self, targets: Tensor, t: Tensor, top: int) -> TopLists:
+        player, score, hop = empty_lists(len(targets), top)
+        run_in_threads(
+            _keep_top, len(targets), self.indptr, self.sources, self.scale, self.source, self.length,
+            by_term(t, self.config.terms), targets.numpy(), self.gate, self.hops, player, score, hop,
+        )  # fmt: skip
+        return player, score, hop
+
+
+def can_walk(explainer: Explainer, game: Game) -> bool:
+    """Return whether compiled walks from the targets meet all players, with weights that they can compute."""
+    known = explainer.gate.kernel is not None and game.player_set.walk_kernel is not None
+    return known and game.features.device.type == "cpu"
+
+
+def by_term(rows: Tensor, terms: int) -> np.ndarray:
+    """Return rows of embeddings as (terms, rows, dim), so that a dot product reads one cache line."""
+    return rows.detach().view(len(rows), terms, rows.shape[1] // terms).transpose(0, 1).contiguous().numpy()
 
 
 @kernel()
@@ -83,6 +114,51 @@ def _score(worker, workers, indptr, sources, scale, p, t, targets, gate, hops, e
             player[place], hop[place], score[place] = node, distance[node], total[node]
             distance[node] = -1
             place += 1
+
+
+@kernel()
+def _keep_top(worker, workers, indptr, sources, scale, p, length, t, targets, gate, hops, player, score, hop):  # type: ignore[no-untyped-def]
+    """The best players of each target; every worker has scratch rows of its own."""
+    total, weight, distance, here, there, seen, now = scratch(len(indptr) - 1)
+    for row in range(worker, len(targets), workers):
+        count, reached = walk(
+            indptr, sources, scale, p, t[:, row], targets[row], gate, hops,
+            total, weight, distance, here, there, seen, now,
+        )  # fmt: skip
+        _keep_best(
+            p, length, scale, t[:, row], gate, hops,
+            total, weight, distance, there, reached, seen, count, player[row], score[row], hop[row],
+        )  # fmt: skip
+
+
+@inner()
+def _keep_best(  # type: ignore[no-untyped-def]
+    p, length, scale, t, gate, hops, total, weight, distance, there, reached, seen, count, player, score, hop
+):
+    """The last step and the choice of the best in one: near players first, then the many that are K hops away.
+
+    Of those, a player whose score cannot reach the list (Cauchy-Schwarz, with a margin for rounding) is passed over
+    without reading its embedding. Leaves `weight` and `distance` as they were before the target came.
+    """
+    term = 0 if gate == ONE_TERM else hops
+    kept, top = 0, len(player)
+    for place in range(count):
+        node = seen[place]
+        if gate == BY_WALK and hops > 0:
+            total[node] += weight[node] * scale[node] * dot(p[term, node], t[term])
+        weight[node] = 0
+        kept = insert(total[node], node, distance[node], kept, player, score, hop)
+        distance[node] = -1
+    reach = np.sqrt(dot(t[term], t[term])) * np.float32(1.0001)
+    for place in range(reached):
+        node = there[place]
+        carried = weight[node]
+        if carried == 0:
+            continue  # a near player
+        weight[node] = 0
+        carried = carried * scale[node] if gate == BY_WALK else np.float32(1)
+        if kept < top or carried * length[node] * reach >= score[top - 1]:
+            kept = insert(carried * dot(p[term, node], t[term]), node, hops, kept, player, score, hop)
 
 
 @inner()
