@@ -12,7 +12,7 @@ import uvicorn
 from browser import Window, needs_browser
 
 from dgl_lara.cli.reproduce import script
-from dgl_lara.errors import InputError
+from dgl_lara.messages import message
 from dgl_lara.runs.open import open_run
 from dgl_lara.serve.app import make_app
 from dgl_lara.serve.model import ServedModel
@@ -233,7 +233,7 @@ def test_a_gallery_of_graphs(service, window):
 def test_mistakes_are_told(service, window):
     window.open(f"{service.address}/?model=ba-shapes&target=99999")
     window.until("!$('trouble').hidden")
-    assert "node must be in 0..699 (got 99999)" in window.ask("$('trouble').innerText")
+    assert message("target.range", noun="node", most=699, got=99999) in window.ask("$('trouble').innerText")
     window.problems.clear()  # the browser notes the 400
 
 
@@ -261,8 +261,6 @@ def test_a_token_is_asked_for(quick_runs, tmp_path, window):
 @contextmanager
 def in_thread(app):
     """Its address, while it is served here."""
-    with pytest.raises(InputError, match="--host must name an address"):
-        listen("", 0)  # an unset variable of a shell is not every network
     port = listen("127.0.0.1", 0)
     server = uvicorn.Server(uvicorn.Config(app, log_level="warning", lifespan="off"))
     thread = threading.Thread(target=server.run, args=([port],))

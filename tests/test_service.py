@@ -1,4 +1,4 @@
-"""The service as processes: workers that agree, that may die, that are replaced, and that finish what they began."""
+"""The service as processes: workers agree, may die, are replaced, and finish their requests."""
 
 import gc
 import importlib.util
@@ -14,11 +14,14 @@ import time
 
 import psutil
 import pytest
+from codes import raises
 
 from dgl_lara.cli.reproduce import EXPERIMENTS, script
 from dgl_lara.cli.serve import ServeOptions, read_token, start
 from dgl_lara.errors import InputError
+from dgl_lara.messages import message
 from dgl_lara.runs.open import open_run
+from dgl_lara.serve.supervisor import listen
 
 pytestmark = pytest.mark.long
 
@@ -31,7 +34,7 @@ def copied(quick_runs, folder):
 
 @pytest.fixture
 def run(quick_runs, tmp_path):
-    """A copy, for whoever changes it."""
+    """A copy that a test may change."""
     return copied(quick_runs, tmp_path)
 
 
@@ -52,33 +55,33 @@ def until(true, seconds=60.0):
 
 
 def test_updates_reach_all_workers_and_outlive_them(run):
-    """Acknowledged means: on disk, and seen by whoever is asked from then on."""
+    """An acknowledged update is on disk, and every later answer contains it."""
     instance = {"node": 5, "top": 701}
     with serving("--run", run, "--workers", 2) as service:
         before = service.explain("ba", instance)[0]
         assert all(service.explain("ba", instance)[0] == before for _ in range(10))
         width = open_run(run).dataset.features.shape[1]
         new = {"add_nodes": [{"features": [1.0] * width, "key": "new"}], "add_edges": [["new", 5], [5, "new"]]}
-        status, told = service.ask("/v1/models/ba/graph", new)
-        assert (status, told) == (200, {"sequence": 1, "nodes": [700], "applied": True})
+        status, answer = service.ask("/v1/models/ba/graph", new)
+        assert (status, answer) == (200, {"sequence": 1, "nodes": [700], "applied": True})
         after = service.explain("ba", instance)[0]
         assert 700 in [player["id"] for player in after["players"]]
         assert all(service.explain("ba", instance)[0] == after for _ in range(20))
 
-        # one that the model has no answer to is told, and stands in nobody's way
-        for size, said in ((1e39, "numbers of ordinary size"), (3e38, "update 2 was taken back: the model")):
+        # an update on which the model fails is rejected, and later ones apply
+        for size, code in ((1e39, "features.not_finite"), (3e38, "update.rejected")):
             huge = {"add_nodes": [{"features": [size] * width, "key": "new"}], "add_edges": [["new", 5]]}
-            status, told = service.ask("/v1/models/ba/graph", huge)
-            assert status == 400 and said in told["error"]
+            status, answer = service.ask("/v1/models/ba/graph", huge)
+            assert (status, answer["code"]) == (400, code)
         assert service.explain("ba", instance)[0]["players"] == after["players"]
 
-        # a worker dies: nobody is left without an answer, and nothing is forgotten
+        # a worker dies: requests are answered, and updates are kept
         victim = service.workers[0]
         victim.kill()
         until(lambda: len(service.workers) == 2 and victim.pid not in [one.pid for one in service.workers])
         assert all(service.explain("ba", instance)[0] == after for _ in range(20))
 
-        # and so does the keeper, with an update that nobody has applied yet
+        # the updater dies, with an update that is not applied yet
         service.children[0].suspend()
         answers = []
         asked = threading.Thread(
@@ -96,8 +99,7 @@ def test_updates_reach_all_workers_and_outlive_them(run):
         assert left["source"] == "amortised"  # its surroundings are not those of training any more
 
         # everything dies
-        everybody = [service.process.pid, *(child.pid for child in service.children)]
-        for pid in everybody:
+        for pid in [service.process.pid, *(child.pid for child in service.children)]:
             os.kill(pid, signal.SIGKILL)
         service.process.wait(30)
     with serving("--run", run, "--workers", 1) as service:
@@ -107,25 +109,25 @@ def test_updates_reach_all_workers_and_outlive_them(run):
         assert 'dgl_lara_requests_total{route="explain",status="400"} 1.0' in text
 
 
-def test_a_keeper_that_dies_at_once_is_replaced_after_a_rest(run):
+def test_an_updater_that_dies_at_once_is_replaced_after_a_delay(run):
     with serving("--run", run, "--workers", 1) as service:
-        keeper = service.children[0]
+        updater = service.children[0]
         for _ in range(2):
             before = set(service.children)
-            keeper.kill()
+            updater.kill()
             until(lambda before=before: len(set(service.children) - before) == 1 and len(service.children) == 2)
-            (keeper,) = set(service.children) - before
+            (updater,) = set(service.children) - before
         assert service.explain("ba", {"node": 5})
         service.process.terminate()
-        said = service.process.stdout.read()
-    assert "the keeper has died (Killed); another takes over in 1 s." in said
-    assert "the keeper has died (Killed); another takes over in 3 s." in said
+        output = service.process.stdout.read()
+    for seconds in (1, 3):
+        assert message("updater.died", reason="Killed", seconds=seconds) in output
 
 
-def test_whoever_opens_a_service_to_everybody_is_told(run):
-    for host, told in (("127.0.0.1", False), ("0.0.0.0", True)):
-        with serving("--run", run, "--workers", 1, "--host", host) as service:
-            assert ("whoever reaches this machine can ask" in service.before) == told
+@pytest.mark.parametrize(("host", "is_open"), [("127.0.0.1", False), ("0.0.0.0", True)])
+def test_a_service_without_a_token_warns_on_a_network(run, host, is_open):
+    with serving("--run", run, "--workers", 1, "--host", host) as service:
+        assert (message("service.open") in service.before) == is_open
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounts a small disk")
@@ -139,17 +141,17 @@ def test_no_room_for_the_tables(run, tmp_path):
             words = [sys.executable, "-m", "dgl_lara", command[0], "--run", run, "--port", "0", *command[1:]]
             ended = subprocess.run([*words, "--state", disk], capture_output=True, text=True, timeout=120, check=False)
             assert ended.returncode == 1 and "Traceback" not in ended.stderr
-            assert "a table of explanations needs 1." in ended.stderr and "with --state." in ended.stderr
+            assert "[cache.no_space]" in ended.stderr.replace("\n", " ")
     finally:
         subprocess.run(["umount", disk], check=True)
 
 
 def test_workers_share_what_they_serve(service):
-    """A second one costs a fraction of the first."""
+    """A second worker costs a fraction of the first."""
     for node in range(50):
         service.explain("ba", {"node": node})
-    everybody = [psutil.Process(service.process.pid), *service.children]
-    shared = sum(one.memory_full_info().pss for one in everybody)
+    processes = [psutil.Process(service.process.pid), *service.children]
+    shared = sum(process.memory_full_info().pss for process in processes)
     own = max(worker.memory_full_info().uss for worker in service.workers)
     assert own < 0.35 * shared  # a small run: most of it is Python's own; docs/serving.md has ogbn-arxiv
 
@@ -170,7 +172,7 @@ def test_kserves_own_client(service):
     assert told["live"] and told["ready"] and told["models"] == {"models": ["ba"]}
     assert told["explained"]["explanations"] == service.explain("ba", {"node": 5, "top": 3})
     assert told["predicted"]["predictions"][0]["class"] == told["explained"]["predictions"][0]
-    assert "node must be in 0..699 (got 1000000)." in told["refused"]
+    assert message("target.range", noun="node", most=699, got=1000000) in told["refused"]
 
 
 def test_a_retrained_run_is_loaded_without_a_lost_request(service):
@@ -251,21 +253,22 @@ def test_a_stop_waits_for_what_is_being_answered(run):
 def test_garbage_is_collected_again_where_loading_fails(tmp_path, monkeypatch):
     for name in ("OMP_NUM_THREADS", "PROMETHEUS_MULTIPROC_DIR"):
         monkeypatch.setenv(name, "1")
-    with pytest.raises(InputError, match="is not a run"):
+    with pytest.raises(InputError):
         start((tmp_path,), ServeOptions(port=0), print)
     assert gc.isenabled()
 
 
-def test_bad_starts_are_told_in_a_sentence(tmp_path):
-    """Before anything is loaded."""
-    from dgl_lara.serve.supervisor import listen
-
+def test_invalid_options_fail_before_anything_is_loaded(tmp_path):
     empty = tmp_path / "token"
     empty.write_text("")
-    with pytest.raises(InputError, match="is empty"):
+    with raises("token.empty"):
         read_token(empty)
+    with raises("token.unreadable"):
+        read_token(tmp_path)
+    with raises("port.host"):
+        listen("", 0)  # an unset variable of a shell is not every network
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        with pytest.raises(InputError, match="cannot be had .*--port"):
+        with raises("port.unavailable"):
             listen("127.0.0.1", taken.getsockname()[1])

@@ -88,8 +88,8 @@ def _run(folders: tuple[Path, ...], wanted: ServeOptions, announce: Callable[[li
         from dgl_lara.serve.model import ServedModel, open_models
         from dgl_lara.serve.supervisor import Supervisor, is_loopback
     except ModuleNotFoundError as error:
-        raise InputError(f"serving needs more packages ({error.name}): pip install 'dgl-lara[serve]'") from error
-    from dgl_lara._util.progress import log_info
+        raise InputError("service.packages", name=error.name) from error
+    from dgl_lara._util.notices import notice
     from dgl_lara.runs.folder import newest_run
 
     def load() -> list[ServedModel]:
@@ -109,7 +109,7 @@ def _run(folders: tuple[Path, ...], wanted: ServeOptions, announce: Callable[[li
         fill=wanted.fill,
     )
     if supervisor.token is None and not is_loopback(supervisor.port):
-        log_info("note: whoever reaches this machine can ask and change the graph; --token-file asks them for a token.")
+        notice("service.open")
     with counting:
         supervisor.run(lambda where: announce(names, where))
 
@@ -120,7 +120,7 @@ def read_token(path: Path | None) -> str | None:
     try:
         token = path.read_text(encoding="ascii").strip()
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"the token file {path} cannot be read ({error}).") from error
+        raise InputError("token.unreadable", path=path, problem=error) from error
     if not token:
-        raise InputError(f"the token file {path} is empty.")
+        raise InputError("token.empty", path=path)
     return token
