@@ -111,8 +111,8 @@ def figures(game, found, against):
 
 def rivals(name, node_game, seed):
     where = BenchmarkSetting(name)
-    yield GNNExplainer.for_comparison(node_game, seed, where)
-    yield PGExplainer.for_comparison(node_game, seed, where)
+    yield GNNExplainer.for_benchmark(node_game, seed, where)
+    yield PGExplainer.for_benchmark(node_game, seed, where)
     yield Gradient(node_game, seed)
 
 

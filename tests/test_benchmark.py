@@ -310,7 +310,7 @@ def test_every_rival_counts_what_it_gave_the_model_by_whatever_way(name, monkeyp
     game = Game(model, there.graph, there.features, hops=2)
     before, states = game.nodes_evaluated, GNN.states
     monkeypatch.setattr(GNN, "states", lambda self, graph, *rest: seen.append(graph) or states(self, graph, *rest))
-    method = BASELINES[name].for_comparison(game, 0, BenchmarkSetting("toy", quick=True)).with_fewer_steps()
+    method = BASELINES[name].for_benchmark(game, 0, BenchmarkSetting("toy", quick=True)).with_fewer_steps()
     method.fit(torch.arange(20))
     method.explain(torch.arange(4))
     assert game.nodes_evaluated - before == sum(graph.num_nodes() for graph in seen)

@@ -51,7 +51,7 @@ class PositiveShare(Metric):
     def table(self, case, explanations):
         return pd.DataFrame([{"share above 0": float((explanations.scores > 0).float().mean())}])
 
-    def figures(self, table):
+    def values(self, table):
         return {"share above 0": table["share above 0"].iloc[0]}
 
 METRIC = PositiveShare()

@@ -1,7 +1,4 @@
-"""Methods to compare with, one file each, called as the file is called; `common/method.py` says what they share.
-
-Light: the command line reads the names.
-"""
+"""Methods to compare with, one file each. `common/method.py` has what they share. Importing this loads no torch."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ from dgl_lara._util.registry import Registry
 if TYPE_CHECKING:
     from dgl_lara.baselines.common.method import Method
 
-# in the order of the tables; what is added later comes behind
+# in the order of the tables; added methods come after these
 BASELINES: Registry[type[Method]] = Registry(
     __name__,
     "METHOD",

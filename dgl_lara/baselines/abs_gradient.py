@@ -1,4 +1,4 @@
-"""`abs-gradient`: the absolute value of gradient x input. Says how much, not which way."""
+"""`abs-gradient`: the absolute value of gradient x input, without the direction of the effect."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dgl_lara.baselines.gradient import GradientInput
 
 
 class AbsoluteGradientInput(GradientInput):
-    """Unsigned: the sum over features of |gradient x input|."""
+    """The sum over features of |gradient x input|."""
 
     name = "|gradient x input|"
     style = ("#CC79A7", "-")
 
-    def reduce(self, products: Tensor) -> Tensor:
+    def _reduce(self, products: Tensor) -> Tensor:
         return products.abs().sum(dim=1)
 
 

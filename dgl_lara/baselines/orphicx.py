@@ -1,24 +1,24 @@
 """`orphicx`: OrphicX (Lin et al., CVPR 2022), a generator of edge masks whose latent space has causal dimensions.
 
 A variational graph autoencoder encodes every node of a target's ego graph (or of the graph) into z = (alpha, beta) and
-decodes the weight of an edge from the two ends, sigmoid <h(z_u), h(z_v)>. It is trained for the sum of
-- causal: minus the information flow I(alpha; y), where y is f's prediction on the decoded graph, and alpha and beta
-  are drawn from the prior: the first dimensions of z shall be the ones that move the prediction,
+decodes the weight of an edge from its two ends, sigmoid <h(z_u), h(z_v)>. It minimises the sum of
+- causal: minus the information flow I(alpha; y), for f's prediction y on the decoded graph and alpha and beta drawn
+  from the prior, so that the first dimensions of z are the ones that change the prediction,
 - reconstruction and prior: the usual loss of such an autoencoder,
-- likeness: KL of f's prediction on the graph decoded from alpha alone from its prediction on the graph,
+- likeness: the KL divergence of f's prediction on the graph decoded from alpha alone from that on the graph,
 - size: the mean weight of an edge decoded from alpha.
-The explanation is the graph decoded from alpha's mean; a node's score is the mean weight of the edges at it.
+The explanation is the graph decoded from alpha's mean. The score of a node is the mean weight of its edges.
 
 The settings are those of the authors' code for node and for graph tasks. Deviations:
-D1. Only edges are decoded; the reconstruction loss meets as many random non-edges as there are edges, an unbiased
-    estimate of the original's loss over all pairs. Nothing is N x N, so it runs where the original has no memory left.
-D2. Memory is bounded: the information flow is estimated with the authors' 25 x 100 draws where the ego graph is small,
-    and with fewer, of beta first, where they would decode more than `EDGES_A_FLOW` edges (never fewer than 2 x 2);
-    a batch is cut short where its ego graphs have more than `EDGES_A_STEP` edges (never to less than one target).
-D3. A tenth of the targets is held out; the weights that do best there are kept, and training ends when none have done
-    better for as many epochs as the authors wait (100 of 300).
-D4. The encoder of graph tasks normalises the adjacency, like that of node tasks (the authors' uses it raw).
-D5. The labels that tell the nodes of a graph apart come from colour refinement with hashes instead of sorted strings.
+D1. Only edges are decoded. The reconstruction loss uses as many random non-edges as there are edges, an unbiased
+    estimate of the original's loss over all pairs. Nothing is N x N, so it runs on graphs too large for the original.
+D2. Memory is bounded. The information flow is estimated with the authors' 25 x 100 draws if the ego graph is small,
+    and with fewer, of beta first, if they would decode more than `FLOW_EDGES` edges (never fewer than 2 x 2). A batch
+    is cut if its ego graphs have more than `STEP_EDGES` edges (never to less than one target).
+D3. A tenth of the targets is held out. The weights that do best on them are kept, and training ends after as many
+    epochs without improvement as the authors wait (100 of 300).
+D4. The encoder of graph tasks normalises the adjacency, like that of node tasks (the authors' does not).
+D5. The labels that distinguish the nodes of a graph come from colour refinement with hashes instead of sorted strings.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from torch import Tensor, nn
 from dgl_lara._util.memory_budget import slices_within_budget
 from dgl_lara._util.progress import Progress
 from dgl_lara._util.randomness import generator, seeded
-from dgl_lara.baselines.common.egos import batches, egos, place_of_players
+from dgl_lara.baselines.common.ego_graphs import batches, ego_graphs, player_nodes
 from dgl_lara.baselines.common.method import BenchmarkSetting, Method
 from dgl_lara.blackbox.eval_mode import eval_mode
 from dgl_lara.errors import LaraError
@@ -47,15 +47,15 @@ from dgl_lara.gnns.models import GCNLayer
 from dgl_lara.graphs.indexing import is_member
 from dgl_lara.graphs.subgraph import EgoBatch
 
-EDGES_A_FLOW = 300_000  # decoded for one estimate of the information flow
-EDGES_A_STEP = 1_000_000  # of the ego graphs in one step of training
+FLOW_EDGES = 300_000  # decoded for one estimate of the information flow
+STEP_EDGES = 1_000_000  # of the ego graphs in one step of training
 QUICK_STEPS = 200
 LABELS = 100  # of colour refinement, one-hot
 
 
 @dataclass(frozen=True)
 class OrphicXConfig:
-    """The authors' settings for node tasks; `for_graphs` has those for graph tasks."""
+    """The authors' settings for node tasks."""
 
     causal_dim: int = 3
     latent_dim: int = 16
@@ -63,7 +63,7 @@ class OrphicXConfig:
     decoder_hidden: int = 16
     draws_alpha: int = 25
     draws_beta: int = 100
-    flow_targets: int = 2  # whose information flow is estimated in a step
+    flow_targets: int = 2  # targets of a step for which the information flow is estimated
     weight_reconstruction: float = 0.1
     weight_likeness: float = 0.2
     weight_causal: float = 1.0
@@ -72,24 +72,24 @@ class OrphicXConfig:
     lr: float = 0.003
     epochs: int = 300
     patience: int = 100  # epochs
-    steps: int | None = None  # in the place of the epochs
+    steps: int | None = None  # instead of the epochs
     check_every: int = 25  # steps
-    most_targets: int = 2000  # a large graph is learned from a sample of its targets
+    max_targets: int = 2000  # to learn from, drawn at random
 
 
-def for_graphs() -> OrphicXConfig:
-    return OrphicXConfig(
-        causal_dim=8,
-        flow_targets=1,
-        weight_reconstruction=0.01,
-        weight_likeness=0.01,
-        weight_size=0.0,
-        batch_size=128,
-        lr=0.01,
-    )
+# the authors' settings for graph tasks
+GRAPH_CONFIG = OrphicXConfig(
+    causal_dim=8,
+    flow_targets=1,
+    weight_reconstruction=0.01,
+    weight_likeness=0.01,
+    weight_size=0.0,
+    batch_size=128,
+    lr=0.01,
+)
 
 
-class Autoencoder(nn.Module):
+class _Autoencoder(nn.Module):
     def __init__(self, in_dim: int, config: OrphicXConfig) -> None:
         super().__init__()
         self.first = GCNLayer(in_dim, config.hidden)
@@ -104,31 +104,40 @@ class Autoencoder(nn.Module):
         )
 
     def encode(self, graph: dgl.DGLGraph, inputs: Tensor) -> tuple[Tensor, Tensor]:
-        """(num_nodes, latent_dim) twice: mean and log deviation of z."""
+        """Return mean and log deviation of z, (num_nodes, latent_dim) each."""
         h = F.relu(self.first(graph, inputs))
         h = F.relu(self.second(graph, h))
         return self.mean(graph, h), self.log_deviation(graph, h)
 
     def decode(self, graph: dgl.DGLGraph, z: Tensor) -> Tensor:
-        """(num_edges,) logits of the weights of the edges."""
+        """Return (num_edges,) logits of the edge weights."""
         h = self.decoder(z)
         return ops.u_dot_v(graph, h, h).squeeze(1)
 
 
 class OrphicX(Method):
+    """A generator of edge masks with causal latent dimensions.
+
+    Args:
+        game: The explained game.
+        seed: Seed of every random draw.
+        config: Settings of the autoencoder. None means the authors' for the task.
+    """
+
     name = "orphicx"
     style = ("#009E73", "-")
-    quick_words = f"OrphicX makes {QUICK_STEPS} steps in the place of its authors' 300 epochs"
+    quick_note = f"OrphicX makes {QUICK_STEPS} steps instead of its authors' 300 epochs"
     needs = ("gradients", "edge weights")
 
     def __init__(self, game: Game, seed: int = 0, config: OrphicXConfig | None = None) -> None:
         super().__init__(game, seed)
-        self.config = config or (OrphicXConfig() if game.task.has_distances else for_graphs())
+        self.config = config or CONFIGS.get(game.task.name, OrphicXConfig())
+        self.model: _Autoencoder | None = None
 
     @classmethod
-    def for_comparison(cls, game: Game, seed: int, where: BenchmarkSetting) -> OrphicX:
+    def for_benchmark(cls, game: Game, seed: int, setting: BenchmarkSetting) -> OrphicX:
         method = cls(game, seed)
-        if where.quick:
+        if setting.quick:
             method.config = replace(method.config, steps=QUICK_STEPS)
         return method
 
@@ -138,16 +147,16 @@ class OrphicX(Method):
 
     def fit(self, targets: Tensor) -> None:
         config, random = self.config, generator(self.seed)
-        shuffled = targets[torch.randperm(len(targets), generator=random).to(targets.device)][: config.most_targets]
+        shuffled = targets[torch.randperm(len(targets), generator=random).to(targets.device)][: config.max_targets]
         held_out = min(max(1, len(shuffled) // 10), config.batch_size)
         validation, training = shuffled[:held_out], shuffled[held_out:] if len(shuffled) > held_out else shuffled
         with seeded(self.seed):
-            model = Autoencoder(self._in_dim, config).to(targets.device)
+            model = _Autoencoder(self._in_dim, config).to(targets.device)
         optimiser = torch.optim.Adam(model.parameters(), lr=config.lr)
         best, best_weights = float("inf"), copy.deepcopy(model.state_dict())
         order = training[:0]
-        an_epoch = -(-len(training) // config.batch_size)
-        total = config.steps or config.epochs * an_epoch
+        steps_per_epoch = -(-len(training) // config.batch_size)
+        total = config.steps or config.epochs * steps_per_epoch
         best_step = 0
         steps = Progress(range(total), self.name)
         with eval_mode(self.game.f):
@@ -166,72 +175,70 @@ class OrphicX(Method):
                     reached = self._loss(model, validation, generator(self.seed + 1), noise=False).item()
                     if reached < best:
                         best, best_step, best_weights = reached, step, copy.deepcopy(model.state_dict())
-                    if step - best_step >= config.patience * an_epoch:
+                    if step - best_step >= config.patience * steps_per_epoch:
                         break
                     steps.note(loss=loss.item(), validation=best)
         model.load_state_dict(best_weights)
-        self.model_ = model.eval().requires_grad_(False)
+        self.model = model.eval().requires_grad_(False)
 
     def explain(self, targets: Tensor) -> Explanations:
-        if "model_" not in vars(self):
-            raise LaraError(f"{self.name} has not learned yet; call fit(targets) first.")
         players = self.game.players(targets)
         scores = [self._explain(part) for part in batches(players, self.game.nodes_per_call)]
         return self.result(players, torch.cat([*scores, torch.empty(0, device=targets.device)]))
 
     def _explain(self, players: Players) -> Tensor:
-        here = egos(self.game, players, self.game.hops)
-        mean, _ = self.model_.encode(here.graph, self._inputs(here))
-        weights = self.model_.decode(here.graph, self._causal_part(mean)).sigmoid()
-        return node_means(here.graph, weights)[place_of_players(here, players)]
+        if self.model is None:
+            raise LaraError("baseline.not_fitted", method=self.name)
+        batch = ego_graphs(self.game, players, self.game.hops)
+        mean, _ = self.model.encode(batch.graph, self._inputs(batch))
+        weights = self.model.decode(batch.graph, self._causal_part(mean)).sigmoid()
+        return node_means(batch.graph, weights)[player_nodes(batch, players)]
 
     @property
     def _in_dim(self) -> int:
-        return self.game.features.shape[1] + (self.game.hops + 1 if self.game.task.has_distances else LABELS)
+        first = self.game.players(torch.zeros(1, dtype=torch.long, device=self.game.features.device))
+        return self._inputs(ego_graphs(self.game, first, self.game.hops)).shape[1]
 
-    def _inputs(self, here: EgoBatch) -> Tensor:
-        """Features, and what tells a node's place: its distance to the target, or its colour in the graph."""
-        if self.game.task.has_distances:
-            place = F.one_hot(here.hop, self.game.hops + 1)
-        else:
-            place = F.one_hot(refined_labels(here.graph, here.row).clamp(max=LABELS - 1), LABELS)
-        features = self.game.features[here.nodes]
-        return torch.cat([features, place.to(features)], dim=1)
+    def _inputs(self, batch: EgoBatch) -> Tensor:
+        """Return features and the position of each node: its distance to the target, or its colour in the graph."""
+        features = self.game.features[batch.nodes]
+        position = POSITIONS.get(self.game.task.name, _distances)(batch, self.game.hops)
+        return torch.cat([features, position.to(features)], dim=1)
 
     def _causal_part(self, z: Tensor) -> Tensor:
         is_causal = torch.arange(z.shape[1], device=z.device) < self.config.causal_dim
         return z * is_causal
 
-    def _loss(self, model: Autoencoder, targets: Tensor, random: torch.Generator, noise: bool) -> Tensor:
-        """All four terms, averaged over the targets."""
+    def _loss(self, model: _Autoencoder, targets: Tensor, random: torch.Generator, noise: bool) -> Tensor:
+        """Compute all four terms, averaged over the targets."""
         game, config = self.game, self.config
         players = within_budget(game, game.players(targets))
         targets = players.targets
-        here = egos(game, players, game.hops)
-        edge_row = here.row[here.graph.edges()[0]]
-        mean, log_deviation = model.encode(here.graph, self._inputs(here))
-        z = mean + normal(mean.shape, random, mean.device) * log_deviation.exp() if noise else mean
+        batch = ego_graphs(game, players, game.hops)
+        edge_row = batch.row[batch.graph.edges()[0]]
+        mean, log_deviation = model.encode(batch.graph, self._inputs(batch))
+        z = mean + _normal(mean.shape, random, mean.device) * log_deviation.exp() if noise else mean
 
         # reconstruction (a node is its own neighbour) and prior
         h = model.decoder(z)
-        present = torch.cat([model.decode(here.graph, z), (h * h).sum(dim=1)])
-        present_row = torch.cat([edge_row, here.row])
-        absent_src, absent_dst = non_edges(here, players.indptr, present_row, random)
+        present = torch.cat([model.decode(batch.graph, z), (h * h).sum(dim=1)])
+        present_row = torch.cat([edge_row, batch.row])
+        absent_src, absent_dst = non_edges(batch, players.indptr, present_row, random)
         absent = (h[absent_src] * h[absent_dst]).sum(dim=1)
-        missed = averages(F.softplus(-present), present_row, len(targets))
-        invented = averages(F.softplus(absent), here.row[absent_src], len(targets))
+        missed = _averages(F.softplus(-present), present_row, len(targets))
+        invented = _averages(F.softplus(absent), batch.row[absent_src], len(targets))
         divergence = -0.5 * (1 + 2 * log_deviation - mean**2 - (2 * log_deviation).exp()).sum(dim=1)
-        prior = averages(divergence, here.row, len(targets)) / players.counts
+        prior = _averages(divergence, batch.row, len(targets)) / players.counts
         reconstruction = ((missed + invented) / 2 + prior).mean()
 
-        # what alpha alone makes of the graph
-        weights = model.decode(here.graph, self._causal_part(z)).sigmoid()
-        logits = self._predict(here.graph, game.features[here.nodes], weights)[here.target_rows]
+        # the graph decoded from alpha alone
+        weights = model.decode(batch.graph, self._causal_part(z)).sigmoid()
+        logits = self._predict(batch.graph, game.features[batch.nodes], weights)[batch.target_rows]
         likeness = F.kl_div(logits.log_softmax(1), game.full_logits[targets].softmax(1), reduction="none").mean()
-        size = averages(weights, edge_row, len(targets)).mean()
+        size = _averages(weights, edge_row, len(targets)).mean()
 
-        chosen = torch.randperm(len(targets), generator=random)[: config.flow_targets].tolist()
-        flow = torch.stack([self._flow(model, players.part(slice(row, row + 1)), random) for row in chosen]).mean()
+        drawn = torch.randperm(len(targets), generator=random)[: config.flow_targets].tolist()
+        flow = torch.stack([self._flow(model, players.part(slice(row, row + 1)), random) for row in drawn]).mean()
         return (
             config.weight_reconstruction * reconstruction
             + config.weight_likeness * likeness
@@ -242,94 +249,107 @@ class OrphicX(Method):
     def _predict(self, graph: dgl.DGLGraph, features: Tensor, weights: Tensor) -> Tensor:
         return self.call_with_weights(graph, features, weights).float()
 
-    def _flow(self, model: Autoencoder, player: Players, random: torch.Generator) -> Tensor:
-        """I(alpha; y) of one target: z drawn from the prior, y predicted on the decoded graphs."""
+    def _flow(self, model: _Autoencoder, player: Players, random: torch.Generator) -> Tensor:
+        """Estimate I(alpha; y) of one target, for z drawn from the prior and y predicted on the decoded graphs."""
         config = self.config
-        here = egos(self.game, player, self.game.hops)
-        nodes, edges, device = len(here.row), here.graph.num_edges(), here.row.device
+        batch = ego_graphs(self.game, player, self.game.hops)
+        nodes, edges, device = len(batch.row), batch.graph.num_edges(), batch.row.device
         causal, other = config.causal_dim, config.latent_dim - config.causal_dim
-        affordable = EDGES_A_FLOW // max(1, edges)  # copies of the graph
+        affordable = FLOW_EDGES // max(1, edges)  # copies of the graph
         alphas = max(2, min(config.draws_alpha, affordable // 2))
         betas = max(2, min(config.draws_beta, affordable // alphas))
-        alpha = normal((alphas, 1, nodes, causal), random, device).expand(-1, betas, -1, -1)
-        beta = normal((alphas, betas, nodes, other), random, device)
-        many = copies(here.graph, alphas * betas)
-        features = self.game.features[here.nodes].repeat(alphas * betas, 1)
-        weights = model.decode(many, torch.cat([alpha, beta], dim=3).flatten(0, 2)).sigmoid()
+        alpha = _normal((alphas, 1, nodes, causal), random, device).expand(-1, betas, -1, -1)
+        beta = _normal((alphas, betas, nodes, other), random, device)
+        stacked = copies(batch.graph, alphas * betas)
+        features = self.game.features[batch.nodes].repeat(alphas * betas, 1)
+        weights = model.decode(stacked, torch.cat([alpha, beta], dim=3).flatten(0, 2)).sigmoid()
         count = torch.ones(alphas * betas, dtype=torch.long, device=device)
-        many.set_batch_num_nodes(count * nodes)
-        many.set_batch_num_edges(count * edges)
-        logits = self._predict(many, features, weights)
-        rows = self.game.task.num_targets(here.graph)  # of f's answer on one copy
-        logits = logits[int(here.target_rows) :: rows]
+        stacked.set_batch_num_nodes(count * nodes)
+        stacked.set_batch_num_edges(count * edges)
+        logits = self._predict(stacked, features, weights)
+        rows = self.game.task.num_targets(batch.graph)  # of f's output on one copy
+        logits = logits[int(batch.target_rows) :: rows]
         return information_flow(logits.softmax(1).view(alphas, betas, -1))
 
 
 def within_budget(game: Game, players: Players) -> Players:
-    """The first of these targets whose graphs together have no more than `EDGES_A_STEP` edges; at least one."""
+    """Return the first targets, at least one, whose graphs together have at most `STEP_EDGES` edges."""
     degrees = game.graph.in_degrees(players.player)
     edges = torch.zeros_like(players.counts).index_add_(0, players.row, degrees.to(players.counts))
-    return players.part(slices_within_budget(edges, EDGES_A_STEP)[0])
+    return players.part(slices_within_budget(edges, STEP_EDGES)[0])
 
 
 def information_flow(probabilities: Tensor) -> Tensor:
-    """I(alpha; y) from p(y | alpha, beta), (draws of alpha, draws of beta, classes): H(y) - H(y | alpha)."""
+    """Compute I(alpha; y) = H(y) - H(y | alpha) from p(y | alpha, beta), (alphas, betas, num_classes)."""
     given_alpha = probabilities.mean(dim=1)
-    return entropy(given_alpha.mean(dim=0)) - entropy(given_alpha).mean()
+    return _entropy(given_alpha.mean(dim=0)) - _entropy(given_alpha).mean()
 
 
-def entropy(probabilities: Tensor) -> Tensor:
+def _entropy(probabilities: Tensor) -> Tensor:
     return -(probabilities * (probabilities + 1e-8).log()).sum(dim=-1)
 
 
-def normal(shape: tuple[int, ...], random: torch.Generator, device: torch.device) -> Tensor:
+def _normal(shape: tuple[int, ...], random: torch.Generator, device: torch.device) -> Tensor:
     return torch.randn(shape, generator=random).to(device)
 
 
-def averages(values: Tensor, row: Tensor, count: int) -> Tensor:
-    """(count,) the mean of the values of each row; 0 where it has none."""
+def _averages(values: Tensor, row: Tensor, count: int) -> Tensor:
+    """Return (count,) the mean of the values of each row, 0 for a row without values."""
     total = torch.zeros(count, dtype=values.dtype, device=values.device).index_add(0, row, values)
     return total / torch.bincount(row, minlength=count).clamp(min=1)
 
 
 def node_means(graph: dgl.DGLGraph, weights: Tensor) -> Tensor:
-    """(num_nodes,) the mean weight of the edges at a node, incoming and outgoing; 0 where it has none."""
-    return averages(weights.repeat(2), torch.cat(graph.edges()), graph.num_nodes())
+    """Return (num_nodes,) the mean weight of the incoming and outgoing edges, 0 for a node without edges."""
+    return _averages(weights.repeat(2), torch.cat(graph.edges()), graph.num_nodes())
 
 
-def non_edges(here: EgoBatch, first: Tensor, present_row: Tensor, random: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Random pairs of nodes of one graph that no edge joins; as many are drawn as there are edges and loops."""
+def non_edges(batch: EgoBatch, first: Tensor, present_row: Tensor, random: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Draw a random pair of nodes of one graph for each edge and loop, and return those that are not connected."""
     start, nodes = first[:-1][present_row], (first[1:] - first[:-1])[present_row]
     u, v = (torch.rand(2, len(present_row), generator=random).to(nodes.device) * nodes).long().minimum(
         nodes - 1
     ) + start
-    src, dst = here.graph.edges()
-    total = here.graph.num_nodes()
+    src, dst = batch.graph.edges()
+    total = batch.graph.num_nodes()
     apart = (u != v) & ~is_member(u * total + v, torch.cat([src * total + dst, src.new_full((1,), -1)]).sort().values)
     return u[apart], v[apart]
 
 
 def refined_labels(graph: dgl.DGLGraph, row: Tensor, rounds: int = 100) -> Tensor:
-    """(num_nodes,) colours of 1-WL, numbered within each graph, low degrees first: the same in isomorphic graphs."""
+    """Return (num_nodes,) colours of 1-WL, numbered within each graph. Isomorphic graphs have equal colours."""
     src, dst = graph.edges()
-    label, seen = torch.zeros_like(row), graph.in_degrees().to(row)
+    label, neighbours = torch.zeros_like(row), graph.in_degrees().to(row)
     colours = 0
     for _ in range(rounds):
-        _, number = torch.unique(torch.stack([row, label, seen]), dim=1, return_inverse=True)
-        found = int(number.max()) + 1
-        if found == colours:
+        _, number = torch.unique(torch.stack([row, label, neighbours]), dim=1, return_inverse=True)
+        count = int(number.max()) + 1
+        if count == colours:
             break
-        colours = found
+        colours = count
         smallest = torch.full_like(row, colours).scatter_reduce(0, row, number, "amin")
         label = number - smallest[row]
-        seen = torch.zeros_like(label).index_add_(0, dst, scrambled(label)[src])
+        neighbours = torch.zeros_like(label).index_add_(0, dst, _scramble(label)[src])
     return label
 
 
-def scrambled(label: Tensor) -> Tensor:
-    """Numbers whose sums tell multisets of labels apart (they wrap around, which is as good)."""
+def _scramble(label: Tensor) -> Tensor:
+    """Hash labels so that sums identify multisets. Overflow wraps around."""
     mixed = (label + 1) * -7046029254386353131
     return (mixed ^ (mixed >> 31)) * -4658895280553007687
 
+
+def _distances(batch: EgoBatch, hops: int) -> Tensor:
+    """Return (num_nodes, hops + 1) one-hot distances to the target."""
+    return F.one_hot(batch.hop, hops + 1)
+
+
+def _colours(batch: EgoBatch, hops: int) -> Tensor:
+    """Return (num_nodes, LABELS) one-hot colours."""
+    return F.one_hot(refined_labels(batch.graph, batch.row).clamp(max=LABELS - 1), LABELS)
+
+
+CONFIGS = {"graph": GRAPH_CONFIG}  # by task
+POSITIONS = {"graph": _colours}
 
 METHOD = OrphicX

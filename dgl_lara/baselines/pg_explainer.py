@@ -1,8 +1,8 @@
-"""`pg-explainer` (Luo et al. 2020): one network that reads edge masks off f's embeddings, learned over many targets.
+"""`pg-explainer` (Luo et al. 2020): a network that predicts edge masks from f's embeddings, trained on many targets.
 
 The mask of a training step is drawn from a concrete distribution, a coin softened by a temperature that changes over
-the epochs; explaining takes its centre. Settings start from those of the replication study ("[Re] Parameterized
-Explainer for Graph Neural Networks", Holdijk et al.) whose target models LARA's paper explains.
+the epochs. Explaining takes its mode. Settings start from those of the replication study ("[Re] Parameterized Explainer
+for Graph Neural Networks", Holdijk et al.), whose target models LARA's paper explains.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from dgl_lara._util.progress import Progress
 from dgl_lara._util.randomness import generator, seeded
-from dgl_lara.baselines.common.edge_masks import EdgeMethod, MaskBatch, entropy, instances
+from dgl_lara.baselines.common.edge_masks import EdgeMethod, MaskBatch, entropy, mask_batches
 from dgl_lara.baselines.common.method import BenchmarkSetting
 from dgl_lara.blackbox.eval_mode import eval_mode
 from dgl_lara.errors import InputError
@@ -27,15 +27,25 @@ HIDDEN = 64
 
 @dataclass(frozen=True)
 class PGExplainerConfig:
-    """How the network is trained; the defaults are the study's, for data it does not have."""
+    """How the network is trained. The defaults are the study's, for data sets that it does not have.
+
+    Args:
+        epochs: Passes over the targets.
+        lr: Learning rate of Adam.
+        size: Weight of the sum of the mask.
+        entropy: Weight of its mean entropy.
+        temperature: In the first epoch, and towards the end.
+        bias: Noise is uniform in (bias, 1 - bias). At 0.5 there is none.
+        batch: Targets a step. None means one step an epoch over all targets, as the authors do.
+    """
 
     epochs: int = 30
     lr: float = 0.003
-    size: float = 0.05  # weight of the sum of the mask
-    entropy: float = 1.0  # weight of its mean entropy
-    temperature: tuple[float, float] = (5.0, 2.0)  # in the first epoch, and where it goes
-    bias: float = 0.0  # noise is uniform in (bias, 1 - bias): at 0.5 there is none
-    batch: int | None = None  # targets a step; None: one step an epoch over all of them, as the authors
+    size: float = 0.05
+    entropy: float = 1.0
+    temperature: tuple[float, float] = (5.0, 2.0)
+    bias: float = 0.0
+    batch: int | None = None
 
 
 # as in the study's files
@@ -46,8 +56,8 @@ STUDY = {
     "ba-2motifs": PGExplainerConfig(epochs=20, lr=0.005, size=0.03, entropy=0.01, temperature=(5.0, 1.0)),
     "mutag": PGExplainerConfig(lr=0.0003, size=0.005, temperature=(5.0, 5.0)),
 }
-# Where the study's fall short of the published AUC and others reach it: under their size terms the masks shrink before
-# the motif shows (BA-2Motifs ends inverted); on MUTAG, with a target model of our own, 30 small steps hardly move.
+# The study's settings miss the published AUC on these and others reach it. Under their size terms the masks shrink
+# before the motif shows (BA-2Motifs ends inverted). On MUTAG, with our target model, 30 small steps hardly change them.
 SETTINGS = {
     **STUDY,
     "ba-community": replace(STUDY["ba-community"], size=0.01),
@@ -58,8 +68,8 @@ SETTINGS = {
 }
 
 
-class EdgeNetwork(nn.Module):
-    """A hidden layer on the embeddings of an edge's two ends (and of the target), side by side."""
+class _EdgeNetwork(nn.Module):
+    """A hidden layer on the concatenated embeddings of an edge's two ends (and of the target)."""
 
     def __init__(self, width: int, ends: int) -> None:
         super().__init__()
@@ -67,13 +77,21 @@ class EdgeNetwork(nn.Module):
         self.second = nn.Linear(HIDDEN, 1)
 
     def forward(self, z: Tensor, ends: list[Tensor]) -> Tensor:
-        # each end meets its own columns of the first layer: multiplied once a node, not once an edge
+        # each end has its own columns of the first layer, so they are multiplied once per node, not once per edge
         blocks = self.first.weight.chunk(len(ends), dim=1)
         h = self.first.bias + sum((z @ block.T)[end] for block, end in zip(blocks, ends, strict=True))
         return self.second(F.relu(h)).squeeze(1)
 
 
 class PGExplainer(EdgeMethod):
+    """A network that predicts edge masks from f's embeddings.
+
+    Args:
+        game: The explained game.
+        seed: Seed of the network and of the noise.
+        settings: How the network is trained.
+    """
+
     name = "pg-explainer"
     style = ("#56B4E9", "-")
     needs = ("edge weights", "gradients", "embeddings")
@@ -81,11 +99,11 @@ class PGExplainer(EdgeMethod):
     def __init__(self, game: Game, seed: int = 0, settings: PGExplainerConfig | None = None) -> None:
         super().__init__(game, seed)
         self.settings = settings or PGExplainerConfig()
-        self.network: EdgeNetwork | None = None
+        self.network: _EdgeNetwork | None = None
 
     @classmethod
-    def for_comparison(cls, game: Game, seed: int, where: BenchmarkSetting) -> PGExplainer:
-        return cls(game, seed, SETTINGS.get(where.dataset))
+    def for_benchmark(cls, game: Game, seed: int, setting: BenchmarkSetting) -> PGExplainer:
+        return cls(game, seed, SETTINGS.get(setting.dataset))
 
     def with_fewer_steps(self) -> PGExplainer:
         self.settings = replace(self.settings, epochs=1)
@@ -98,7 +116,7 @@ class PGExplainer(EdgeMethod):
         with eval_mode(self.game.f):
             self.embeddings = self.game.f.embed(self.game.graph, self.game.features)  # type: ignore[attr-defined]
         with seeded(self.seed):
-            self.network = EdgeNetwork(self.embeddings.shape[1], 2 + self.game.task.num_context_nodes)
+            self.network = _EdgeNetwork(self.embeddings.shape[1], 2 + self.game.task.num_context_nodes)
         self.network.to(self.embeddings.device)
         parameters = list(self.network.parameters())
         optimiser = torch.optim.Adam(parameters, lr=settings.lr)
@@ -107,42 +125,41 @@ class PGExplainer(EdgeMethod):
             for epoch in epochs:
                 first, last = settings.temperature
                 temperature = first * (last / first) ** (epoch / settings.epochs)
-                for batch in self._batches(targets, noise):
+                for step_targets in self._steps(targets, noise):
                     optimiser.zero_grad()
-                    for some in instances(self.game, batch):
-                        loss = self._loss(some, temperature, noise)
-                        loss.backward(inputs=parameters)  # these only: f's own parameters get no gradient
+                    for batch in mask_batches(self.game, step_targets):
+                        loss = self._loss(batch, temperature, noise)
+                        loss.backward(inputs=parameters)  # f's own parameters get no gradient
                     optimiser.step()
-                epochs.note(loss=loss.item() / len(some.targets))
+                epochs.note(loss=loss.item() / len(batch.targets))
 
-    def _batches(self, targets: Tensor, order: torch.Generator) -> Iterator[Tensor]:
+    def _steps(self, targets: Tensor, order: torch.Generator) -> Iterator[Tensor]:
         if self.settings.batch is None:
             return iter([targets])
         shuffled = targets[torch.randperm(len(targets), generator=order).to(targets.device)]
         return iter(shuffled.split(self.settings.batch))
 
-    def _loss(self, some: MaskBatch, temperature: float, noise: torch.Generator) -> Tensor:
-        """Summed over the targets."""
-        logits = self._edge_logits(some)
+    def _loss(self, batch: MaskBatch, temperature: float, noise: torch.Generator) -> Tensor:
+        """Sum the losses of the targets."""
+        logits = self._edge_logits(batch)
         low = self.settings.bias + 1e-4
         uniform = low + (1 - 2 * low) * torch.rand(len(logits), generator=noise).to(logits.device)
         mask = ((uniform.logit() + logits) / temperature).sigmoid()
-        predicted = self.predict(some, some.both_ways(mask), self.game.features[some.egos.nodes])
-        wrong = F.cross_entropy(predicted, self.game.explained_class[some.targets], reduction="sum")
-        terms = self.settings.size * some.sums(mask) + self.settings.entropy * some.means(entropy(mask))
-        return wrong + terms.sum()
+        predicted = self.predict(batch, batch.both_ways(mask), self.game.features[batch.egos.nodes])
+        prediction = F.cross_entropy(predicted, self.game.explained_class[batch.targets], reduction="sum")
+        terms = self.settings.size * batch.sums(mask) + self.settings.entropy * batch.means(entropy(mask))
+        return prediction + terms.sum()
 
-    def _edge_logits(self, some: MaskBatch) -> Tensor:
+    def _edge_logits(self, batch: MaskBatch) -> Tensor:
         if self.network is None:
-            raise InputError(f"{self.name} must be fitted before it explains.")
-        nodes, place = torch.unique(some.egos.nodes, return_inverse=True)  # ego graphs share many
-        ends = [place[end] for end in some.egos.graph.find_edges(some.edge)]
-        ends += [place[index] for index in self.game.task.context_nodes(some.egos, some.row)]
-        return self.network(self.embeddings[nodes], ends)
+            raise InputError("baseline.not_fitted", method=self.name)
+        nodes, index = torch.unique(batch.egos.nodes, return_inverse=True)  # ego graphs share many nodes
+        ends = [*batch.egos.graph.find_edges(batch.edge), *self.game.task.context_nodes(batch.egos, batch.row)]
+        return self.network(self.embeddings[nodes], [index[end] for end in ends])
 
-    def score(self, some: MaskBatch) -> Tensor:
+    def score(self, batch: MaskBatch) -> Tensor:
         with torch.no_grad():
-            return some.both_ways(self._edge_logits(some).sigmoid())
+            return batch.both_ways(self._edge_logits(batch).sigmoid())
 
 
 METHOD = PGExplainer

@@ -1,4 +1,4 @@
-"""`random`: the floor of every table."""
+"""`random`: the lower bound of every table."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dgl_lara.explanation import Explanations
 
 
 class Random(Method):
-    """Uniform scores."""
+    """Uniform random scores."""
 
     name = "random"
     style = ("#999999", ":")

@@ -1,6 +1,6 @@
-"""`sampled`: direct least-squares attribution of each target, with a stated number of coalition pairs.
+"""`sampled`: least-squares attribution of each target by itself, from a given number of coalition pairs.
 
-The per-instance reference: it spends 2 * pairs evaluations of f on every target, where g spends none.
+It evaluates f 2 * pairs times for every target. g does not evaluate f.
 """
 
 from __future__ import annotations
@@ -15,11 +15,18 @@ from dgl_lara.game.game import Game
 
 
 class Sampled(Method):
+    """Least squares on random coalitions.
+
+    Args:
+        game: The explained game.
+        seed: Seed of the coalitions.
+        pairs: Pairs of coalitions a target. None means the default of the task.
+    """
+
     name = "sampled"
     style = ("#000000", "--")
 
     def __init__(self, game: Game, seed: int = 0, pairs: int | None = None) -> None:
-        """`pairs`: of coalitions a target; without a number, the task's own."""
         super().__init__(game, seed)
         self.pairs = game.task.sampled_pairs if pairs is None else pairs
 

@@ -53,7 +53,7 @@ QUICK_PHI = 4  # by which the pairs of phi's estimate are divided
 
 def quick_words() -> str:
     """What "quick" means, in a sentence; stored figures belong to it."""
-    theirs = "".join(f"{METHOD.quick_words}, " for METHOD in BASELINES.values() if METHOD.quick_words)
+    theirs = "".join(f"{METHOD.quick_note}, " for METHOD in BASELINES.values() if METHOD.quick_note)
     return (
         f"Quick: LARA trains as usual on small graphs and makes {QUICK_STEPS_LARGE} of 300 steps on large ones, in the "
         f"paper's form {QUICK_PAPER_STEPS} of 3,000; rivals that learn see {QUICK_LEARNERS} targets, "
@@ -131,7 +131,7 @@ def lara_with(label: str = "lara", form: str = "default", corrected: bool = True
 
 
 def _baseline(name: str, contest: Benchmark, seed: int) -> Method:
-    return BASELINES[name].for_comparison(contest.game, seed, contest.circumstances)
+    return BASELINES[name].for_benchmark(contest.game, seed, contest.circumstances)
 
 
 # In the order of the tables.

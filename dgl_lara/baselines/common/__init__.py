@@ -1,1 +1,1 @@
-"""What several methods share; no method of its own."""
+"""What several methods share."""

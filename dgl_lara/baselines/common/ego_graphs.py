@@ -1,4 +1,4 @@
-"""The graphs on which f is run for a batch of targets at once, for methods that look inside f."""
+"""The graphs on which f is evaluated for a batch of targets, for methods that look inside f."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from dgl_lara.graphs.indexing import lookup_sorted
 from dgl_lara.graphs.subgraph import EgoBatch
 
 
-def egos(game: Game, players: Players, hops: int | None = None) -> EgoBatch:
-    """With as many hops as f needs to give its own predictions, unless `hops` says otherwise."""
+def ego_graphs(game: Game, players: Players, hops: int | None = None) -> EgoBatch:
+    """Extract the ego graph of each target. By default it is large enough for f's own predictions."""
     return game.task.ego_batch(game.graph, players.targets, game.context_hops if hops is None else hops)
 
 
-def place_of_players(here: EgoBatch, players: Players) -> Tensor:
-    """(num_pairs,) the node of `here` that is the player of a pair."""
-    return lookup_sorted(players.key, here.key)[0]
+def player_nodes(batch: EgoBatch, players: Players) -> Tensor:
+    """Return (num_pairs,) the node of the batch that is the player of each pair."""
+    return lookup_sorted(players.key, batch.key)[0]
 
 
 def batches(players: Players, budget: int) -> Iterator[Players]:
-    """Parts whose players together stay within the budget, so that the memory of one call of f is bounded."""
+    """Split players by target so that each part has at most `budget` players, which bounds the memory of a call."""
     if len(players.targets):
         yield from (players.part(rows) for rows in slices_within_budget(players.counts, budget))
