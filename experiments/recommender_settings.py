@@ -17,7 +17,7 @@ from dgl_lara._util.tables import text_table
 from dgl_lara.datasets import Options
 from dgl_lara.datasets.movielens import assemble, read_ratings
 from dgl_lara.gnns import RECIPES
-from dgl_lara.gnns.ranking import popularity, ranking_quality, scores_of
+from dgl_lara.gnns.ranking import pair_scores, popularity, ranking_quality
 from dgl_lara.gnns.recommender_training import train_recommender
 
 TRIED: list[dict] = [
@@ -41,7 +41,7 @@ def main(seeds: int) -> None:
     for changes in TRIED:
         recipe = replace(RECIPES["movielens"], **changes)
         judged[str(changes or "as it is")] = [
-            ranking_quality(scores_of(train_recommender(cut, recipe, seed), cut), cut.pairs)
+            ranking_quality(pair_scores(train_recommender(cut, recipe, seed), cut), cut.pairs)
             for seed, cut in enumerate(cuts)
         ]
     rows = [

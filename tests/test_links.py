@@ -7,7 +7,7 @@ import dgl
 import pytest
 import torch
 from games import SmallGCN, random_graph
-from test_typed import Net, by_type, features, shop
+from test_hetero import Net, by_type, features, shop
 
 import dgl_lara
 from dgl_lara import LARA, Edges

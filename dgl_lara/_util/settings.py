@@ -121,7 +121,8 @@ def _annotation(cls: Any, location: tuple[int | str, ...]) -> Any:
     """Follow field names from a class to the annotation of a value within it."""
     annotation = cls
     for name in location:  # numbers and the tags of unions are no fields
-        annotation = _fields(annotation).get(str(name), annotation)
+        inner = get_args(annotation)[-1] if get_origin(annotation) is dict else annotation
+        annotation = _fields(annotation).get(str(name), inner)
     return annotation
 
 

@@ -36,7 +36,7 @@ def target(
     """Train a target model (or load one) and print its accuracy beside the paper's."""
     from dgl_lara._util.tables import text_table
     from dgl_lara.gnns.checkpoint import load_gnn, save_gnn
-    from dgl_lara.gnns.ranking import popularity, ranking_quality, scores_of
+    from dgl_lara.gnns.ranking import pair_scores, popularity, ranking_quality
     from dgl_lara.gnns.recommender import Recommender
     from dgl_lara.gnns.training import accuracy, get_gnn
 
@@ -62,7 +62,7 @@ def target(
     share = "accuracy" if dataset.pairs is None else "among the first 20"
     echo(text_table([share, "train", "validation", "test"], rows))
     if dataset.pairs is not None and isinstance(model, Recommender):
-        ranked = {"this model": scores_of(model, dataset), "popularity": popularity(dataset)}
+        ranked = {"this model": pair_scores(model, dataset), "popularity": popularity(dataset)}
         quality = {who: ranking_quality(scores, dataset.pairs) for who, scores in ranked.items()}
         rows = [[who, *figures.values()] for who, figures in quality.items()]
         echo(text_table(["all pairs held back", *quality["popularity"]], rows))

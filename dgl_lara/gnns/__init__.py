@@ -1,4 +1,4 @@
-"""The models f that ship with dgl-lara, and the registry the command line reads. Light: no torch here."""
+"""The GNNs that ship with dgl-lara and their recipes, without loading torch."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a target model is built and trained; what differs between data sets is listed in RECIPES."""
+    """The settings of a GNN and its training."""
 
     architecture: str = "gcn"
     hidden: int = 20
@@ -18,23 +18,22 @@ class Recipe:
     weight_decay: float = 0.0
     epochs: int = 2000
     patience: int = 300  # epochs without a better validation accuracy or loss
-    batch_size: int = 0  # graphs a step; 0: all
-    saint_nodes: int = 0  # nodes of a GraphSAINT subgraph; 0: the full graph
-    schedule: str = "constant"  # of the learning rate; "cosine" falls to zero over the epochs
+    batch_size: int = 0  # graphs per step, 0 for all
+    saint_nodes: int = 0  # nodes of a GraphSAINT subgraph, 0 for the full graph
+    schedule: str = "constant"  # of the learning rate, "cosine" falls to zero
 
 
-# one kind of node; the same with bonds; several kinds of nodes; pairs of nodes
-ARCHITECTURES = ("gcn", "gat", "gin", "sage")
-EDGE_AWARE = ("gine", "gine-blind")
+ARCHITECTURES = ("gcn", "gat", "gin", "sage")  # for nodes or graphs
+EDGE_AWARE = ("gine", "gine-blind")  # for molecules with bonds
 HETERO = ("rgcn", "hgt")
-RECOMMENDERS = ("lightgcn",)
+RECOMMENDERS = ("lightgcn",)  # for pairs of nodes
 ALL_ARCHITECTURES = ARCHITECTURES + EDGE_AWARE + HETERO + RECOMMENDERS
 
 RECIPES: dict[str, Recipe] = {
     "ba-shapes": Recipe(),
     "ba-community": Recipe(),
     "tree-cycles": Recipe(lr=0.003, epochs=4000, patience=600),
-    # rests on a plateau for up to 350 epochs before it learns, hence the patience
+    # the patience covers a plateau of up to 350 epochs
     "ba-2motifs": Recipe(readout="max-mean", batch_size=64, lr=0.003, epochs=1000, patience=400),
     "mutag": Recipe(readout="max-mean", batch_size=256, lr=0.03, epochs=300, patience=300, schedule="cosine"),
     "molecules": Recipe(batch_size=200, epochs=300, patience=60),
@@ -48,7 +47,7 @@ RECIPES: dict[str, Recipe] = {
     "movielens": Recipe("lightgcn", 64, 2, lr=0.01, epochs=200),
 }
 
-# Where an architecture that is not the data set's first choice has settings of its own.
+# Settings of architectures that are not the default of a data set.
 OTHER_RECIPES: dict[tuple[str, str], Recipe] = {
     ("dblp", "hgt"): Recipe("hgt", 64, 2, dropout=0.2, lr=0.002, weight_decay=1e-4, epochs=100, patience=20),
     **{
@@ -59,7 +58,7 @@ OTHER_RECIPES: dict[tuple[str, str], Recipe] = {
     },
 }
 
-# The paper's table of target models: accuracy on training / validation / test.
+# The paper's accuracy on training / validation / test.
 PAPER_ACCURACY: dict[str, tuple[float, float, float]] = {
     "ba-shapes": (0.97, 1.00, 1.00),
     "ba-community": (0.90, 0.76, 0.72),
@@ -71,11 +70,18 @@ PAPER_ACCURACY: dict[str, tuple[float, float, float]] = {
 
 
 def recipe_for(dataset: str, task: str, architecture: str | None = None, heterogeneous: bool = False) -> Recipe:
-    """Return the recipe of a known data set, or the usual one of its task. `heterogeneous`: the graph has
-    several node types."""
+    """Return the recipe of a known data set, or the default of its task.
+
+    Args:
+        dataset: Its name.
+        task: "node", "graph" or "link".
+        architecture: One of ALL_ARCHITECTURES, None for the default.
+        heterogeneous: The graph has several node types.
+    """
     if (dataset, architecture) in OTHER_RECIPES:
         return OTHER_RECIPES[dataset, architecture]  # type: ignore[index]
-    usual = Recipe(batch_size=256 if task == "graph" else 0, epochs=500, patience=100)
-    usual = replace(RECIPES["dblp" if task == "node" else "movielens"]) if heterogeneous else usual
-    recipe = RECIPES.get(dataset, usual)
+    default = Recipe(batch_size=256 if task == "graph" else 0, epochs=500, patience=100)
+    if heterogeneous:
+        default = RECIPES["dblp" if task == "node" else "movielens"]
+    recipe = RECIPES.get(dataset, default)
     return replace(recipe, architecture=architecture) if architecture else recipe

@@ -1,7 +1,4 @@
-"""GINE: graph isomorphism layers that read the kind of each bond from `graph.edata["bond"]`, and their blind twin.
-
-The blind one has the same layers and the same number of weights, and is told the same of every bond.
-"""
+"""GINE layers, which read bond types from `graph.edata["bond"]`, and their blind twin with equally many weights."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ from dgl_lara.errors import InputError
 
 
 class BondLayer(nn.Module):
-    """h_i' = MLP(x_i + sum_j ReLU(x_j + W_e e_ij)), x = W h."""
+    """h_i' = MLP(x_i + sum_j ReLU(x_j + W_e e_ij)), x = W h. The blind layer sees one average bond type."""
 
     def __init__(self, in_dim: int, out_dim: int, blind: bool) -> None:
         super().__init__()
@@ -26,19 +23,17 @@ class BondLayer(nn.Module):
         self.mlp = nn.Sequential(nn.Linear(out_dim, out_dim), nn.ReLU(), nn.Linear(out_dim, out_dim))
 
     def forward(self, graph: dgl.DGLGraph, h: Tensor, edge_weight: Tensor | None = None) -> Tensor:
-        x, bond = self.lift(h), self.bond(self.bonds(graph, h))
+        x, bond = self.lift(h), self.bond(self._bonds(graph, h))
         message = F.relu(x[graph.edges()[0]] + bond)  # (num_edges, out_dim)
         if edge_weight is not None:
             message = message * edge_weight.unsqueeze(1)
         return self.mlp(x + ops.copy_e_sum(graph, message))
 
-    def bonds(self, graph: dgl.DGLGraph, h: Tensor) -> Tensor:
-        """(num_edges, kinds of bonds)"""
+    def _bonds(self, graph: dgl.DGLGraph, h: Tensor) -> Tensor:
+        """Return (num_edges, bond types) one-hot bonds."""
         if self.blind:
             return torch.full((graph.num_edges(), len(BONDS)), 1 / len(BONDS), dtype=h.dtype, device=h.device)
         if BOND not in graph.edata or graph.edata[BOND].shape[1:] != (len(BONDS),):
-            raise InputError(
-                f"the model gine reads the edge data '{BOND}', one column a kind of bond ({', '.join(BONDS)}); the "
-                f"graph has {', '.join(graph.edata) or 'no edge data'} (gine-blind needs none)."
-            )
+            carried = ", ".join(graph.edata) or "no edge data"
+            raise InputError("gine.no_bonds", name=BOND, columns=", ".join(BONDS), got=carried)
         return graph.edata[BOND]

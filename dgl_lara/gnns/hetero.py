@@ -1,108 +1,103 @@
-"""Target models for graphs of several node types: R-GCN and HGT, f(graph, {type: x}) -> logits of the target type.
+"""GNNs for heterogeneous graphs: R-GCN and HGT, f(graph, {type: x}) -> logits of the target type.
 
-Types without nodes and relations without edges are nothing special: removal makes them. Nothing is stored on the graph.
+Node types without nodes and relations without edges are allowed, because removal creates them.
 """
 
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import dgl
 import torch
 import torch.nn.functional as F
 from dgl import ops
 from dgl.nn.pytorch import HGTConv
+from pydantic import Field
 from torch import Tensor, nn
 
-from dgl_lara._util.schema import Check, number, text, validation_error, whole, word
+from dgl_lara._util.settings import Choice, settings
 from dgl_lara.datasets.dataset import Dataset
 from dgl_lara.errors import InputError
-from dgl_lara.game.receptive_field import MOST_HOPS
 from dgl_lara.gnns import HETERO
-from dgl_lara.gnns.base import ShippedModel, dims_by_type, relations
+from dgl_lara.gnns.base import Dropout, Layers, Relation, ShippedModel, Size, Width
 
-Relation = tuple[str, str, str]
-# removal leaves graphs without edges, of which DGL warns before it does the right thing
+# removal creates graphs without edges, about which DGL warns although it handles them
 warnings.filterwarnings("ignore", message="The input graph for the user-defined edge function")
-HEADS = 4  # of HGT; every width is a multiple of it
+HEADS = 4  # of HGT, every width is a multiple of it
 
 
-FIELDS: dict[str, Check] = {
-    "architecture": word(*HETERO), "target_type": text,
-    "in_dims": dims_by_type, "relations": relations, "num_classes": whole(1, 2**31), "hidden": whole(1, 16_384),
-    "layers": whole(1, MOST_HOPS), "dropout": number,
-}  # fmt: skip
-
-
-@dataclass(frozen=True)
+@settings
 class HeteroConfig:
-    """Everything that determines the shape of the model; stored beside its weights."""
+    """The shape of a GNN for heterogeneous graphs.
 
-    architecture: str
+    Args:
+        architecture: "rgcn" or "hgt".
+        target_type: Node type that is classified.
+        in_dims: Feature columns by node type, in the order of the graph.
+        relations: (type, name, type), in the order of the graph.
+        num_classes: Number of classes.
+        hidden: Width of the layers.
+        layers: Number of layers.
+        dropout: Share of the hidden units dropped in training.
+    """
+
+    architecture: Annotated[str, Choice(HETERO)]
     target_type: str
-    in_dims: dict[str, int]  # of each node type, in the order of the graph
-    relations: tuple[Relation, ...]  # in the order of the graph
-    num_classes: int
-    hidden: int = 64
-    layers: int = 2
-    dropout: float = 0.0
+    in_dims: dict[str, Size]
+    relations: Annotated[tuple[Relation, ...], Field(min_length=1)]
+    num_classes: Size
+    hidden: Width = 64
+    layers: Layers = 2
+    dropout: Dropout = 0.0
 
     def __post_init__(self) -> None:
-        wrong = validation_error(vars(self), FIELDS)
-        if wrong is None and not 0 <= self.dropout < 1:
-            wrong = f"dropout must be in [0, 1) (got {self.dropout})"
-        ends = () if wrong else (end for relation in self.relations for end in relation[::2])
-        if wrong is None and not {self.target_type, *ends} <= {*self.in_dims}:
-            wrong = f"in_dims must name the types of all relations (got {', '.join(self.in_dims)})"
-        if wrong is None and self.hidden % HEADS:
-            wrong = f"hidden must be a multiple of {HEADS} (got {self.hidden})"
-        if wrong:
-            raise InputError(f"the shape of a target model: {wrong}.")
+        needed = {self.target_type, *(end for relation in self.relations for end in relation[::2])}
+        if not needed <= {*self.in_dims}:
+            raise InputError("gnn.in_dims", expected=", ".join(sorted(needed)), got=", ".join(self.in_dims))
+        if self.hidden % HEADS:
+            raise InputError("gnn.hidden", heads=HEADS, got=self.hidden)
 
     @staticmethod
-    def of_dataset(dataset: Dataset) -> dict[str, Any]:
-        """What the data decide."""
+    def fields_of(dataset: Dataset) -> dict[str, Any]:
+        """Return the settings that the data set determines."""
         if dataset.graph.is_homogeneous or dataset.target_type is None:
-            raise InputError(
-                f"{' and '.join(HETERO)} classify nodes of one type in a graph of several; {dataset.name} is not one."
-            )
+            raise InputError("gnn.not_hetero", architectures=" and ".join(HETERO), dataset=dataset.name)
         return {
             "target_type": dataset.target_type,
-            "in_dims": {kind: dataset.features[kind].shape[1] for kind in dataset.graph.ntypes},
+            "in_dims": {name: dataset.features[name].shape[1] for name in dataset.graph.ntypes},
             "relations": tuple(dataset.graph.canonical_etypes),
             "num_classes": dataset.num_classes,
         }
 
     @property
-    def fewest_weights(self) -> int:
+    def min_weights(self) -> int:
+        """A lower bound on the number of weights."""
         return self.hidden * (sum(self.in_dims.values()) + self.num_classes)
 
 
 class HeteroGNN(ShippedModel):
-    """A linear layer for each type, then message passing over all relations, then a linear head on the target type."""
+    """A linear layer per node type, message passing over all relations, and a linear head on the target type."""
 
     def __init__(self, config: HeteroConfig) -> None:
         super().__init__()
         self.config = config
-        # lists, not dicts: a type may have any name, a module may not
+        # lists, not dicts, because a node type may have names that a module may not
         self.inputs = nn.ModuleList(nn.Linear(dim, config.hidden) for dim in config.in_dims.values())
         make = {"rgcn": RelationalLayer, "hgt": TransformerLayer}[config.architecture]
         self.layers = nn.ModuleList(make(config) for _ in range(config.layers))
         self.head = nn.Linear(config.hidden, config.num_classes)
 
     def forward(self, graph: dgl.DGLGraph, features: dict[str, Tensor]) -> Tensor:
-        h = {
-            kind: F.relu(linear(features[kind])) for kind, linear in zip(self.config.in_dims, self.inputs, strict=True)
-        }
+        inputs = zip(self.config.in_dims, self.inputs, strict=True)
+        h = {name: F.relu(linear(features[name])) for name, linear in inputs}
         for layer in self.layers:
-            h = {kind: F.dropout(rows, self.config.dropout, self.training) for kind, rows in layer(graph, h).items()}
+            h = {name: F.dropout(rows, self.config.dropout, self.training) for name, rows in layer(graph, h).items()}
         return self.head(h[self.config.target_type])
 
 
 class RelationalLayer(nn.Module):
-    """R-GCN: h_i' = ReLU(W_0 h_i + sum_r mean_{j in N_r(i)} W_r h_j), with W_0 for each type."""
+    """R-GCN: h_i' = ReLU(W_0 h_i + sum_r mean_{j in N_r(i)} W_r h_j), with one W_0 per node type."""
 
     def __init__(self, config: HeteroConfig) -> None:
         super().__init__()
@@ -111,17 +106,17 @@ class RelationalLayer(nn.Module):
         self.passed = nn.ModuleList(nn.Linear(config.hidden, config.hidden, bias=False) for _ in self.relations)
 
     def forward(self, graph: dgl.DGLGraph, h: dict[str, Tensor]) -> dict[str, Tensor]:
-        new = {kind: own(h[kind]) for kind, own in zip(self.types, self.own, strict=True)}
+        new = {name: linear(h[name]) for name, linear in zip(self.types, self.own, strict=True)}
         for relation, linear in zip(self.relations, self.passed, strict=True):
             start, _, end = relation
             if graph.num_edges(relation):
                 degree = graph.in_degrees(etype=relation).clamp(min=1).unsqueeze(1)
                 new[end] = new[end] + ops.copy_u_sum(graph[relation], linear(h[start])) / degree
-        return {kind: F.relu(rows) for kind, rows in new.items()}
+        return {name: F.relu(rows) for name, rows in new.items()}
 
 
 class TransformerLayer(nn.Module):
-    """HGT: attention among all in-neighbours of a node, with weights by the types of nodes and relations."""
+    """HGT: attention over all in-neighbours of a node, with weights for each node type and relation."""
 
     def __init__(self, config: HeteroConfig) -> None:
         super().__init__()
@@ -130,14 +125,14 @@ class TransformerLayer(nn.Module):
         self.attention = HGTConv(config.hidden, config.hidden // HEADS, HEADS, *sizes, dropout=config.dropout)
 
     def forward(self, graph: dgl.DGLGraph, h: dict[str, Tensor]) -> dict[str, Tensor]:
-        counts = torch.tensor([graph.num_nodes(kind) for kind in self.types], device=graph.device)
+        counts = torch.tensor([graph.num_nodes(name) for name in self.types], device=graph.device)
         first = dict(zip(self.types, (counts.cumsum(0) - counts).tolist(), strict=True))
         ends = [graph.edges(etype=relation) for relation in self.relations]
         pairs = list(zip(ends, self.relations, strict=True))
         src = torch.cat([src + first[start] for (src, _), (start, _, _) in pairs])
         dst = torch.cat([dst + first[end] for (_, dst), (_, _, end) in pairs])
-        alike = dgl.graph((src, dst), num_nodes=int(counts.sum()))
+        homogeneous = dgl.graph((src, dst), num_nodes=int(counts.sum()))
         sizes = torch.tensor([len(src) for src, _ in ends], device=graph.device)
-        numbers = (torch.arange(len(part), device=graph.device).repeat_interleave(part) for part in (counts, sizes))
-        rows = self.attention(alike, torch.cat([h[kind] for kind in self.types]), *numbers, presorted=True)
+        type_ids = (torch.arange(len(one), device=graph.device).repeat_interleave(one) for one in (counts, sizes))
+        rows = self.attention(homogeneous, torch.cat([h[name] for name in self.types]), *type_ids, presorted=True)
         return dict(zip(self.types, rows.split(counts.tolist()), strict=True))

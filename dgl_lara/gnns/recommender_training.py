@@ -1,7 +1,7 @@
-"""Training a recommender: in each step some ratings are hidden, and what was liked among them is to rank above others.
+"""Training of a recommender: hide some ratings in each step and rank the liked ones above other films.
 
-Hidden, because a rating that the graph shows needs no prediction. The loss is BPR (Rendle et al. 2009). Settings and
-the number of steps were chosen on ratings held back from ua.base (`experiments/recommender_settings.py`).
+The loss is BPR (Rendle et al. 2009). Ratings are hidden because a visible rating needs no prediction. The settings were
+chosen on ratings held back from ua.base (`experiments/recommender_settings.py`).
 """
 
 from __future__ import annotations
@@ -19,11 +19,12 @@ from dgl_lara.gnns import Recipe
 from dgl_lara.gnns.recommender import Recommender
 from dgl_lara.gnns.registry import new_model
 
-HIDDEN = 0.2  # share of the ratings
-OTHERS = 4  # films that a liked one is to rank above, drawn anew in each step
+HIDDEN_SHARE = 0.2  # of the ratings
+NEGATIVES = 4  # films drawn for each liked one in each step
 
 
 def train_recommender(dataset: Dataset, recipe: Recipe, seed: int) -> Recommender:
+    """Train with Adam on the BPR loss."""
     model = new_model(dataset, recipe, seed).to(dataset.device)
     assert isinstance(model, Recommender)
     config, graph, draw = model.config, dataset.graph, generator(seed)
@@ -33,14 +34,14 @@ def train_recommender(dataset: Dataset, recipe: Recipe, seed: int) -> Recommende
     rated[user.cpu(), film.cpu()] = True
     rated = rated.to(dataset.device)
     optimiser = torch.optim.Adam(model.parameters(), lr=recipe.lr, weight_decay=recipe.weight_decay)
-    steps = Progress(range(recipe.epochs), f"training target on {dataset.name}")
+    steps = Progress(range(recipe.epochs), f"training a recommender on {dataset.name}")
     for _ in steps:
-        hidden = (torch.rand(len(user), generator=draw) < HIDDEN).to(dataset.device)
-        users, films = model.embed(without(graph, model, hidden), dataset.features)
-        own, good = (ends[hidden & liked].repeat(OTHERS) for ends in (user, film))
-        other = torch.randint(len(films), (len(own),), generator=draw).to(dataset.device)
-        margin = (users[own] * (films[good] - films[other])).sum(dim=1)
-        loss = -F.logsigmoid(margin)[~rated[own, other]].mean()
+        hidden = (torch.rand(len(user), generator=draw) < HIDDEN_SHARE).to(dataset.device)
+        users, films = model.embed(hide_ratings(graph, model, hidden), dataset.features)
+        chosen, good = (ends[hidden & liked].repeat(NEGATIVES) for ends in (user, film))
+        other = torch.randint(len(films), (len(chosen),), generator=draw).to(dataset.device)
+        margin = (users[chosen] * (films[good] - films[other])).sum(dim=1)
+        loss = -F.logsigmoid(margin)[~rated[chosen, other]].mean()
         optimiser.zero_grad()
         loss.backward()
         optimiser.step()
@@ -48,7 +49,7 @@ def train_recommender(dataset: Dataset, recipe: Recipe, seed: int) -> Recommende
     return model.eval()
 
 
-def without(graph: dgl.DGLGraph, model: Recommender, hidden: Tensor) -> dgl.DGLGraph:
-    """The graph without these ratings, in both directions (which hold them in the same order)."""
+def hide_ratings(graph: dgl.DGLGraph, model: Recommender, hidden: Tensor) -> dgl.DGLGraph:
+    """Remove ratings in both directions, which hold them in one order."""
     keep = {relation: (~hidden).nonzero().flatten() for relation in (model.config.rates, model.config.rated_by)}
     return dgl.edge_subgraph(graph, keep, relabel_nodes=False, store_ids=False)

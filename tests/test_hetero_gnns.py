@@ -1,12 +1,13 @@
-"""R-GCN, HGT and the recommender on graphs of several node types: independent routes, what removal leaves, order and
-reach; their training and checkpoints."""
+"""R-GCN, HGT and the recommender: dense references, removal, order, receptive field, training and checkpoints."""
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import dgl
 import numpy as np
 import pytest
 import torch
+from codes import raises
+from test_gnns import store
 
 from dgl_lara import LARA
 from dgl_lara.datasets import load
@@ -15,7 +16,7 @@ from dgl_lara.errors import InputError
 from dgl_lara.explanation.recommendation import ITEM_CLAUSES, USER_CLAUSES, recommendation_clauses
 from dgl_lara.gnns import HETERO, OTHER_RECIPES, RECIPES, RECOMMENDERS, Recipe, recipe_for
 from dgl_lara.gnns.checkpoint import load_gnn, save_gnn
-from dgl_lara.gnns.ranking import found_pairs, popularity, ranking_quality, scores_of
+from dgl_lara.gnns.ranking import in_top, pair_scores, popularity, ranking_quality
 from dgl_lara.gnns.registry import new_model
 from dgl_lara.gnns.training import accuracy, get_gnn, train_gnn
 from dgl_lara.training.config import TrainingConfig
@@ -26,7 +27,7 @@ BACK = {WRITES: ("paper", "written by", "author"), PUBLISHES: ("paper", "publish
 
 
 def papers(seed=0):
-    """Authors whose class is that of their venues, which alone have features that tell."""
+    """Authors whose class is that of their venues, which alone have informative features."""
     draw = torch.Generator().manual_seed(seed)
     sizes = {kind: 10 * size if kind != "venue" else size for kind, size in SIZES.items()}
     edges = {}
@@ -106,8 +107,8 @@ def a_model(architecture, **changes):
     return dataset, new_model(dataset, Recipe(architecture, hidden=8, layers=2, **changes), seed=0).eval()
 
 
-def answer(model, dataset, graph=None, features=None):
-    """What f says, (rows, classes); of the recommender: the scores of everybody with everything."""
+def outputs(model, dataset, graph=None, features=None):
+    """Return (rows, classes), for the recommender the scores of all pairs."""
     graph, features = graph or dataset.graph, features or dataset.features
     with torch.no_grad():
         if dataset.pairs is None:
@@ -121,11 +122,11 @@ BOTH = [*HETERO, *RECOMMENDERS]
 
 
 @pytest.mark.parametrize("architecture", BOTH)
-def test_same_answer_twice_and_nothing_left_on_the_graph(architecture):
+def test_output_is_deterministic_and_the_graph_unchanged(architecture):
     dataset, model = a_model(architecture, dropout=0.5)
-    first = answer(model, dataset)
+    first = outputs(model, dataset)
     assert first.std() > 1e-3
-    assert torch.equal(first, answer(model, dataset))
+    assert torch.equal(first, outputs(model, dataset))
     assert not any(dataset.graph.nodes[kind].data for kind in dataset.graph.ntypes)
     held = {name for relation in dataset.graph.canonical_etypes for name in dataset.graph.edges[relation].data}
     assert held == ({"rating"} if dataset.pairs is not None else set())
@@ -148,7 +149,7 @@ def test_order_of_the_nodes_does_not_matter(architecture):
     for relation, stored in data.items():
         other.edges[relation].data.update(stored)
     features = {kind: torch.empty_like(rows).index_copy_(0, new[kind], rows) for kind, rows in dataset.features.items()}
-    expected, found = answer(model, dataset), answer(model, dataset, other, features)
+    expected, found = outputs(model, dataset), outputs(model, dataset, other, features)
     found = found[new["author"]] if dataset.pairs is None else found[new["user"]][:, new["film"]]
     torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-4)
 
@@ -163,20 +164,20 @@ def remaining(dataset, keep):
 def test_types_without_nodes_and_relations_without_edges(architecture):
     dataset, model = a_model(architecture)
     target, other = ("user", "film") if dataset.pairs is not None else ("author", "paper")
-    everyone = {kind: torch.arange(dataset.graph.num_nodes(kind)) for kind in dataset.graph.ntypes}
+    every = {kind: torch.arange(dataset.graph.num_nodes(kind)) for kind in dataset.graph.ntypes}
     none = torch.arange(0)
-    gone = answer(model, dataset, *remaining(dataset, {**everyone, other: none}))
-    assert len(gone) == len(everyone[target]) and gone.isfinite().all()
+    gone = outputs(model, dataset, *remaining(dataset, {**every, other: none}))
+    assert len(gone) == len(every[target]) and gone.isfinite().all()
     if dataset.pairs is None:
-        torch.testing.assert_close(gone, gone[:1].expand_as(gone))  # alike: nobody is left to tell them apart
-    assert len(answer(model, dataset, *remaining(dataset, {**everyone, target: none}))) == 0
+        torch.testing.assert_close(gone, gone[:1].expand_as(gone))  # equal without neighbours
+    assert len(outputs(model, dataset, *remaining(dataset, {**every, target: none}))) == 0
     edgeless = dataset.graph
     for relation in dataset.graph.canonical_etypes:
         edgeless = dgl.remove_edges(edgeless, torch.arange(edgeless.num_edges(relation)), etype=relation)
-    alone = answer(model, dataset, edgeless, dataset.features)
-    assert alone.isfinite().all() and not torch.allclose(alone, answer(model, dataset))
-    nobody = answer(model, dataset, edgeless, {kind: 0 * rows for kind, rows in dataset.features.items()})
-    torch.testing.assert_close(nobody, nobody[:1].expand_as(nobody))
+    alone = outputs(model, dataset, edgeless, dataset.features)
+    assert alone.isfinite().all() and not torch.allclose(alone, outputs(model, dataset))
+    null = outputs(model, dataset, edgeless, {kind: 0 * rows for kind, rows in dataset.features.items()})
+    torch.testing.assert_close(null, null[:1].expand_as(null))
 
 
 def test_rgcn_equals_dense_numpy():
@@ -199,7 +200,7 @@ def test_rgcn_equals_dense_numpy():
             new[end] = new[end] + mean @ linear(f"layers.{layer}.passed.{i}", h[start])
         h = {kind: relu(rows) for kind, rows in new.items()}
     expected = linear("head", h["author"])
-    torch.testing.assert_close(answer(model, dataset), torch.as_tensor(expected).float(), atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(outputs(model, dataset), torch.as_tensor(expected).float(), atol=1e-5, rtol=1e-4)
 
 
 def test_recommender_equals_dense_numpy():
@@ -228,21 +229,21 @@ def test_recommender_equals_dense_numpy():
         mixed_u, mixed_v = mixed_u + weights["mix"][0, layer + 1] * u, mixed_v + weights["mix"][1, layer + 1] * v
     expected = torch.as_tensor(mixed_u @ mixed_v.T).float()
     assert expected.std() > 1e-6
-    torch.testing.assert_close(answer(model, dataset), expected, atol=1e-6 * expected.abs().max().item(), rtol=1e-3)
+    torch.testing.assert_close(outputs(model, dataset), expected, atol=1e-6 * expected.abs().max().item(), rtol=1e-3)
 
 
-def test_ratings_count_and_their_lack_is_told():
+def test_recommender_reads_ratings():
     dataset, model = a_model("lightgcn")
-    before = answer(model, dataset)
+    before = outputs(model, dataset)
     dataset.graph.edges["rates"].data["rating"] = 6 - dataset.graph.edges["rates"].data["rating"]
-    assert not torch.allclose(before, answer(model, dataset))
+    assert not torch.allclose(before, outputs(model, dataset))
     del dataset.graph.edges["rates"].data["rating"]
-    with pytest.raises(InputError, match="reads the edge data 'rating' of .*rates.*; the graph has none"):
-        answer(model, dataset)
+    with raises("recommender.no_rating", InputError, relation=dataset.relation):
+        outputs(model, dataset)
 
 
 @pytest.mark.parametrize("change", ["none", "none back", "six stars", "half a star", "others back", "another order"])
-def test_a_recommender_is_not_trained_on_what_it_cannot_read(change):
+def test_invalid_ratings_raise(change):
     dataset, _ = a_model("lightgcn")
     graph = dataset.graph
     here, back = (graph.edges[relation].data for relation in (dataset.relation, "rated by"))
@@ -262,13 +263,13 @@ def test_a_recommender_is_not_trained_on_what_it_cannot_read(change):
             dataset.graph.edges[relation].data["rating"] = torch.ones(len(stars))
     if change.startswith("none"):
         del (back if "back" in change else here)["rating"]
-    with pytest.raises(InputError, match="read 'rating', 1 to 5 stars, of every edge .* is not like that"):
+    with raises("gnn.no_ratings", InputError, stars=5):
         new_model(dataset, Recipe("lightgcn"), 0)
 
 
 @pytest.mark.parametrize("architecture", HETERO)
-def test_reach_is_the_number_of_layers(architecture):
-    """author 0 - paper 0 - author 1 - paper 1: two hops are seen, three are not."""
+def test_receptive_field_is_the_number_of_layers(architecture):
+    """On author 0 - paper 0 - author 1 - paper 1, two hops count and three do not."""
     ends = torch.tensor([0, 1, 1]), torch.tensor([0, 0, 1])
     graph = dgl.heterograph({WRITES: ends, BACK[WRITES]: ends[::-1]}, {"author": 2, "paper": 2})
     features = {kind: torch.rand(2, 2, generator=torch.Generator().manual_seed(0)) for kind in graph.ntypes}
@@ -287,7 +288,7 @@ def test_reach_is_the_number_of_layers(architecture):
 
 @pytest.mark.long
 @pytest.mark.parametrize("architecture", HETERO)
-def test_typed_models_learn_and_the_seed_decides(architecture):
+def test_hetero_training_depends_on_the_seed_alone(architecture):
     dataset, recipe = papers(), Recipe(architecture, hidden=16, layers=2, lr=0.01, epochs=60, patience=60)
     before = accuracy(new_model(dataset, recipe, 0), dataset)
     model, again, other = (train_gnn(dataset, recipe, seed) for seed in (0, 0, 1))
@@ -298,13 +299,13 @@ def test_typed_models_learn_and_the_seed_decides(architecture):
 
 
 @pytest.mark.long
-def test_recommender_learns_and_the_seed_decides():
+def test_recommender_training_depends_on_the_seed_alone():
     dataset, recipe = films(), replace(RECIPES["movielens"], hidden=8, epochs=100)
     state = torch.random.get_rng_state()
     model, again, other = (train_gnn(dataset, recipe, seed) for seed in (0, 0, 1))
     assert torch.equal(torch.random.get_rng_state(), state)
     assert torch.equal(model.stars, again.stars) and not torch.equal(model.stars, other.stars)
-    reached = ranking_quality(scores_of(model, dataset), dataset.pairs, top=20)
+    reached = ranking_quality(pair_scores(model, dataset), dataset.pairs, top=20)
     assert reached["recall@20"] > ranking_quality(popularity(dataset), dataset.pairs, top=20)["recall@20"] + 0.2
     assert accuracy(model, dataset)["test"] > 0.9
 
@@ -315,76 +316,63 @@ def test_checkpoint_round_trip(architecture, tmp_path):
     save_gnn(model, tmp_path / "model.pt", {"seed": 3})
     loaded, details = load_gnn(tmp_path / "model.pt", dataset)
     assert (loaded.config, details) == (model.config, {"seed": 3})
-    assert torch.equal(answer(loaded, dataset), answer(model, dataset))
+    assert torch.equal(outputs(loaded, dataset), outputs(model, dataset))
 
 
 @pytest.mark.parametrize("architecture", BOTH)
-def test_target_is_trained_once_and_found_again(architecture, fresh_cache):
+def test_trained_model_is_cached(architecture, fresh_cache):
     dataset = films() if architecture in RECOMMENDERS else papers()
     recipe = Recipe(architecture, hidden=8, layers=2, epochs=2)
     first, path, details = get_gnn(dataset, recipe, seed=0)
     written = path.stat().st_mtime_ns
     again, *_ = get_gnn(dataset, recipe, seed=0)
     assert path.stat().st_mtime_ns == written and {"train", "val", "test"} <= set(details)
-    assert torch.equal(answer(first, dataset), answer(again, dataset))
+    assert torch.equal(outputs(first, dataset), outputs(again, dataset))
 
 
-def test_a_checkpoint_of_another_data_set_is_refused(tmp_path):
-    (typed, rgcn), (links, recommender) = a_model("rgcn"), a_model("lightgcn")
-    path = tmp_path / "model.pt"
-    for model, dataset, fragment in (
-        (
-            rgcn,
-            load("ba-shapes"),
-            "rgcn and hgt classify nodes of one type in a graph of several; ba-shapes is not one",
-        ),
-        (rgcn, links, "rgcn and hgt classify nodes of one type in a graph of several; films is not one"),
-        (recommender, typed, "lightgcn score pairs of two node types, with relations in both directions; papers has"),
-        (
-            rgcn,
-            replace(typed, target_type="paper"),
-            "does not fit papers: its target_type is author, the data set's is",
-        ),
-        (rgcn, replace(typed, features={**typed.features, "paper": torch.ones(140, 5)}), "its in_dims is"),
+def test_model_of_another_data_set_raises(tmp_path):
+    (hetero, rgcn), (links, recommender) = a_model("rgcn"), a_model("lightgcn")
+    path, wider = tmp_path / "model.pt", {**hetero.features, "paper": torch.ones(140, 5)}
+    for model, dataset, code, fields in (
+        (rgcn, load("ba-shapes"), "gnn.not_hetero", {"dataset": "ba-shapes"}),
+        (rgcn, links, "gnn.not_hetero", {"dataset": "films"}),
+        (recommender, hetero, "gnn.not_pairs", {"dataset": "papers"}),
+        (rgcn, replace(hetero, target_type="paper"), "gnn.other_data", {"field": "target_type", "got": "author"}),
+        (rgcn, replace(hetero, features=wider), "gnn.other_data", {"field": "in_dims"}),
     ):
         save_gnn(model, path, {})
-        with pytest.raises(InputError) as caught:
+        with raises(code, InputError, **fields):
             load_gnn(path, dataset)
-        assert fragment in str(caught.value) and "\n" not in str(caught.value)
-    for dataset in (typed, links):
-        with pytest.raises(InputError, match="classify nodes or graphs of one type; .* is no such data set"):
+    for dataset in (hetero, links):
+        with raises("gnn.not_homogeneous", InputError):
             new_model(dataset, Recipe("gcn"), 0)
 
 
 @pytest.mark.parametrize(
-    ("architecture", "changes", "fragment"),
+    ("architecture", "changes", "code", "problem"),
     [
-        ("rgcn", {"in_dims": {"author": 0}}, "in_dims must be the number of features of each node type"),
-        ("rgcn", {"in_dims": {"author": 1}}, "in_dims must name the types of all relations"),
-        ("rgcn", {"relations": ()}, "relations must be relations (type, name, type)"),
-        ("rgcn", {"hidden": 6}, "hidden must be a multiple of 4"),
-        ("rgcn", {"hidden": 16_000}, "the weights are too few for that shape"),
-        ("hgt", {"dropout": 1.0}, "dropout must be in [0, 1)"),
-        ("lightgcn", {"rates": ("user", "film")}, "rates must be a relation (type, name, type)"),
-        ("lightgcn", {"in_dims": {"film": 3, "user": 2}}, "in_dims must name the two types"),
+        ("rgcn", {"in_dims": {"author": 0}}, "file.content", "in_dims.author must be a whole number of at least 1"),
+        ("rgcn", {"in_dims": {"author": 1}}, "file.content", "in_dims"),
+        ("rgcn", {"relations": ()}, "file.content", "relations"),
+        ("rgcn", {"hidden": 6}, "file.content", "hidden"),
+        ("rgcn", {"hidden": 16_000}, "gnn.weights", ""),
+        ("hgt", {"dropout": 1.0}, "file.content", "dropout"),
+        ("lightgcn", {"rates": ("user", "film")}, "file.content", "rates"),
+        ("lightgcn", {"in_dims": {"film": 3, "user": 2}}, "file.content", "in_dims"),
     ],
 )
-def test_shapes_that_cannot_be(architecture, changes, fragment, tmp_path):
+def test_invalid_settings_of_a_file_raise(architecture, changes, code, problem, tmp_path):
     dataset, model = a_model(architecture)
-    content = {"format": "dgl-lara target 1", "details": {}, "weights": model.state_dict()}
-    torch.save({**content, "config": {**asdict(model.config), **changes}}, tmp_path / "model.pt")
-    with pytest.raises(InputError) as caught:
+    store(model, tmp_path / "model.pt", **changes)
+    with raises(code) as caught:
         load_gnn(tmp_path / "model.pt", dataset)
-    assert fragment in str(caught.value) and "\n" not in str(caught.value)
+    assert caught.value.fields.get("problem", "").startswith(problem) and "\n" not in str(caught.value)
 
 
-def test_recipes_by_data_set_architecture_and_kind_of_graph():
+def test_recipes():
     assert recipe_for("dblp", "node").architecture == "rgcn"
-    assert (
-        recipe_for("dblp", "node", "hgt")
-        == OTHER_RECIPES["dblp", "hgt"]
-        != replace(RECIPES["dblp"], architecture="hgt")
-    )
+    usual = replace(RECIPES["dblp"], architecture="hgt")
+    assert recipe_for("dblp", "node", "hgt") == OTHER_RECIPES["dblp", "hgt"] != usual
     assert recipe_for("mine", "node", heterogeneous=True).architecture == "rgcn"
     assert recipe_for("mine", "link", heterogeneous=True).architecture == "lightgcn"
     assert recipe_for("mine", "node").architecture == "gcn"
@@ -394,7 +382,7 @@ def test_recipes_by_data_set_architecture_and_kind_of_graph():
 # --- ranking ----------------------------------------------------------------------------------------------------
 
 
-def test_fewer_films_than_are_looked_at():
+def test_fewer_films_than_top_k():
     scores, pairs = torch.tensor([[3.0, 2.0, 1.0], [1.0, 2.0, 3.0]]), torch.tensor([[0, 0], [1, 0], [1, 2]])
     few, enough = (ranking_quality(scores, pairs, top=top) for top in (20, 3))
     assert list(few.values()) == list(enough.values())
@@ -406,11 +394,10 @@ def test_recall_and_ndcg_by_hand():
     found = ranking_quality(scores, pairs, top=2)
     ideal, second = 1 + 1 / np.log2(3), 1 / np.log2(3)
     assert found == pytest.approx({"recall@2": (0.5 + 1) / 2, "ndcg@2": (second / ideal + 1) / 2})
-    assert found_pairs(scores, pairs, top=2).tolist() == [True, False, True]
+    assert in_top(scores, pairs, top=2).tolist() == [True, False, True]
 
 
-def test_a_recommendation_is_told_by_who_liked_what():
-    """A rating between a player and the other end is read off the graph; of both kinds, and of none."""
+def test_recommendation_is_explained_by_ratings():
     dataset, model = a_model("lightgcn")
     quick = TrainingConfig(hidden=16, dim=8, masks=2, steps=20)
     lara = LARA(model, dataset.graph, dataset.features, "link", 2, config=quick, **dataset.lara_arguments)
@@ -425,9 +412,9 @@ def test_a_recommendation_is_told_by_who_liked_what():
     assert len(set(said)) == 6 and any(clause in explanation.in_words() for clause in said)
 
 
-def test_what_was_rated_is_not_recommended():
+def test_rated_films_are_not_recommended():
     dataset, model = a_model("lightgcn")
     user, film = dataset.graph.edges(etype="rates")
-    for scores in (scores_of(model, dataset), popularity(dataset)):
+    for scores in (pair_scores(model, dataset), popularity(dataset)):
         assert (scores[user, film] == -torch.inf).all()
         assert (scores > -torch.inf).sum() == 60 * 40 - 600

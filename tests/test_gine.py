@@ -1,4 +1,4 @@
-"""GINE with bonds and its blind twin."""
+"""GINE and its blind twin."""
 
 from dataclasses import replace
 
@@ -6,6 +6,7 @@ import dgl
 import pytest
 import torch
 import torch.nn.functional as F
+from codes import raises
 from dgl.nn.pytorch import GINEConv
 
 from dgl_lara.datasets import load
@@ -35,7 +36,7 @@ def a_model(architecture, **changes):
     return GNN(ModelConfig(architecture, "graph", 10, 2, readout="max-mean", **changes)).eval()
 
 
-def test_one_layer_is_dgls_gine():
+def test_layer_equals_dgl():
     graph, features = molecules()
     layer = BondLayer(10, 8, blind=False)
     expected = GINEConv(layer.mlp)(graph, layer.lift(features), layer.bond(graph.edata["bond"]))
@@ -43,7 +44,7 @@ def test_one_layer_is_dgls_gine():
     torch.testing.assert_close(layer(graph, features), expected)
 
 
-def test_bonds_matter_to_one_and_not_to_the_other():
+def test_only_gine_reads_bonds():
     graph, features = molecules()
     before = {name: a_model(name)(graph, features) for name in EDGE_AWARE}
     graph.edata["bond"] = graph.edata["bond"].roll(1, dims=1)
@@ -51,21 +52,20 @@ def test_bonds_matter_to_one_and_not_to_the_other():
     assert torch.equal(a_model("gine-blind")(graph, features), before["gine-blind"])
     del graph.edata["bond"]
     assert torch.equal(a_model("gine-blind")(graph, features), before["gine-blind"])
-    with pytest.raises(InputError, match="gine reads the edge data 'bond', .*; the graph has no edge data"):
+    with raises("gine.no_bonds", InputError, name="bond", got="no edge data"):
         a_model("gine")(graph, features)
     graph.edata["bond"] = torch.ones(graph.num_edges(), 4)
-    with pytest.raises(InputError, match="single, double, triple.; the graph has bond"):
+    with raises("gine.no_bonds", InputError, columns="single, double, triple", got="bond"):
         a_model("gine")(graph, features)
 
 
-def test_the_twins_have_the_same_weights():
-    assert {n: p.shape for n, p in a_model("gine").state_dict().items()} == {
-        n: p.shape for n, p in a_model("gine-blind").state_dict().items()
-    }
+def test_twins_have_equal_shapes():
+    shapes = [{name: part.shape for name, part in a_model(one).state_dict().items()} for one in EDGE_AWARE]
+    assert shapes[0] == shapes[1]
 
 
 @pytest.mark.parametrize("architecture", EDGE_AWARE)
-def test_batch_equals_one_at_a_time_and_an_edge_of_weight_zero_is_no_edge(architecture):
+def test_batch_equals_single_graphs_and_weight_zero_removes_an_edge(architecture):
     graph, features = molecules()
     model = a_model(architecture)
     whole = model(graph, features)
@@ -85,8 +85,8 @@ def test_batch_equals_one_at_a_time_and_an_edge_of_weight_zero_is_no_edge(archit
     assert model(nothing, features[:1]).isfinite().all()
 
 
-def test_what_bonds_decide_only_the_one_learns():
-    """The stand-in molecules, each class with bonds of its own: the blind twin sees the graphs of both alike."""
+def test_only_gine_learns_from_bonds():
+    """If the class decides the bonds of generated molecules, the blind twin sees equal graphs."""
     dataset = load("molecules")
     graph = dgl.graph(dataset.graph.edges(), num_nodes=dataset.graph.num_nodes())
     graph.set_batch_num_nodes(dataset.graph.batch_num_nodes())

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
-from test_typed_models import films, papers
+from test_hetero_gnns import films, papers
 
 from dgl_lara.datasets import DATASETS, Options, load
 from dgl_lara.datasets.dataset import checked

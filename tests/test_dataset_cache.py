@@ -52,7 +52,7 @@ def test_every_option_of_a_set_changes_its_key(tmp_path):
     base = Options(nodes=400)
     changed = {"seed": 1, "undirected": True, "nodes": 401}
     # where the files are does not change what they hold; `source` has no second value for this set; the others
-    # are for files of the user's own (test_typed_files.py, test_cli_typed.py)
+    # are for files of the user's own (test_hetero_files.py, test_cli_typed.py)
     own = {"target_type", "pairs", "relation", "leave_out"}
     assert {field.name for field in fields(Options)} == {*changed, "data_dir", "source", *own}
     keys = [load("citation", base).key] + [
