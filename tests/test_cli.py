@@ -155,7 +155,7 @@ def test_unknown_data_set_gets_the_list_and_the_closest_match():
 def test_missing_files(tmp_path):
     refused(run("target", "--dataset", tmp_path / "a.npz"), "a.npz' does not exist")
     refused(run("target", "--dataset", "nowhere.bin"), "'nowhere.bin' does not exist")
-    refused(run("target", "--dataset", "ba-shapes", "--target", tmp_path / "a.pt"), "a.pt' does not exist; train one")
+    refused(run("target", "--dataset", "ba-shapes", "--target", tmp_path / "a.pt"), "a.pt'", "[gnn.missing]")
     refused(run("target", "--dataset", "ba-shapes", "--data-dir", tmp_path / "b"), "--data-dir must be a folder")
 
 
@@ -207,7 +207,7 @@ def test_cuda_where_there_is_none():
 def test_checkpoint_of_another_set_names_the_field(tmp_path):
     out = tmp_path / "model.pt"
     assert run("target", "--dataset", "ba-shapes", "--epochs", 1, "--out", out).exit_code == 0
-    refused(run("target", "--dataset", "tree-cycles", "--target", out), "its num_classes is 4, the data set's is 2")
+    refused(run("target", "--dataset", "tree-cycles", "--target", out), "[gnn.other_data]")
 
 
 def test_out_that_cannot_be_written(tmp_path):

@@ -112,7 +112,7 @@ def test_a_picture_on_a_full_disk_is_one_error(tmp_path, ending):
     assert (ended, said.strip(), errors) == (0, "File too large", "")
 
 
-def test_a_trained_target_is_not_lost_with_its_cache(monkeypatch, capsys):
+def test_a_trained_model_is_not_lost_with_its_cache(monkeypatch, notices):
     def full(*_, **__):
         raise RuntimeError("PytorchStreamWriter failed writing file")  # all that torch says
 
@@ -120,7 +120,7 @@ def test_a_trained_target_is_not_lost_with_its_cache(monkeypatch, capsys):
     monkeypatch.setattr(torch, "save", full)
     stored = get_gnn(dataset, Recipe(epochs=2, hidden=7), 0)
     assert not stored.path.exists() and 0 < stored.details["test"] <= 1
-    assert "Going on without it" in capsys.readouterr().err
+    assert "gnn.not_cached" in notices.codes
 
 
 def test_embeddings_that_cannot_be_kept_are_used_all_the_same(capsys):
