@@ -39,7 +39,7 @@ from dgl_lara.explainer.network import Explainer, load_explainer, save_explainer
 from dgl_lara.explanation import Explanations
 from dgl_lara.explanation.trust import notice_low_agreement
 from dgl_lara.game.class_query import ClassQuery
-from dgl_lara.game.game import Game
+from dgl_lara.game.game import Game, ModelOutputs
 from dgl_lara.game.inputs import normalize_inputs, to_internal_pairs, to_user_pairs, types_of
 from dgl_lara.game.link_task import LinkTask
 from dgl_lara.game.player_specs import Nodes, PlayerSpec, StoredPlayers, as_players, from_dict, to_dict
@@ -242,8 +242,12 @@ class LARA:
             answer = answer.to(self.features.device)
         elif self.compute_device:
             answer = predict_in_batches(f, self.graph, self.features, hops)
-        where = (f, self.graph, self.features, self.task, hops, self.value, answer)
-        return Game(*where, memory=self.memory, players=self.players, edge_data=self._reads_edge_data)
+        return self._make_game(f, self.task, hops, ModelOutputs(answer))
+
+    def _make_game(self, f: Model, task: Task, hops: int, known: ModelOutputs) -> Game:
+        where = (f, self.graph, self.features, task, hops, self.value)
+        more: dict[str, Any] = {"memory": self.memory, "uses_edge_data": self._reads_edge_data}
+        return Game.create(*where, players=self.players, known=known, **more)
 
     # --- learning
 
@@ -316,9 +320,9 @@ class LARA:
         self._seen = seen
         if not ranks.is_first:  # what follows is for those who explain with it, and the first one keeps it
             return
-        before = self.game.nodes_evaluated
+        before = self.game.caller.nodes_evaluated
         self.samples_ = self._shared_samples()
-        self.cost_ = (self.state_.nodes_asked + self.game.nodes_evaluated - before) / self.game.num_targets
+        self.cost_ = (self.state_.nodes_asked + self.game.caller.nodes_evaluated - before) / self.game.num_targets
         with working("learning how far the scores can be trusted"):
             self.errors_ = self._learned_errors(judging)
         if self.warn_if_poor:
@@ -453,14 +457,8 @@ class LARA:
         self.embed()  # of nodes, whichever pairs they stand in
         other = copy.copy(self)
         other.task, other.store = LinkTask(asked), None
-        where = (self._f, self.graph, self.features, other.task, self.game.hops, self.value)
-        other.game = Game(
-            *where,
-            memory=self.memory,
-            players=self.players,
-            edge_data=self._reads_edge_data,
-            context=self.game.context_hops,
-        )
+        known = ModelOutputs(context_hops=self.game.context_hops)
+        other.game = self._make_game(self._f, other.task, self.game.hops, known)
         if self.samples_ is not None:
             other.samples_ = self.samples_.at(*self._places(asked))
         return other

@@ -46,7 +46,7 @@ def main(data_dir, steps, most, reference_pairs, seeds, out):
     rows, found = [], {}
     for name in MODELS:
         dataset, nodes = other_setting(*OTHERS[name], data_dir)
-        game = Game(nodes.f, nodes.graph, nodes.features, nodes.task, nodes.hops, players="edges")
+        game = Game.create(nodes.f, nodes.graph, nodes.features, nodes.task, nodes.hops, players="edges")
         targets = sample_targets(dataset.test, most, 0)
         against = truth(game, targets, reference_pairs)
         found[name] = against.estimate.phi

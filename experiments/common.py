@@ -79,7 +79,7 @@ class Settings:
 def setting(name, data_dir, value="logit", device="cpu"):
     """The data set and the game on it: the authors' files and target models where they are, our own elsewhere."""
     dataset, model = _model(name, data_dir, device)
-    return dataset, Game(model, dataset.graph, dataset.features, dataset.task, model.num_hops, value)
+    return dataset, Game.create(model, dataset.graph, dataset.features, dataset.task, model.num_hops, value)
 
 
 @lru_cache(maxsize=1)

@@ -65,7 +65,7 @@ def dense(kind):
             optimiser.zero_grad()
             loss.backward()
             optimiser.step()
-    game = Game(model.eval(), graph, x, hops=2)
+    game = Game.create(model.eval(), graph, x, hops=2)
     right = (game.full_logits[test].argmax(1) == y[test]).float().mean()
     degree = graph.num_edges() / NODES - 1
     return game, train, val, test, f"generated, mean degree {degree:.0f}, test accuracy {right:.2f}"

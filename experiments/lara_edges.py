@@ -14,7 +14,7 @@ class LaraEdges:
 
     def __init__(self, game, config, validation):
         inputs = (game.f, game.graph, game.features, game.task, game.hops, game.value)
-        self.game = Game(*inputs, memory=game.budget.memory, players="edges")
+        self.game = Game.create(*inputs, memory=game.budget.memory, players="edges")
         self.lara, self.validation = LARA.of_game(self.game, config), validation
 
     def fit(self, targets):

@@ -72,7 +72,7 @@ def undirected_arxiv(data_dir):
     """Every citation both ways, under the model that learned on the directed graph."""
     dataset, directed = setting("ogbn-arxiv", data_dir)
     dataset = replace(dataset, graph=dgl.to_bidirected(dataset.graph), source=f"{dataset.source}, undirected")
-    return dataset, Game(directed.f, dataset.graph, dataset.features, dataset.task, directed.hops)
+    return dataset, Game.create(directed.f, dataset.graph, dataset.features, dataset.task, directed.hops)
 
 
 def truth(game, targets, pairs):
@@ -147,9 +147,9 @@ def correcting(lara, count):
 
 def cost_anywhere(game, rival, count=50):
     """Nodes that f is given for an explanation of any target: the newest papers, the test targets, have few players."""
-    before, some = game.nodes_evaluated, sample_targets(torch.arange(game.num_targets), count, 0)
+    before, some = game.caller.nodes_evaluated, sample_targets(torch.arange(game.num_targets), count, 0)
     rival.explain(some)
-    return (game.nodes_evaluated - before) / len(some)
+    return (game.caller.nodes_evaluated - before) / len(some)
 
 
 @click.command()
@@ -184,17 +184,17 @@ def main(names, seeds, first_seed, most, reference_pairs, steps, objective, shar
         for seed in range(first_seed, first_seed + seeds):
             others = (Random(game, seed), GradientInput(game, seed)) if name in OTHERS else (Random(game, seed),)
             for rival in (*others, Sampled(game, seed), GraphSVX(game, seed)) if rivals else ():
-                before = game.nodes_evaluated
+                before = game.caller.nodes_evaluated
                 found = rival.explain(targets)
-                cost = {"seed": seed, "nodes f saw": (game.nodes_evaluated - before) / len(targets)}
+                cost = {"seed": seed, "nodes f saw": (game.caller.nodes_evaluated - before) / len(targets)}
                 if name == "ogbn-arxiv":
                     cost["nodes f saw, any target"] = cost_anywhere(game, rival)
                 note({**common, "method": found.method, **figures(game, found, against), **cost})
             config = replace(default(game.task, len(train)), seed=seed, shared_pairs=shared_pairs)
             config = replace(config, steps=steps or config.steps, objective=objective or config.objective)
-            before, started = game.nodes_evaluated, time.perf_counter()
+            before, started = game.caller.nodes_evaluated, time.perf_counter()
             lara = LARA.of_game(game, config).fit(train, val)
-            cost, spent = (game.nodes_evaluated - before) / game.num_targets, time.perf_counter() - started
+            cost, spent = (game.caller.nodes_evaluated - before) / game.num_targets, time.perf_counter() - started
             for method in ("lara, amortised", "lara, corrected") if lara.samples_ else ("lara, amortised",):
                 found = lara.explain(targets, corrected=method.endswith("corrected"))
                 row = {**common, "method": method, "seed": seed, **figures(game, found, against)}

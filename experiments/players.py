@@ -180,7 +180,7 @@ def main(
     for name in names:
         dataset, node_game = setting(name, data_dir)
         where = (node_game.f, dataset.graph, dataset.features, dataset.task, node_game.hops, node_game.value)
-        game = Game(*where, players=kind)
+        game = Game.create(*where, players=kind)
         targets = sample_targets(dataset.test, most, 0)
         common = {"data": f"{name}, {kind}", "source": dataset.source, "targets": len(targets)}
         against = None if only_speed else truth(game, targets, reference_pairs)

@@ -57,7 +57,7 @@ def one(setting, repeats):
     chosen = torch.rand(len(src), generator=torch.Generator().manual_seed(0)) < kept
     graph = dgl.graph((src[chosen], dst[chosen]), num_nodes=nodes)
     weight = torch.randn(data.features.shape[1], CLASSES, generator=torch.Generator().manual_seed(1))
-    game = Game(lambda g, x: dgl.ops.copy_u_sum(g, x @ weight) + x @ weight, graph, data.features, "node", hops)
+    game = Game.create(lambda g, x: dgl.ops.copy_u_sum(g, x @ weight) + x @ weight, graph, data.features, "node", hops)
     torch.manual_seed(0)
     width = explainer_inputs(game, "rich", torch.arange(2)).shape[1]
     explainer = Explainer(ExplainerConfig("node", width, CLASSES, hops, hops, HIDDEN, dim)).eval()

@@ -119,7 +119,7 @@ def _variants(contest):
     for model, f in zip(MODELS, (explained.f, own), strict=True):
         if f is not None:
             for masks, masked in zip(MASKS, (f, masking_messages_only(f)), strict=True):
-                game = Game(masked, dataset.graph, dataset.features, dataset.task, f.num_hops, explained.value)
+                game = Game.create(masked, dataset.graph, dataset.features, dataset.task, f.num_hops, explained.value)
                 variants[model, masks] = replace(contest, game=game)
     return variants
 

@@ -16,7 +16,7 @@ def star_model(graph, features):
 def star_game():
     """Target 0 with neighbours 1, 2, 3 whose features are 1, 2, 3."""
     graph = dgl.graph(([1, 2, 3], [0, 0, 0]), num_nodes=4)
-    return Game(star_model, graph, torch.tensor([[0.0], [1.0], [2.0], [3.0]]), hops=1)
+    return Game.create(star_model, graph, torch.tensor([[0.0], [1.0], [2.0], [3.0]]), hops=1)
 
 
 def random_graph(nodes, edges, seed):
@@ -57,4 +57,4 @@ class PooledGCN(SmallGCN):
 def gcn_game(nodes=12, edges=14, seed=0, value="logit"):
     graph = random_graph(nodes, edges, seed)
     features = torch.randn(nodes, 3, generator=torch.Generator().manual_seed(seed + 1))
-    return Game(SmallGCN(), graph, features, hops=2, value=value)
+    return Game.create(SmallGCN(), graph, features, hops=2, value=value)

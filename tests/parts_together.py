@@ -29,7 +29,7 @@ ASKED = torch.tensor([3, 38, 17, 0, 21])
 
 def whole_game():
     made = gcn_game(nodes=40, edges=60, seed=3)
-    return Game(SmallGCN(), made.graph, made.features, hops=2, memory=10**9)
+    return Game.create(SmallGCN(), made.graph, made.features, hops=2, memory=10**9)
 
 
 def dataset_of(game):

@@ -85,7 +85,7 @@ SHAPES = {
 
 @pytest.mark.parametrize("f", SHAPES.values(), ids=SHAPES)
 def test_adapted_model_has_the_game_of_the_plain_one(f):
-    plain, game = (Game(model, GRAPH, FEATURES, hops=2) for model in (PLAIN, f))
+    plain, game = (Game.create(model, GRAPH, FEATURES, hops=2) for model in (PLAIN, f))
     torch.testing.assert_close(game.full_logits, plain.full_logits)
     keep = torch.rand(4, 40, generator=torch.Generator().manual_seed(2)) < 0.5
     torch.testing.assert_close(game.shared_values(keep), plain.shared_values(keep))
@@ -100,7 +100,7 @@ def test_nested_adapters_keep_eval_mode_and_hops():
 
     model = Noisy().train()
     lara = LARA(element(features_in_graph(model), 0), GRAPH, FEATURES, config=QUICK).fit(range(40))
-    torch.testing.assert_close(lara.game.full_logits, Game(PLAIN, GRAPH, FEATURES).full_logits)
+    torch.testing.assert_close(lara.game.full_logits, Game.create(PLAIN, GRAPH, FEATURES).full_logits)
     assert model.training and lara.game.hops == 2
     assert unwrap(lara.model) is model
 
@@ -119,7 +119,7 @@ def test_nested_adapters_keep_eval_mode_and_hops():
 )
 def test_outputs_that_need_an_adapter_raise(f, code, fields):
     with raises(code, ModelError, **fields):
-        Game(f, GRAPH, FEATURES)
+        Game.create(f, GRAPH, FEATURES)
 
 
 def test_features_default_to_those_of_the_graph():
@@ -128,7 +128,7 @@ def test_features_default_to_those_of_the_graph():
         LARA(PLAIN, graph)
     graph.ndata["feat"], graph.ndata["label"] = FEATURES, torch.zeros(40)
     lara = LARA(PLAIN, graph, hops=2, config=QUICK).fit(range(40))
-    torch.testing.assert_close(lara.game.full_logits, Game(PLAIN, GRAPH, FEATURES).full_logits)
+    torch.testing.assert_close(lara.game.full_logits, Game.create(PLAIN, GRAPH, FEATURES).full_logits)
     assert not lara.game.graph.ndata and set(graph.ndata) == {"feat", "label"}
 
 
@@ -139,12 +139,12 @@ def one_column(graph, h):
 @pytest.mark.parametrize("f", [one_column, lambda graph, h: one_column(graph, h).squeeze(1)], ids=["(N, 1)", "(N,)"])
 def test_single_logit_is_explained_on_the_predicted_side(f):
     z = one_column(GRAPH, FEATURES).squeeze(1)
-    game = Game(f, GRAPH, FEATURES, hops=2)
+    game = Game.create(f, GRAPH, FEATURES, hops=2)
     assert game.num_classes == 2 and 0 < (z > 0).sum() < 40
     torch.testing.assert_close(game.explained_class, (z > 0).long())
     torch.testing.assert_close(game.full_values[torch.arange(40), game.explained_class], z.abs())
     torch.testing.assert_close(game.full_logits.softmax(1)[:, 1], z.sigmoid())
-    torch.testing.assert_close(Game(f, GRAPH, FEATURES, value="probability").full_values[:, 1], z.sigmoid())
+    torch.testing.assert_close(Game.create(f, GRAPH, FEATURES, value="probability").full_values[:, 1], z.sigmoid())
     # phi of the other side is its mirror image
     targets = torch.tensor([0, 3])
     players = game.players(targets)
@@ -155,23 +155,23 @@ def test_single_logit_is_explained_on_the_predicted_side(f):
 
 
 def test_certain_single_logits_are_not_cut_off():
-    game = Game(lambda graph, h: 100 * one_column(graph, h), GRAPH, FEATURES, hops=2)
+    game = Game.create(lambda graph, h: 100 * one_column(graph, h), GRAPH, FEATURES, hops=2)
     torch.testing.assert_close(game.full_values[:, 1], 100 * one_column(GRAPH, FEATURES)[:, 0])
 
 
 @pytest.mark.long
 def test_regression_explains_the_number_itself():
     f = one_column
-    game = Game(f, GRAPH, FEATURES, hops=2, value="output")
+    game = Game.create(f, GRAPH, FEATURES, hops=2, value="output")
     z = f(GRAPH, FEATURES)
     assert (z < 0).any()
     torch.testing.assert_close(game.full_values, z)
-    several = Game(PLAIN, GRAPH, FEATURES, hops=2, value="output")  # outputs are no classes: the first is explained
+    several = Game.create(PLAIN, GRAPH, FEATURES, hops=2, value="output")  # not classes
     assert several.full_logits.argmax(1).any() and not several.explained_class.any()
     small = (game.players(torch.arange(40)).counts <= 8).nonzero().flatten()[:3]
     players = game.players(small)
     whole = exact(game, players)
-    binary = exact(Game(f, GRAPH, FEATURES, hops=2), players)
+    binary = exact(Game.create(f, GRAPH, FEATURES, hops=2), players)
     sign = z[small, 0].sign()[players.row]
     torch.testing.assert_close(whole, sign * binary)
 
@@ -197,9 +197,9 @@ def test_lara_learns_from_single_outputs(task, value):
 def test_weights_of_edges_as_an_argument(keyword):
     """The same game as a model that looks into the graph plays, and another one than without weights."""
     weighs = Weighs()
-    looks = Game(lambda graph, h: weighs(graph, h, graph.edata["w"]), WEIGHTED, FEATURES, hops=1)
-    game = Game(edge_weight(weighs, "w", keyword), WEIGHTED, FEATURES, hops=1)
-    blind = Game(weighs, WEIGHTED, FEATURES, hops=1)
+    looks = Game.create(lambda graph, h: weighs(graph, h, graph.edata["w"]), WEIGHTED, FEATURES, hops=1)
+    game = Game.create(edge_weight(weighs, "w", keyword), WEIGHTED, FEATURES, hops=1)
+    blind = Game.create(weighs, WEIGHTED, FEATURES, hops=1)
     keep = torch.rand(4, 40, generator=torch.Generator().manual_seed(2)) < 0.5
     torch.testing.assert_close(game.shared_values(keep), looks.shared_values(keep))
     assert (game.shared_values(keep) - blind.shared_values(keep)).abs().max() > 0.1
@@ -335,7 +335,7 @@ def pyg_model(pyg, pooled, takes_data=False):
 def test_pyg_node_model_on_the_whole_and_on_masked_graphs(pyg, takes_data):
     data, model = pyg_data(pyg), pyg_model(pyg, pooled=False, takes_data=takes_data)
     f, graph, features = from_pyg(model, data)
-    game = Game(f, graph, features, hops=2)
+    game = Game.create(f, graph, features, hops=2)
     theirs = pyg_model(pyg, pooled=False)  # the same seed: the same weights
     torch.testing.assert_close(game.full_logits, theirs(data.x, data.edge_index).detach())
     keep = torch.rand(5, 30, generator=torch.Generator().manual_seed(2)) < 0.6
@@ -349,7 +349,7 @@ def test_pyg_node_model_on_the_whole_and_on_masked_graphs(pyg, takes_data):
 def test_pyg_graph_model_with_batch_vector(pyg, takes_data):
     graphs, model = [pyg_data(pyg, seed, 6 + seed) for seed in range(4)], pyg_model(pyg, True, takes_data)
     f, graph, features = from_pyg(model, graphs, task="graph")
-    game = Game(f, graph, features, "graph")
+    game = Game.create(f, graph, features, "graph")
     theirs = pyg_model(pyg, pooled=True)
     batch = pyg.data.Batch.from_data_list(graphs)
     torch.testing.assert_close(game.full_logits, theirs(batch.x, batch.edge_index, batch=batch.batch).detach())
@@ -387,11 +387,11 @@ def test_unwrapped_pyg_model_raises(pyg):
     graph = dgl.graph(tuple(data.edge_index), num_nodes=30)
     for model in (pyg_model(pyg, pooled=False), element(pyg_model(pyg, pooled=False), 0)):
         with raises("model.unwrapped_pyg", ModelError):
-            Game(model, graph, data.x)
+            Game.create(model, graph, data.x)
     broken = pyg_model(pyg, pooled=False)
     broken.two = torch.nn.Linear(8, 3)  # wrapped, but failing for a reason of its own
     with raises("model.failed", ModelError, nodes=30):
-        Game(pyg_adapter(broken), graph, data.x)
+        Game.create(pyg_adapter(broken), graph, data.x)
 
 
 @pytest.mark.parametrize(

@@ -217,7 +217,7 @@ def dense_game(players=1200):
     def f(part, h):
         return 4 * h + dgl.ops.copy_u_sum(part, h) / (players - 1) * 3
 
-    game = Game(f, graph, x, hops=1, value="output")
+    game = Game.create(f, graph, x, hops=1, value="output")
     phi = 3 * x.flatten() / (players - 1) / 2
     phi[0] = 4 * x[0, 0] + 3 * x[1:].sum() / (players - 1) / 2
     return game, game.players(torch.tensor([0])), phi

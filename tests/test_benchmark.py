@@ -246,7 +246,7 @@ def test_another_model_or_quick_setting_is_another_question(own_folders, quick_r
         benchmark.parts_folder(contest, ["fidelity", "throughput"], tmp_path) in folders
     )  # speed has files of its own
     folders.add(benchmark.parts_folder(replace(contest, quick=False), ["fidelity"], tmp_path))
-    other = Game(contest_function, contest.game.graph, contest.game.features, "node", contest.game.hops)
+    other = Game.create(contest_function, contest.game.graph, contest.game.features, "node", contest.game.hops)
     folders.add(benchmark.parts_folder(replace(contest, game=other), ["fidelity"], tmp_path))
     monkeypatch.setattr(benchmark, "QUICK_LEARNERS", 1)
     folders.add(benchmark.parts_folder(contest, ["fidelity"], tmp_path))
@@ -307,13 +307,13 @@ def test_every_rival_counts_what_it_gave_the_model_by_whatever_way(name, monkeyp
     there, seen = gcn_game(nodes=20, edges=30), []
     with seeded(0):
         model = GNN(ModelConfig("gcn", "node", 3, 3, hidden=6, layers=2))
-    game = Game(model, there.graph, there.features, hops=2)
-    before, states = game.nodes_evaluated, GNN.states
+    game = Game.create(model, there.graph, there.features, hops=2)
+    before, states = game.caller.nodes_evaluated, GNN.states
     monkeypatch.setattr(GNN, "states", lambda self, graph, *rest: seen.append(graph) or states(self, graph, *rest))
     method = BASELINES[name].for_benchmark(game, 0, BenchmarkSetting("toy", quick=True)).with_fewer_steps()
     method.fit(torch.arange(20))
     method.explain(torch.arange(4))
-    assert game.nodes_evaluated - before == sum(graph.num_nodes() for graph in seen)
+    assert game.caller.nodes_evaluated - before == sum(graph.num_nodes() for graph in seen)
     assert bool(seen) == (name not in ("random", "fastdnx"))  # which are only told what it says of the whole graph
 
 

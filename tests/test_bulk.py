@@ -23,7 +23,7 @@ def bulk(gate, directed, nodes=80):
     if directed:
         src, dst = graph.edges()
         graph = dgl.graph((src[src < dst], dst[src < dst]), num_nodes=nodes)
-    game = Game(SmallGCN(), graph, torch.randn(nodes, 3, generator=torch.Generator().manual_seed(1)), hops=2)
+    game = Game.create(SmallGCN(), graph, torch.randn(nodes, 3, generator=torch.Generator().manual_seed(1)), hops=2)
     torch.manual_seed(0)
     config = ExplainerConfig("node", explainer_inputs(game, "rich").shape[1], 3, 2, 2, hidden=16, dim=5, gate=gate)
     explainer = Explainer(config).eval()
@@ -69,7 +69,7 @@ def test_compiled_scores_equal_those_of_pairs(gate, directed):
 
 def test_compiled_scores_of_targets_without_neighbors():
     graph = dgl.graph(([0, 1], [1, 2]), num_nodes=MANY)
-    game = Game(SmallGCN(), graph, torch.randn(MANY, 3, generator=torch.Generator().manual_seed(1)), hops=2)
+    game = Game.create(SmallGCN(), graph, torch.randn(MANY, 3, generator=torch.Generator().manual_seed(1)), hops=2)
     config = ExplainerConfig("node", explainer_inputs(game, "rich").shape[1], 3, 2, 2, hidden=16, dim=5)
     explainer = Explainer(config).eval()
     found = Scorer(explainer, game, embed_all(explainer, game, "rich")).explain(torch.arange(MANY))

@@ -137,7 +137,7 @@ def test_a_reservoir_forgets_evenly():
 
 def test_kept_pairs_stay_within_the_memory():
     graph = random_graph(400, 900, 0)
-    game = Game(SmallGCN(), graph, torch.randn(400, 3, generator=generator(1)), hops=2, memory=80_000)
+    game = Game.create(SmallGCN(), graph, torch.randn(400, 3, generator=generator(1)), hops=2, memory=80_000)
     assert 0 < SampleReservoir(game, 2_000, 0).most < 80_000 / 8 / 400
 
 
@@ -245,9 +245,9 @@ def asked(game):
 
 def test_corrected_scores_are_closer_to_phi_at_no_model_call(game, lara, asked):
     lara.embed()
-    calls = game.num_calls
+    calls = game.caller.num_calls
     amortised, better = lara.explain(asked, corrected=False), lara.explain(asked)
-    assert game.num_calls == calls
+    assert game.caller.num_calls == calls
     assert len(asked) >= 3
     phi = exact(game, better.players)
     before, after = ((each.scores - phi).square().sum() for each in (amortised, better))
@@ -323,7 +323,7 @@ def test_mini_batches_draw_their_pairs_afterwards(game, asked):
 
 def test_graphs_are_amortised_unless_pairs_are_asked_for():
     batch = dgl.batch([random_graph(nodes, 2 * nodes, seed) for seed, nodes in enumerate([7, 8, 9, 6, 8, 7, 9, 8] * 3)])
-    game = Game(PooledGCN(), batch, torch.randn(batch.num_nodes(), 3, generator=generator(5)), "graph", hops=2)
+    game = Game.create(PooledGCN(), batch, torch.randn(batch.num_nodes(), 3, generator=generator(5)), "graph", hops=2)
     config = replace(SHORT, batch_size=8)
     plain = LARA.of_game(game, config).fit(range(12), range(12, 18))
     found = plain.explain([20, 21])
@@ -368,10 +368,10 @@ def test_model_calls_only_for_the_doubtful(game, lara):
     found = lara.explain(range(25, 40), corrected=False)
     doubtful = found.confidence < 0.8
     assert 0 < doubtful.sum() < len(found)
-    before = game.num_evaluations
+    before = game.caller.num_evaluations
     settled = lara.settle(found, at_least=0.8)
     spent = 2 * int(settled.pairs.sum())
-    assert game.num_evaluations - before == spent > 0
+    assert game.caller.num_evaluations - before == spent > 0
     assert torch.equal(settled.pairs > 0, doubtful)
     same = ~doubtful[found.players.row]
     assert torch.equal(settled.explanations.scores[same], found.scores[same])

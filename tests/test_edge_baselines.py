@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import dgl
 import pytest
+from codes import raises
 import torch
 from codes import raises
 from games import gcn_game, random_graph, star_game
@@ -67,7 +68,7 @@ def spiders(task):
     decisive[torch.cat([body, body + leg, body + leg + LEGS])] = True
     src, dst = graph.edges()
     targets = body if task == "node" else torch.arange(SPIDERS)
-    return Game(Walks(task), graph, features, task, hops=2), targets, decisive[src] & decisive[dst]
+    return Game.create(Walks(task), graph, features, task, hops=2), targets, decisive[src] & decisive[dst]
 
 
 def gcn(task="node", seed=0):
@@ -78,7 +79,7 @@ def gcn(task="node", seed=0):
     features = torch.randn(graph.num_nodes(), 4, generator=torch.Generator().manual_seed(seed))
     torch.manual_seed(seed)
     model = GNN(ModelConfig("gcn", task, 4, 3, hidden=8, layers=2))
-    return Game(model, graph, features, task, hops=2)
+    return Game.create(model, graph, features, task, hops=2)
 
 
 def make(method, game, seed=0, epochs=40):
@@ -199,14 +200,14 @@ def test_both_directions_share_a_score_where_both_exist():
     score = {(int(u), int(v)): float(s) for u, v, s in zip(found.source, found.destination, found.scores, strict=True)}
     assert all(score[u, v] == score[v, u] for u, v in score)
     one_way = dgl.graph(([1, 2, 3], [0, 0, 1]), num_nodes=4)
-    game = Game(Walks("node"), one_way, torch.ones(4, 2), hops=2)
+    game = Game.create(Walks("node"), one_way, torch.ones(4, 2), hops=2)
     (some,) = mask_batches(game, torch.tensor([0]))
     assert torch.equal(some.twin, torch.arange(3))
 
 
 def test_self_loops_are_not_scored():
     game, targets, _ = spiders("node")
-    looped = Game(game.f, dgl.add_self_loop(game.graph), game.features, hops=2)
+    looped = Game.create(game.f, dgl.add_self_loop(game.graph), game.features, hops=2)
     assert len(GNNExplainer(looped).explain_edges(targets).row) == game.graph.num_edges()
 
 
@@ -269,7 +270,7 @@ def test_a_model_that_takes_edge_weights_is_not_refused_for_lack_of_anything_els
             return torch.cat([arrived, -arrived], dim=1)
 
     graph = dgl.graph(([1, 2, 3], [0, 0, 0]), num_nodes=4)
-    game = Game(Weighted(), graph, torch.tensor([[0.0], [1.0], [0.1], [5.0]]), hops=1)
+    game = Game.create(Weighted(), graph, torch.tensor([[0.0], [1.0], [0.1], [5.0]]), hops=1)
     scores = GNNExplainer(game, epochs=60).explain(torch.tensor([0])).scores
     assert scores[3] > scores[2]
     with raises("baseline.needs_edge_weights"):

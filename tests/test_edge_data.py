@@ -18,7 +18,7 @@ from dgl_lara.errors import InputError, ModelError
 from dgl_lara.explainer.decoder import PairBatch
 from dgl_lara.explainer.inputs import encoder_graph, explainer_inputs
 from dgl_lara.game.class_query import ClassQuery
-from dgl_lara.game.game import Game
+from dgl_lara.game.game import Game, ModelOutputs
 from dgl_lara.inference.layerwise import embed_layerwise, predict_in_batches
 from dgl_lara.inference.scorer import Scorer, embed_all
 from dgl_lara.training.coalitions import evaluate_coalitions
@@ -122,7 +122,7 @@ GRAPHS = pytest.mark.parametrize("loops", ["some", "all", "none"])
 @pytest.mark.parametrize("idtype", [torch.int32, torch.int64], ids=str)
 def test_nodes_taken_out_of_the_whole_graph(loops, idtype):
     graph, f = parallel(loops=loops).astype(idtype), Spy()
-    game, keep = Game(f, graph, numbers(14), hops=2), masks(5, 14)
+    game, keep = Game.create(f, graph, numbers(14), hops=2), masks(5, 14)
     game.shared_values(keep)
     assert f.given[-1] == expected(graph.long(), [left_of(mask.nonzero().flatten()) for mask in keep])
     assert f.given[0] == expected(graph.long(), [left_of(torch.arange(14))])
@@ -133,7 +133,7 @@ def test_nodes_taken_out_of_the_whole_graph(loops, idtype):
 def test_edges_taken_out_of_the_whole_graph(directed):
     """Parallel edges go together, and loops stay."""
     graph, f = parallel(), Spy()
-    game = Game(f, graph, numbers(14), hops=2, players=Edges(directed))
+    game = Game.create(f, graph, numbers(14), hops=2, players=Edges(directed))
     keep = masks(5, game.num_players)
     game.shared_values(keep)
     player = game.player_set.player_of_edges(*graph.edges())
@@ -150,7 +150,7 @@ def ego(graph, targets, hops):
 @GRAPHS
 def test_nodes_taken_out_of_ego_graphs(loops):
     graph, f = parallel(40, 30, loops=loops), Spy()
-    game = Game(f, graph, numbers(40), hops=2)
+    game = Game.create(f, graph, numbers(40), hops=2)
     players = game.players(torch.tensor([7, 2, 30]))
     keep, parts = masks(4, len(players.player)), []
     game.values_per_target(players, keep)
@@ -163,7 +163,7 @@ def test_nodes_taken_out_of_ego_graphs(loops):
 
 def test_edges_taken_out_of_ego_graphs():
     graph, f = parallel(40, 30), Spy()
-    game = Game(f, graph, numbers(40), hops=2, players="edges")
+    game = Game.create(f, graph, numbers(40), hops=2, players="edges")
     players = game.players(torch.tensor([7, 2, 30]))
     keep, parts = masks(4, len(players.player)), []
     game.values_per_target(players, keep)
@@ -186,7 +186,7 @@ def test_edges_taken_out_of_ego_graphs():
 
 def test_a_mini_batch():
     graph, f = parallel(40, 30), Spy()
-    game, targets = Game(f, graph, numbers(40), hops=2), torch.tensor([2, 7])
+    game, targets = Game.create(f, graph, numbers(40), hops=2), torch.tensor([2, 7])
     batch = game.player_set.batch(targets, 3)
     heard = evaluate_coalitions(game, batch, 3, generator(1))
     players = ego(graph, targets, 2)
@@ -203,7 +203,7 @@ def test_a_mini_batch():
 def test_graphs_of_a_batch_in_any_order(players):
     graphs = [parallel(size, size, size) for size in (5, 7, 4)]
     batch, f = dgl.batch(graphs), Pooled()
-    game = Game(f, batch, numbers(16), "graph", players=players)
+    game = Game.create(f, batch, numbers(16), "graph", players=players)
     targets = torch.tensor([2, 0])
     mine = game.players(targets)
     keep = torch.ones(1, len(mine.player), dtype=torch.bool)
@@ -218,7 +218,7 @@ def test_graphs_of_a_batch_in_any_order(players):
 
 def test_nodes_taken_out_of_graphs():
     batch, f = dgl.batch([parallel(size, size, size) for size in (5, 7, 4)]), Pooled()
-    game, keep = Game(f, batch, numbers(16), "graph"), masks(3, 16)
+    game, keep = Game.create(f, batch, numbers(16), "graph"), masks(3, 16)
     keep[1, 5:12] = False
     values = game.shared_values(keep)
     assert f.given[-1] == expected(batch, [left_of(mask.nonzero().flatten()) for mask in keep])
@@ -233,7 +233,7 @@ def test_nodes_taken_out_of_graphs():
 @GRAPHS
 def test_a_node_alone_keeps_what_its_own_loop_carries(loops):
     graph, f = parallel(loops=loops), Spy()
-    game = Game(f, graph, numbers(14), hops=2)
+    game = Game.create(f, graph, numbers(14), hops=2)
     for nodes in (None, torch.tensor([1, 4, 9])):
         explainer_inputs(game, "rich", nodes)
         alone = range(14) if nodes is None else nodes.tolist()
@@ -242,7 +242,7 @@ def test_a_node_alone_keeps_what_its_own_loop_carries(loops):
 
 def test_nodes_that_are_alike_but_for_what_their_loops_carry():
     graph, x = parallel(loops="all"), torch.ones(14, 2)
-    game = Game(Spy(), graph, x, hops=2)
+    game = Game.create(Spy(), graph, x, hops=2)
     solo = explainer_inputs(game, "rich")[:, -2:]
     alone = [Spy()(dgl.node_subgraph(graph, [node]), x[:1])[0] for node in range(14)]
     torch.testing.assert_close(solo, torch.stack(alone))
@@ -252,7 +252,7 @@ def test_nodes_that_are_alike_but_for_what_their_loops_carry():
 @GRAPHS
 def test_nothing_at_all_carries_nothing(loops):
     graph, f = parallel(loops=loops), Spy()
-    game = Game(f, graph, numbers(14), hops=2, context=2)
+    game = Game.create(f, graph, numbers(14), hops=2, known=ModelOutputs(context_hops=2))
     nothing = with_data(dgl.graph(([0], [0]) if loops == "all" else ([], []), num_nodes=1))
     for name, rows in nothing.edata.items():
         nothing.edata[name] = torch.zeros_like(rows)
@@ -268,9 +268,9 @@ def test_a_model_that_reads_nothing_is_asked_as_ever():
     for name in list(bare.edata):
         bare.edata.pop(name)
     x, keep = numbers(14), masks(5, 14)
-    without, given = Game(SmallGCN(2), bare, x, hops=2), Game(SmallGCN(2), parallel(), x, hops=2)
+    without, given = Game.create(SmallGCN(2), bare, x, hops=2), Game.create(SmallGCN(2), parallel(), x, hops=2)
     assert not given.graph.edata and not isinstance(given.f, WithEdgeData) and given.edge_inputs is None
-    assert given.num_calls == without.num_calls + 1
+    assert given.caller.num_calls == without.caller.num_calls + 1
     assert torch.equal(given.shared_values(keep), without.shared_values(keep))
     found = [LARA(SmallGCN(2), graph, x, hops=2, config=SMALL).fit(range(14)) for graph in (bare, parallel())]
     one, other = (lara.explain(range(14)).scores for lara in found)
@@ -279,10 +279,10 @@ def test_a_model_that_reads_nothing_is_asked_as_ever():
 
 
 def test_a_model_that_reads_it_is_given_it():
-    game = Game(EdgeNet(2), parallel(), numbers(14), hops=2)
+    game = Game.create(EdgeNet(2), parallel(), numbers(14), hops=2)
     assert isinstance(game.f, WithEdgeData) and game.edge_inputs.shape[1] == 1 + 16 + 2
-    known = Game(EdgeNet(2), parallel(), numbers(14), hops=2, edge_data=True)
-    assert known.num_calls == game.num_calls - 1  # f is not asked what is known
+    known = Game.create(EdgeNet(2), parallel(), numbers(14), hops=2, uses_edge_data=True)
+    assert known.caller.num_calls == game.caller.num_calls - 1  # f is not asked what is known
 
 
 def test_a_column_may_have_any_name():
@@ -293,7 +293,7 @@ def test_a_column_may_have_any_name():
     def f(graph, x):
         return dgl.ops.u_mul_e_sum(graph, x, graph.edata["edge"])
 
-    for made in (Game(f, graph, x, hops=1), LARA(f, graph, x, hops=1).game):
+    for made in (Game.create(f, graph, x, hops=1), LARA(f, graph, x, hops=1).game):
         keep = masks(3, 14)
         left = dgl.node_subgraph(graph, keep[0].nonzero().flatten())
         torch.testing.assert_close(made.shared_values(keep)[0, keep[0]], f(left, x[keep[0]]))
@@ -333,7 +333,7 @@ def weighted(graph, x):
 
 def test_edges_of_a_linear_model_have_what_they_carry():
     graph = parallel()
-    game = Game(weighted, graph, numbers(14)[:, 1:], hops=1, players="edges", value="output")
+    game = Game.create(weighted, graph, numbers(14)[:, 1:], hops=1, players="edges", value="output")
     players = game.players(torch.arange(14))
     (src, dst), loop = graph.edges(), 0
     worth = torch.zeros(14, game.num_players)
@@ -348,7 +348,7 @@ def test_edges_of_a_linear_model_have_what_they_carry():
 def test_nodes_of_a_linear_model_have_half_of_what_arrives_of_them():
     """What arrives is there only with the target: either has half of it."""
     graph = parallel(loops="none")
-    game = Game(weighted, graph, numbers(14)[:, 1:], hops=1, value="output")
+    game = Game.create(weighted, graph, numbers(14)[:, 1:], hops=1, value="output")
     players = game.players(torch.arange(14))
     arrives = torch.zeros(14, 14).index_put_(
         graph.edges()[::-1], graph.edata["amount"] * game.features[graph.edges()[0], 0], accumulate=True
@@ -361,7 +361,7 @@ def test_nodes_of_a_linear_model_have_half_of_what_arrives_of_them():
 @torch.no_grad()
 def test_enumeration_by_hand():
     graph, x, f = parallel(8, 6), numbers(8), EdgeNet(2)
-    game = Game(f, graph, x, hops=2)
+    game = Game.create(f, graph, x, hops=2)
     target = int(graph.in_degrees().argmax())
     players = game.players(torch.tensor([target]))
     keep, chosen = all_coalitions(len(players.player)), game.explained_class[target]
@@ -384,7 +384,7 @@ def test_enumeration_by_hand():
 @pytest.mark.parametrize("gate", ["walk", "random-walk", "hop", "none"])
 @pytest.mark.parametrize("players", [Edges(), Edges(directed=True), "nodes", Features()], ids=str)
 def test_walks_equal_lists_of_pairs(players, gate):
-    game = Game(EdgeNet(2), parallel(40, 50, 4), numbers(40) / 10, hops=2, players=players)
+    game = Game.create(EdgeNet(2), parallel(40, 50, 4), numbers(40) / 10, hops=2, players=players)
     seen, targets = encoder_graph(game, "rich"), torch.tensor([1, 5, 30])
     g = new_explainer(game, replace(SMALL, gate=gate), seen.inputs, targets)
     assert g.config.edge_columns == 19
@@ -399,7 +399,7 @@ def test_walks_equal_lists_of_pairs(players, gate):
 
 @pytest.mark.parametrize("players", [Edges(), Edges(directed=True)], ids=str)
 def test_the_compiled_walk_knows_what_edges_carry(players):
-    game = Game(EdgeNet(2), parallel(70, 120, 3), numbers(70) / 10, hops=3, players=players)
+    game = Game.create(EdgeNet(2), parallel(70, 120, 3), numbers(70) / 10, hops=3, players=players)
     seen, everyone = encoder_graph(game, "rich"), torch.arange(70)
     g = new_explainer(game, SMALL, seen.inputs, everyone).requires_grad_(False)
     embeddings, found = embed_all(g, game, "rich"), game.players(everyone)
@@ -419,7 +419,7 @@ def test_g_tells_edges_apart_by_what_they_carry():
     """Two leaves that are alike but for what their edges carry."""
     graph = dgl.graph(([1, 2, 0, 0], [0, 0, 1, 2]), num_nodes=3)
     graph.edata["amount"] = torch.tensor([0.1, 3.0, 1.0, 1.0])
-    game = Game(weighted, graph, torch.ones(3, 1), hops=1, players=Edges(directed=True), value="output")
+    game = Game.create(weighted, graph, torch.ones(3, 1), hops=1, players=Edges(directed=True), value="output")
     g = new_explainer(game, SMALL, encoder_graph(game, "rich").inputs, torch.arange(3)).requires_grad_(False)
     scores = Scorer(g, game, embed_all(g, game, "rich")).explain(torch.tensor([0])).scores
     assert abs(scores[0] - scores[1]) > 1e-3
@@ -502,7 +502,7 @@ def test_the_numbers_inside_are_nobodys():
     """The user's graph is as it was."""
     graph = parallel()
     before = {name: rows.clone() for name, rows in graph.edata.items()}
-    game = Game(EdgeNet(2), graph, numbers(14), hops=2)
+    game = Game.create(EdgeNet(2), graph, numbers(14), hops=2)
     game.shared_values(masks(2, 14))
     assert set(graph.edata) == set(before) and EDGE_ID in game.graph.edata
     assert all(torch.equal(graph.edata[name], rows) for name, rows in before.items())

@@ -114,7 +114,7 @@ def test_zero_layers_make_an_mlp():
 def test_graph_task_pools_t_by_max():
     """Eq. 7."""
     batch = dgl.batch([random_graph(size, 2 * size, size) for size in (5, 7, 4)])
-    game = Game(PooledGCN(), batch, torch.randn(16, 3, generator=torch.Generator().manual_seed(2)), "graph")
+    game = Game.create(PooledGCN(), batch, torch.randn(16, 3, generator=torch.Generator().manual_seed(2)), "graph")
     inputs = explainer_inputs(game, "rich")
     torch.manual_seed(0)
     g = Explainer(ExplainerConfig("graph", inputs.shape[1], 3, hops=2, layers=2, dim=5, gate="none")).eval()
@@ -133,7 +133,7 @@ def test_relabelling_nodes_permutes_scores():
     order = torch.randperm(40, generator=torch.Generator().manual_seed(1))  # new name of node i is order[i]
     src, dst = GAME.graph.edges()
     renamed = dgl.graph((order[src], order[dst]), num_nodes=40)
-    game = Game(GAME.f, renamed, GAME.features[order.argsort()], hops=2)
+    game = Game.create(GAME.f, renamed, GAME.features[order.argsort()], hops=2)
     after = Scorer(g, game, embed_all(g, game, "rich")).explain(torch.arange(40)).to_frame()
     scores = {(row.target, row.player): row.score for row in after.itertuples()}
     assert before.score.std() > 1e-3
@@ -204,7 +204,7 @@ def test_rich_inputs_are_features_degree_logits_and_solo_logits():
 
 def test_rich_inputs_of_a_graph_task_repeat_the_graphs_logits():
     batch = dgl.batch([random_graph(size, 2 * size, size) for size in (5, 7, 4)])
-    game = Game(PooledGCN(), batch, torch.randn(16, 3, generator=torch.Generator().manual_seed(2)), "graph")
+    game = Game.create(PooledGCN(), batch, torch.randn(16, 3, generator=torch.Generator().manual_seed(2)), "graph")
     logits = explainer_inputs(game, "rich")[:, 4:7]
     for node, graph in ((0, 0), (4, 0), (5, 1), (11, 1), (12, 2), (15, 2)):
         torch.testing.assert_close(logits[node], game.full_logits[graph])
@@ -221,10 +221,10 @@ def test_f_is_asked_once_of_nodes_that_look_alike():
     graphs[1].add_edges([1], [1])
     batch = dgl.batch(graphs)
     kinds = torch.randn(2, 3, generator=torch.Generator().manual_seed(2))
-    game = Game(summed, batch, kinds[torch.arange(16) % 2], "graph")
-    before = game.nodes_evaluated
+    game = Game.create(summed, batch, kinds[torch.arange(16) % 2], "graph")
+    before = game.caller.nodes_evaluated
     together = explainer_inputs(game, "rich")
-    assert game.nodes_evaluated - before == 2 + 2  # two kinds; one of them with two loops, one with one
+    assert game.caller.nodes_evaluated - before == 2 + 2  # two kinds; one of them with two loops, one with one
     apart = torch.cat([explainer_inputs(game, "rich", torch.tensor([node])) for node in range(16)])
     torch.testing.assert_close(together, apart)
     assert together.unique(dim=0).shape[0] > 6 and together[:, 7:].unique(dim=0).shape[0] == 4

@@ -104,7 +104,7 @@ def test_curves_of_a_graph_remove_real_nodes():
     graph = dgl.batch([random_graph(6, 9, seed) for seed in (1, 2)])
     features = torch.randn(12, 3, generator=torch.Generator().manual_seed(3))
     model = PooledGCN()
-    one = exact_explanations(Game(model, graph, features, task="graph", hops=2), [1])[0]
+    one = exact_explanations(Game.create(model, graph, features, task="graph", hops=2), [1])[0]
     best = one.top(2).player
     left = torch.tensor([node for node in range(6, 12) if node not in set(best)])
     alone = dgl.node_subgraph(graph, left)

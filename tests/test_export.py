@@ -283,7 +283,7 @@ def test_stored_logits_spare_the_pass_of_f_unless_the_model_changed(a_run):
     before = open_run(a_run / "r", torch.device("cpu")).game
     (a_run / "r" / "embeddings.pt").unlink()
     assert (
-        before.num_calls == open_run(a_run / "r", torch.device("cpu")).game.num_calls - 2
+        before.caller.num_calls == open_run(a_run / "r", torch.device("cpu")).game.caller.num_calls - 2
     )  # f is asked twice: is it random?
     fresh = open_run(a_run / "r", torch.device("cpu"))
     fresh.trained().embed()

@@ -100,7 +100,7 @@ def test_features_and_their_points():
 def graph_explanations(players="nodes"):
     batch = dgl.batch([random_graph(size, 2 * size, size) for size in (5, 7, 6)])
     features = torch.randn(18, 3, generator=torch.Generator().manual_seed(2)) / 5
-    game = Game(PooledGCN(), batch, features, "graph", players=players)
+    game = Game.create(PooledGCN(), batch, features, "graph", players=players)
     return exact_explanations(game, [0, 1, 2])
 
 
@@ -148,7 +148,7 @@ def typed_game(players="nodes"):
         return h["author"]
 
     given = normalize_inputs(f, graph, x, target_type="author")
-    return Game(given.f, given.graph, given.features, given.task, hops=2, players=players)
+    return Game.create(given.f, given.graph, given.features, given.task, hops=2, players=players)
 
 
 def test_nodes_of_several_types_by_type():
@@ -201,7 +201,7 @@ def test_links_have_two_ends_and_no_classes(value):
         return (z[u] * z[v]) if value == "probability" else (z[u] * z[v]).sum(1)
 
     pairs = torch.tensor([[0, 3], [2, 5], [4, 9]])
-    links = Game(score, graph, x, LinkTask(pairs), hops=2, value=value)
+    links = Game.create(score, graph, x, LinkTask(pairs), hops=2, value=value)
     explanations = exact_explanations(links, [0, 1, 2])
     summary = explanations.summary()
     assert [table["by"].iloc[0] for table in summary.groups] == ["hop"]

@@ -339,7 +339,7 @@ def test_one_model_asked_by_four_threads():
 
 def test_the_memory_bound_covers_the_result(tmp_path, monkeypatch):
     one = bulk("walk", False)
-    game = Game(one.game.f, one.game.graph, one.game.features, hops=2, memory=40_000)
+    game = Game.create(one.game.f, one.game.graph, one.game.features, hops=2, memory=40_000)
     sizes = [len(piece) for piece in export.split_targets(game, torch.arange(80), 10**9)]
     widest = int(game.players(torch.arange(80)).counts.max())
     assert sum(sizes) == 80 and len(sizes) > 4

@@ -114,7 +114,7 @@ def test_groups_show_their_number_of_columns():
 def test_features_of_a_graph_show_mean_values():
     batch = dgl.batch([random_graph(size, 2 * size, size) for size in (5, 7)])
     features = torch.randn(12, 3, generator=torch.Generator().manual_seed(2))
-    one = exact_explanations(Game(PooledGCN(), batch, features, "graph", players="features"), [1])[0]
+    one = exact_explanations(Game.create(PooledGCN(), batch, features, "graph", players="features"), [1])[0]
     details = dict(zip(bars_of(one, 9).names, bars_of(one, 9).details, strict=True))
     assert details["x2"] == f"{float(features[5:, 2].mean()):.3g}"
 

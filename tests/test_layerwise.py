@@ -6,7 +6,7 @@ import torch
 from games import SmallGCN, gcn_game, random_graph
 from test_explainer import new
 
-from dgl_lara.game.game import Game
+from dgl_lara.game.game import Game, ModelOutputs
 from dgl_lara.inference.layerwise import embed_layerwise, full_pass_bytes, predict_in_batches
 from dgl_lara.inference.local import explain_nearby, game_nearby
 from dgl_lara.inference.scorer import Scorer, embed_all
@@ -36,8 +36,8 @@ def test_workers_change_nothing():
 def test_f_in_batches():
     logits = predict_in_batches(GAME.f, GAME.graph, GAME.features, hops=2, size=7)
     torch.testing.assert_close(logits, GAME.full_logits, atol=1e-5, rtol=1e-5)
-    known = Game(GAME.f, GAME.graph, GAME.features, hops=2, answer=logits)
-    assert known.full_outputs is logits and known.num_calls < GAME.num_calls
+    known = Game.create(GAME.f, GAME.graph, GAME.features, hops=2, known=ModelOutputs(logits))
+    assert known.full_outputs is logits and known.caller.num_calls < GAME.caller.num_calls
 
 
 def explain_apart(g, f, graph, features, targets):
@@ -54,7 +54,7 @@ def a_long_graph():
 @pytest.mark.parametrize("graph", [a_long_graph(), random_graph(200, 300, 1)], ids=["long", "dense"])
 def test_a_few_targets_need_only_their_surroundings(graph):
     features = torch.randn(200, 3, generator=torch.Generator().manual_seed(1))
-    game, g = Game(SmallGCN(), graph, features, hops=2), new()
+    game, g = Game.create(SmallGCN(), graph, features, hops=2), new()
     targets = torch.tensor([120, 3])
     expected = Scorer(g, game, embed_all(g, game, "rich")).explain(targets)
     for result in (

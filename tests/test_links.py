@@ -59,13 +59,13 @@ def homogeneous(nodes=14, edges=14, pairs=((0, 5), (3, 1), (7, 8)), seed=0, **mo
     graph = random_graph(nodes, edges, seed)
     x = torch.randn(nodes, 3, generator=generator(seed + 1)) / 2
     given = normalize_inputs(Pairing(), graph, x, "link", pairs=list(pairs))
-    return Game(given.f, given.graph, given.features, given.task, hops=2, value="output", **more)
+    return Game.create(given.f, given.graph, given.features, given.task, hops=2, value="output", **more)
 
 
 def typed(times=1, pairs=((0, 5), (3, 1), (5, 8)), edges=10, **more) -> Any:
     graph = shop(times, edges)
     given = normalize_inputs(Recommender(), graph, features(graph), "link", pairs=list(pairs), relation="buys")
-    return Game(given.f, given.graph, given.features, given.task, hops=2, value="output", **more)
+    return Game.create(given.f, given.graph, given.features, given.task, hops=2, value="output", **more)
 
 
 def on_what_is_left(game, target, stays):

@@ -90,5 +90,5 @@ def test_coalitions_of_a_step_are_held_against_the_budget():
 
 def test_chunks_follow_the_budget():
     game = gcn_game(nodes=40, edges=50, seed=3)
-    little = Game(game.f, game.graph, game.features, hops=2, memory=20_000)
+    little = Game.create(game.f, game.graph, game.features, hops=2, memory=20_000)
     assert len(game.chunks(torch.arange(40))) == 1 < len(little.chunks(torch.arange(40)))

@@ -68,7 +68,7 @@ def test_rank_is_within_each_target():
 
 def test_lonely_target_is_left_out_of_the_kept_definition():
     graph = dgl.graph(([1, 2], [0, 0]), num_nodes=4)
-    game = Game(lambda g, x: torch.cat([x, -x], 1) + dgl.ops.copy_u_sum(g, x), graph, torch.ones(4, 1), hops=1)
+    game = Game.create(lambda g, x: torch.cat([x, -x], 1) + dgl.ops.copy_u_sum(g, x), graph, torch.ones(4, 1), hops=1)
     table = fidelity(game, Random(game).explain(torch.tensor([0, 3])))
     counts = dict(zip(table.definition, table.targets, strict=True))
     assert counts == {"paper": 2, "kept": 1}
@@ -150,7 +150,7 @@ def test_notes_on_fidelity(definition, code):
 
 def test_graphs_have_no_neighbours_to_agree_on_alone():
     batch = dgl.batch([random_graph(5, 10, seed) for seed in (1, 2)])
-    game = Game(PooledGCN(), batch, torch.randn(10, 3), "graph")
+    game = Game.create(PooledGCN(), batch, torch.randn(10, 3), "graph")
     against = reference(game, torch.tensor([0, 1]), 50, seed=0)
     found = Explanations(against.players, against.estimate.phi, game.explained_class, GRAPH, "perfect")
     table = METRICS["agreement"].table(EvalCase(game, torch.tensor([0, 1]), None, 50), found)
@@ -168,7 +168,7 @@ def test_roc_auc_is_the_share_of_right_orders():
 
 def test_auc_looks_for_the_targets_own_motif_with_and_without_sign():
     graph = random_graph(12, 60, 0)
-    game = Game(gcn_game().f, graph, torch.randn(12, 3), hops=2)
+    game = Game.create(gcn_game().f, graph, torch.randn(12, 3), hops=2)
     motif = torch.tensor([0, 0, 0, 1, 1, 1, -1, -1, -1, -1, -1, -1])
     players = game.players(torch.tensor([0, 4, 8]))
     own = motif[players.player] == motif[players.targets][players.row]
@@ -181,7 +181,7 @@ def test_auc_looks_for_the_targets_own_motif_with_and_without_sign():
 
 def test_auc_of_graphs():
     batch = dgl.batch([random_graph(5, 10, seed) for seed in (1, 2)])
-    game = Game(PooledGCN(), batch, torch.randn(10, 3), "graph")
+    game = Game.create(PooledGCN(), batch, torch.randn(10, 3), "graph")
     motif = torch.tensor([0, 0, -1, -1, -1] + [-1] * 5)
     players = game.players(torch.tensor([0, 1]))
     scores = torch.tensor([5.0, 4, 3, 2, 1, 9, 9, 9, 9, 9])
@@ -222,16 +222,16 @@ def test_a_reference_too_dear_target_by_target_shares_its_masks(monkeypatch):
     game = gcn_game(seed=2)
     monkeypatch.setattr("dgl_lara.metrics.common.reference.MAX_EXACT_PLAYERS", 2)
     monkeypatch.setattr("dgl_lara.metrics.common.reference.MAX_NODES_PER_TARGET", 10)
-    calls = game.num_calls
+    calls = game.caller.num_calls
     against = reference(game, torch.arange(12), 200, seed=0)
     assert against.description == message("reference.estimated_together", pairs=200)
-    assert game.num_calls - calls == 4  # two halves, S and the rest
+    assert game.caller.num_calls - calls == 4  # two halves, S and the rest
 
 
 def test_auc_leaves_out_targets_whose_players_are_all_motif():
     """Node 0 sees only its own motif: no AUC of its own, and the mean of the others stands."""
     graph = dgl.graph(([1, 3, 4, 5], [0, 2, 2, 2]), num_nodes=6)
-    game = Game(lambda g, x: torch.cat([x, -x], 1) + dgl.ops.copy_u_sum(g, x), graph, torch.ones(6, 1), hops=1)
+    game = Game.create(lambda g, x: torch.cat([x, -x], 1) + dgl.ops.copy_u_sum(g, x), graph, torch.ones(6, 1), hops=1)
     motif = torch.tensor([0, 0, 1, 1, -1, -1])
     players = game.players(torch.tensor([0, 2]))
     scores = torch.tensor([1.0, 2.0] + [4.0, 3.0, 2.0, 1.0])
@@ -293,9 +293,9 @@ def test_metrics_by_labels_have_a_table(name):
     assert set(table.definition) == {"paper", "kept"}
     table.insert(0, "method", "random")
     assert all(word in print_table(name, table, 200) for word in ("paper", "kept", "random"))
-    asked = game.num_calls
+    asked = game.caller.num_calls
     METRICS[name].table(case, explanations)
-    assert game.num_calls == asked  # several metrics ask, f is asked once
+    assert game.caller.num_calls == asked  # several metrics ask, f is asked once
     regression = EvalCase(gcn_game(value="output"), torch.arange(3))
     assert METRICS[name].unavailable(regression) == "metric.needs_classes"
 
@@ -308,7 +308,7 @@ def test_labels_by_hand():
         total = dgl.ops.copy_u_sum(graph, x)
         return torch.cat([total, torch.full_like(total, 1.5)], dim=1)  # class 0 from a sum of 1.5 on
 
-    game = Game(positive, graph, torch.tensor([[0.0], [1.0], [2.0], [3.0]]), hops=1)
+    game = Game.create(positive, graph, torch.tensor([[0.0], [1.0], [2.0], [3.0]]), hops=1)
     players = game.players(torch.tensor([0]))
     best = Explanations(players, torch.tensor([0.0, 1.0, 2.0, 3.0]), torch.tensor([0]), NODE, "hand")
     worst = Explanations(players, torch.tensor([0.0, 3.0, 2.0, 1.0]), torch.tensor([0]), NODE, "hand")

@@ -128,8 +128,8 @@ def test_dropout_in_train_mode_is_no_mistake():
         def forward(self, graph, h):
             return super().forward(graph, torch.nn.functional.dropout(h, 0.5, self.training))
 
-    game = Game(Dropping().train(), GRAPH, FEATURES, hops=2)
-    torch.testing.assert_close(game.full_logits, Game(SmallGCN(), GRAPH, FEATURES).full_logits)
+    game = Game.create(Dropping().train(), GRAPH, FEATURES, hops=2)
+    torch.testing.assert_close(game.full_logits, Game.create(SmallGCN(), GRAPH, FEATURES).full_logits)
 
 
 def test_features_that_are_no_numbers_are_not_blamed_on_the_model():
@@ -188,14 +188,14 @@ def test_features_of_another_graph():
 def test_several_kinds_of_nodes():
     graph = dgl.heterograph({("a", "to", "b"): ([0], [0])})
     with pytest.raises(InputError, match="one kind of node"):
-        Game(SmallGCN(), graph, FEATURES)
+        Game.create(SmallGCN(), graph, FEATURES)
 
 
 def test_a_failure_keeps_its_cause():
     names = {}
     exec(CODE, names)
     with pytest.raises(ModelError) as caught:
-        Game(names["raises"](), GRAPH, FEATURES)
+        Game.create(names["raises"](), GRAPH, FEATURES)
     assert isinstance(caught.value.__cause__, ValueError)
 
 
@@ -229,7 +229,7 @@ def test_graphs_without_edges():
 
 def test_features_as_an_array_are_taken():
     lara = LARA(SmallGCN(), GRAPH, FEATURES.double().numpy(), hops=2, config=QUICK).fit(range(40))
-    torch.testing.assert_close(lara.game.full_logits, Game(SmallGCN(), GRAPH, FEATURES).full_logits)
+    torch.testing.assert_close(lara.game.full_logits, Game.create(SmallGCN(), GRAPH, FEATURES).full_logits)
 
 
 @pytest.mark.parametrize(
@@ -276,7 +276,7 @@ def test_what_is_often_given_in_another_place_is_told(given, said):
 )
 def test_outputs_and_features_of_a_wrong_type(model, features, code):
     with raises(code, ModelError):
-        Game(model, GRAPH, features)
+        Game.create(model, GRAPH, features)
 
 
 @pytest.mark.parametrize("declared", ["two", 2.5, True, -1, 10**9, [2]])
@@ -299,12 +299,9 @@ def test_classes_that_are_none(classes):
         lara.explain("5")
 
 
-def test_a_model_that_sees_the_whole_graph_is_told_so_in_plain_words(monkeypatch):
-    said = []
-    monkeypatch.setattr("dgl_lara.game.game.working", lambda what: said.append(what) or nullcontext())
-    with pytest.warns(UserWarning, match="where it sees 4 hops around a node alone"):
-        Game(lambda graph, x: x - x.mean(dim=0), GRAPH, FEATURES, "node", 1)
-    assert "finding out how much around a node the model must be shown" in said
+def test_a_model_that_uses_the_full_graph_raises_a_notice(notices):
+    Game.create(lambda graph, x: x - x.mean(dim=0), GRAPH, FEATURES, "node", 1)
+    assert notices.codes == ["context.unbounded"] and notices.fields("context.unbounded") == {"hops": 4}
 
 
 @pytest.mark.parametrize(

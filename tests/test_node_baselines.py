@@ -60,14 +60,14 @@ def normalised_square(graph):
 def linear_game(nodes=14, edges=18, seed=0):
     graph = random_graph(nodes, edges, seed)
     features = torch.randn(nodes, 3, generator=torch.Generator().manual_seed(seed + 1))
-    return Game(LinearGNN(), graph, features, hops=2)
+    return Game.create(LinearGNN(), graph, features, hops=2)
 
 
 def graph_game(graphs=6):
     parts = [random_graph(5 + number, 7 + number, number) for number in range(graphs)]
     batch = dgl.batch(parts)
     features = torch.randn(batch.num_nodes(), 3, generator=torch.Generator().manual_seed(3))
-    return Game(PooledGCN(), batch, features, task="graph", hops=2)
+    return Game.create(PooledGCN(), batch, features, task="graph", hops=2)
 
 
 def exact_shapley(game, players):
@@ -123,7 +123,7 @@ def test_a_model_without_gradients_is_refused():
     def cut_off(graph, features):
         return SmallGCN()(graph, features).detach()
 
-    game = Game(cut_off, random_graph(12, 14, 0), torch.ones(12, 3), hops=2)
+    game = Game.create(cut_off, random_graph(12, 14, 0), torch.ones(12, 3), hops=2)
     with raises("baseline.needs_gradients"):
         GradientInput(game).explain(torch.tensor([0]))
 
@@ -226,7 +226,7 @@ def test_fastdnx_of_a_linear_graph_model_is_its_decomposition():
     parts = [random_graph(6 + number % 5, 8, number) for number in range(40)]
     batch = dgl.batch([dgl.remove_edges(part, torch.arange(0, part.num_edges(), 4)) for part in parts])  # one-way
     features = torch.randn(batch.num_nodes(), 3, generator=torch.Generator().manual_seed(3))
-    game = Game(LinearMean(), batch, features, task="graph", hops=2)
+    game = Game.create(LinearMean(), batch, features, task="graph", hops=2)
     method = FastDnX(game)
     method.fit(torch.arange(40))
     explanations = method.explain(torch.arange(40))
@@ -269,7 +269,7 @@ def red_and_blue_game(hubs=60):
     features[:hubs, 0] = 1
     features[leaf, 1], features[leaf, 2] = red.float(), (~red).float()
     graph = dgl.graph((torch.cat([leaf, hub]), torch.cat([hub, leaf])), num_nodes=hubs * 6)
-    return Game(CountsRed(), graph, features, hops=1)
+    return Game.create(CountsRed(), graph, features, hops=1)
 
 
 @pytest.mark.long
@@ -366,7 +366,7 @@ def open_game(task="node"):
     with seeded(0):
         model = GNN(config)
     old = gcn_game(nodes=30, edges=45, seed=4) if task == "node" else graph_game()
-    return Game(model, old.graph, old.features, task, hops=2)
+    return Game.create(model, old.graph, old.features, task, hops=2)
 
 
 def test_orphicx_learns_for_its_epochs_unless_nothing_gets_better(monkeypatch):

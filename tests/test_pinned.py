@@ -39,13 +39,13 @@ SHORT = TrainingConfig(objective="least-squares", hidden=16, dim=5, masks=4, ste
 
 def node_game(f=None):
     game = gcn_game(nodes=40, edges=50, seed=3)
-    return game if f is None else Game(f, game.graph, game.features, hops=2)
+    return game if f is None else Game.create(f, game.graph, game.features, hops=2)
 
 
 def graph_game(f=None):
     batch = dgl.batch([random_graph(nodes, 2 * nodes, seed) for seed, nodes in enumerate((6, 9, 12, 7, 8, 10))])
     features = torch.randn(batch.num_nodes(), 3, generator=torch.Generator().manual_seed(5))
-    return Game(f or PooledGCN(), batch, features, "graph", hops=2)
+    return Game.create(f or PooledGCN(), batch, features, "graph", hops=2)
 
 
 def our_model(task):

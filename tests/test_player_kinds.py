@@ -41,7 +41,7 @@ def linear(graph, features):
 def small_game(players, f=None, nodes=12, edges=11, seed=4, **more):
     graph = random_graph(nodes, edges, seed)
     features = torch.randn(nodes, 3, generator=generator(seed))
-    return Game(f or SmallGCN(), graph, features, hops=2, players=players, **more)
+    return Game.create(f or SmallGCN(), graph, features, hops=2, players=players, **more)
 
 
 def by_hand(game, target, keep):
@@ -140,7 +140,7 @@ def test_only_present_columns_of_wide_features_play():
     graph = random_graph(30, 30, 1)
     x = torch.zeros(30, 300)
     x[torch.arange(30), torch.arange(30) * 7] = 1.0
-    game = Game(SmallGCN(300), graph, x, hops=2, players="features")
+    game = Game.create(SmallGCN(300), graph, x, hops=2, players="features")
     players = game.players(torch.tensor([4, 9]))
     for row, target in enumerate((4, 9)):
         mine = players.part(slice(row, row + 1)).player
@@ -153,10 +153,10 @@ def test_only_present_columns_of_wide_features_play():
 
 def test_the_same_pair_is_one_player_and_loops_are_none():
     graph = dgl.graph(([0, 1, 1, 2, 2, 0], [1, 0, 2, 1, 2, 1]), num_nodes=3)  # a loop at 2, and 0 -> 1 twice
-    both = Game(SmallGCN(1), graph, torch.ones(3, 1), hops=2, players="edges")
+    both = Game.create(SmallGCN(1), graph, torch.ones(3, 1), hops=2, players="edges")
     assert both.num_players == 2
     assert [end.tolist() for end in both.player_set.endpoints(torch.arange(2))] == [[0, 1], [1, 2]]
-    each = Game(SmallGCN(1), graph, torch.ones(3, 1), hops=2, players=Edges(directed=True))
+    each = Game.create(SmallGCN(1), graph, torch.ones(3, 1), hops=2, players=Edges(directed=True))
     assert each.num_players == 4
     assert both.players(torch.tensor([0])).hop.tolist() == [1, 2]
 
@@ -200,7 +200,7 @@ def test_a_mini_batch_asks_what_separate_graphs_ask(players):
 def test_graphs_as_targets(players):
     batch = dgl.batch([random_graph(size, 2 * size, size) for size in (5, 7, 4)])
     features = torch.randn(16, 3, generator=generator(2)) / 5
-    game = Game(PooledGCN(), batch, features, "graph", players=players)
+    game = Game.create(PooledGCN(), batch, features, "graph", players=players)
     mine = game.players(torch.arange(3))
     keep = torch.rand(5, game.num_players, generator=generator(3)) < 0.5
     expected = game.shared_values(keep)[:, torch.arange(3), game.explained_class]
@@ -310,7 +310,7 @@ def test_invalid_player_sets(make, code):
 
 def test_a_graph_without_edges_in_reach_has_no_edge_players():
     with pytest.raises(InputError, match="no edge"):
-        Game(SmallGCN(), random_graph(5, 5, 0), torch.ones(5, 3), hops=0, players="edges")
+        Game.create(SmallGCN(), random_graph(5, 5, 0), torch.ones(5, 3), hops=0, players="edges")
 
 
 @pytest.mark.parametrize("gate", ["walk", "random-walk", "hop", "none"])
@@ -319,7 +319,7 @@ def test_the_best_of_many_are_those_of_all_pairs(players, gate):
     """The compiled walk over edges and the table of columns, against the plain route."""
     graph = dgl.add_edges(random_graph(70, 120, 3), [5], [5])  # with a self-loop, which nobody is
     features = torch.randn(70, 4, generator=generator(1))
-    game = Game(SmallGCN(4), graph, features, hops=3, players=players)
+    game = Game.create(SmallGCN(4), graph, features, hops=3, players=players)
     inputs = encoder_graph(game, "rich")
     g = new_explainer(game, replace(SMALL, gate=gate), inputs.inputs, torch.arange(70)).requires_grad_(False)
     embeddings, everyone = embed_all(g, game, "rich"), torch.arange(70)

@@ -55,10 +55,10 @@ def test_every_pair_is_taken_once_before_any_is_taken_again(game):
 
 
 def test_f_is_asked_about_the_pool_and_nothing_else(game, judged_by_four):
-    game.value_scale, before = game.value_scale, game.nodes_evaluated
+    game.value_scale, before = game.value_scale, game.caller.nodes_evaluated
     state = train(InMemory(game, SMALL), LEARNING, JUDGED)
     assert state.nodes_asked == 6 * 40  # a node is either in S or in the rest
-    assert state.nodes_asked <= game.nodes_evaluated - before
+    assert state.nodes_asked <= game.caller.nodes_evaluated - before
     samples = kept_by(state)
     keep = samples.keep(torch.arange(40))
     assert samples.pairs == len(keep.unique(dim=0)) == 6
@@ -94,7 +94,7 @@ def test_a_resumed_training_equals_an_unbroken_one(game, shared_pairs):
 
     with pytest.raises(KeyboardInterrupt):
         train(InMemory(game, config), LEARNING, JUDGED, checkpoint=stop)
-    with_less_memory = Game(game.f, game.graph, game.features, hops=2, memory=30_000)
+    with_less_memory = Game.create(game.f, game.graph, game.features, hops=2, memory=30_000)
     resumed = train(InMemory(with_less_memory, config), LEARNING, JUDGED, resume=kept)
     unbroken = train(InMemory(game, config), LEARNING, JUDGED)
     torch.testing.assert_close(resumed.best_weights, unbroken.best_weights, rtol=0, atol=0)
@@ -132,7 +132,7 @@ def test_by_itself_there_is_a_pool_where_players_are_few(game):
     assert size(game, 800, pool=None) == 512
     features = torch.randn(200, 3, generator=generator(1))
     for edges, few in ((200, True), (500, False)):
-        other = Game(SmallGCN(), random_graph(200, edges, 0), features, hops=2)
+        other = Game.create(SmallGCN(), random_graph(200, edges, 0), features, hops=2)
         assert (float(other.players(LEARNING).counts.float().mean()) <= 16) == few
         assert size(other, 800, pool=None) == (512 if few else 0)
     assert size(game, 800, pool=None, judged=torch.arange(29, 40)) == 0  # one of them teaches
@@ -145,7 +145,7 @@ def test_a_graph_too_large_to_count_players_has_none_by_itself(game, monkeypatch
 
 
 def test_a_pool_that_does_not_fit_is_left_out(game, notices):
-    small = Game(game.f, game.graph, game.features, hops=2, memory=1_000_000)
+    small = Game.create(game.f, game.graph, game.features, hops=2, memory=1_000_000)
     assert size(small, 800, pool=None) == 0 and not notices.codes
     assert size(small, 10_000, pool=5_000) == 0
     assert notices.codes == ["pool.too_large"]

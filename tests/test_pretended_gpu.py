@@ -139,7 +139,7 @@ def test_memory_is_that_of_the_device():
 def test_a_function_that_keeps_its_tensors_elsewhere_is_told():
     weight = torch.randn(3, 2)
     with pretended_gpu(), pytest.raises(ModelError, match="holds tensors on another device"):
-        Game(lambda graph, x: x @ weight, GRAPH.to("cuda"), FEATURES.to("cuda"))
+        Game.create(lambda graph, x: x @ weight, GRAPH.to("cuda"), FEATURES.to("cuda"))
 
 
 def test_evaluation_there():

@@ -25,6 +25,7 @@ from dgl_lara.cli import console, heartbeat, main
 from dgl_lara.errors import InputError
 from dgl_lara.evaluation import runtime_estimate as forecasts
 from dgl_lara.evaluation.run_evaluation import Evaluation, evaluate
+from dgl_lara.game.caller import ModelCaller
 from dgl_lara.lara import LARA
 from dgl_lara.messages import message
 from dgl_lara.metrics.common.metric import EvalCase
@@ -259,17 +260,17 @@ def test_quiet_and_verbose(impatient, capsys):
     assert noises() == ""
 
 
-def test_asking_f_shows_its_progress(impatient, capsys):
+def test_asking_f_shows_its_progress(impatient, capsys, monkeypatch):
     """The loop under fidelity, sampling and every reference."""
     game = gcn_game()
-    original = game.call
+    original = ModelCaller.__call__
 
-    def slow(graph, features):
+    def slow(self, graph, features):
         time.sleep(0.06)
-        return original(graph, features)
+        return original(self, graph, features)
 
-    game.call = slow
-    game.budget = type(game.budget)(memory=1)  # many small calls
+    monkeypatch.setattr(ModelCaller, "__call__", slow)
+    game.caller.nodes_per_call = 1  # many small calls
     players = game.players(torch.tensor([5]))
     capsys.readouterr()
     with phase("fidelity of lara"):
@@ -355,18 +356,18 @@ def test_the_forecast_times_the_regressions_that_will_be_made(monkeypatch):
     assert expected == pytest.approx(2 * 12 * 0.1, rel=0.5)
 
 
-def test_the_forecast_leaves_the_first_call_of_f_out():
+def test_the_forecast_leaves_the_first_call_of_f_out(monkeypatch):
     """Which loads libraries and compiles: it would be taken for the price of every call."""
     subject = subject_of(pairs=0)
-    warm, game = forecasts.forecast(subject, ["fidelity"]).seconds, subject.case.game
-    original, calls = game.call, []
+    warm = forecasts.forecast(subject, ["fidelity"]).seconds
+    original, calls = ModelCaller.__call__, []
 
-    def slow_at_first(graph, features):
+    def slow_at_first(self, graph, features):
         calls.append(graph)
         time.sleep(1.0 if len(calls) == 1 else 0)
-        return original(graph, features)
+        return original(self, graph, features)
 
-    game.call = slow_at_first
+    monkeypatch.setattr(ModelCaller, "__call__", slow_at_first)
     assert forecasts.forecast(subject, ["fidelity"]).seconds < warm + 1 and len(calls) > 1
 
 

@@ -80,7 +80,7 @@ class TakesData(Attributes):
 def test_edge_data_under_removal_is_that_of_pyg(model, column):
     data = some_data()
     plain = TakesAttributes() if column == "edge_attr" else model  # the same seed: the same weights
-    game = Game(*from_pyg(model, data), hops=2)
+    game = Game.create(*from_pyg(model, data), hops=2)
     torch.testing.assert_close(game.full_logits, plain(data.x, data.edge_index, data[column]).detach())
     keep = torch.rand(5, 30, generator=seeded(3)) < 0.6
     for mask, seen in zip(keep, game.shared_values(keep), strict=True):
@@ -111,7 +111,7 @@ def test_edge_data_of_a_batch_of_graphs():
             return theirs.global_add_pool(self.run(x, edge_index, edge_attr), batch)
 
     batch = geometric.data.Batch.from_data_list([some_data(6 + place) for place in range(3)])
-    game = Game(*from_pyg(Pooled(), batch, task="graph"), "graph")
+    game = Game.create(*from_pyg(Pooled(), batch, task="graph"), "graph")
     expected = Pooled()(batch.x, batch.edge_index, batch.edge_attr, batch.batch)
     torch.testing.assert_close(game.full_logits, expected.detach())
 
@@ -199,7 +199,7 @@ def test_several_types_under_removal_are_those_of_pyg(which, target_type):
         return Convs()(some.x_dict, some.edge_index_dict, some.edge_attr_dict)[target_type].detach()
 
     given = normalize_inputs(*from_pyg(model, data), target_type=target_type)
-    game, types = Game(given.f, given.graph, given.features, given.task, hops=2), given.types
+    game, types = Game.create(given.f, given.graph, given.features, given.task, hops=2), given.types
     assert types is not None
     torch.testing.assert_close(game.full_logits[: game.num_targets], ask(data))
     keep = torch.rand(6, 30, generator=seeded(6)) < 0.6

@@ -150,7 +150,7 @@ def small(tmp_path_factory):
     with torch.random.fork_rng():
         torch.manual_seed(0)
         model = GNN(ModelConfig("gcn", "node", 10, dataset.num_classes, 8, 2)).eval()
-    return dataset, Game(model, dataset.graph, dataset.features, "node", 2)
+    return dataset, Game.create(model, dataset.graph, dataset.features, "node", 2)
 
 
 def made(name, contest):
@@ -217,7 +217,7 @@ def test_attributions_of_an_additive_game():
     leaves = 8
     graph = dgl.graph((torch.arange(1, leaves + 1), torch.zeros(leaves, dtype=torch.long)), num_nodes=leaves + 1)
     features = torch.linspace(0.5, 3, leaves + 1).unsqueeze(1)
-    game = Game(additive, graph, features, hops=1)
+    game = Game.create(additive, graph, features, hops=1)
     found = script("correlation").random_sets(game, torch.zeros(1, dtype=torch.long), 400, 3, keep_target=True).iloc[0]
     members, total = found["size of J"], features.sum().item()
     assert not found["holds target"] and 0 < members <= leaves

@@ -66,7 +66,7 @@ def test_a_linear_gnn_is_learned_to_its_closed_form(steps, within):
     def f(graph, h):
         return dgl.ops.copy_u_sum(graph, h) + h
 
-    game = Game(f, graph, x, hops=1, value="output")
+    game = Game.create(f, graph, x, hops=1, value="output")
     config = TrainingConfig(hidden=128, dim=8, masks=16, steps=steps, lr=1e-2)
     result = trained_scores(game, config, ring, ring)
     frame = result.to_frame()
@@ -189,7 +189,9 @@ def test_paper_preset_is_the_paper():
 
 def test_graph_task_learns():
     batch = dgl.batch([random_graph(6, 8, seed) for seed in range(40)])
-    game = Game(PooledGCN(), batch, torch.randn(240, 3, generator=torch.Generator().manual_seed(2)), "graph", hops=2)
+    game = Game.create(
+        PooledGCN(), batch, torch.randn(240, 3, generator=torch.Generator().manual_seed(2)), "graph", hops=2
+    )
     config = TrainingConfig(hidden=32, dim=10, batch_size=16, steps=200, lr=1e-2)
     state = train(InMemory(game, config), torch.arange(30), torch.arange(30, 40))
     assert state.best > 0.8 > state.history[0]["agreement"]
@@ -300,7 +302,9 @@ def test_bystanders_stay_where_their_degrees_matter():
     """Like the test above, for all targets whose boundary has neighbours further out."""
     game = gcn_game(nodes=60, edges=70, seed=3)
     targets = torch.arange(60)
-    further = game.players(targets).counts < Game(game.f, game.graph, game.features, hops=3).players(targets).counts
+    further = (
+        game.players(targets).counts < Game.create(game.f, game.graph, game.features, hops=3).players(targets).counts
+    )
     assert int(further.sum()) > 20
     for target in targets[further][:10].split(1):
         lesson = coalitions_of(game, target, 6, NeighborSubgraphs)
@@ -425,7 +429,7 @@ def test_paper_preset_has_the_papers_encoder_and_one_pair_a_step():
 def test_walks_and_pairs_agree_on_a_graph_with_its_own_self_loops():
     plain = graph_game()
     some = torch.arange(0, 40, 2)
-    game = Game(plain.f, dgl.add_edges(plain.graph, some, some), plain.features, hops=2)
+    game = Game.create(plain.f, dgl.add_edges(plain.graph, some, some), plain.features, hops=2)
     seen = encoder_graph(game, "rich")
     targets = torch.tensor([5, 1, 30])
     step = step_on_the_whole_graph(game, new_explainer(game, SMALL, seen.inputs, targets), targets, 4, seen)

@@ -60,7 +60,7 @@ def test_verify_flags_what_is_worse_than_random(game, truth):
 
 def test_a_target_without_neighbours_is_never_flagged():
     graph = dgl.add_nodes(random_graph(10, 12, 0), 1)
-    game = Game(SmallGCN(), graph, torch.randn(11, 3, generator=generator(0)), hops=2)
+    game = Game.create(SmallGCN(), graph, torch.randn(11, 3, generator=generator(0)), hops=2)
     players = game.players(torch.tensor([10]))
     verdict = verify(game, Explanations(players, torch.ones(1), game.explained_class[[10]], NODE, "-"))
     assert verdict["fidelity+"].isna().all() and not verdict.worse_than_random.any()
@@ -68,7 +68,7 @@ def test_a_target_without_neighbours_is_never_flagged():
 
 def test_graphs_are_verified_and_refined():
     batch = dgl.batch([random_graph(7, 10, seed) for seed in range(6)])
-    game = Game(PooledGCN(), batch, torch.randn(42, 3, generator=generator(2)), "graph")
+    game = Game.create(PooledGCN(), batch, torch.randn(42, 3, generator=generator(2)), "graph")
     players = game.players(torch.arange(6))
     phi = exact(game, players)
     truth = Explanations(players, phi, game.explained_class, GRAPH, "exact")

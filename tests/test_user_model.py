@@ -386,12 +386,10 @@ def test_an_empty_name_is_a_mistake_not_the_models_we_ship(here):
     assert not (here / "runs").exists()
 
 
-@pytest.mark.filterwarnings("default")
-def test_a_warning_is_a_sentence_on_the_command_line(here):
+def test_a_model_that_uses_the_full_graph_raises_a_notice(here, notices):
     Path("my_module.py").write_text(
         CODE + "\n\ndef whole():\n    return lambda graph, x: x[:, :2] - x[:, :2].mean(0)\n"
     )
     said = run("train", "--graph", "my_graph.bin", "--model", "my_module:whole", "--hops", 2, *QUICK, "--out", "mine")
     assert said.exit_code == 0, said.output
-    assert "note: the model does not give its own predictions where it sees 5 hops" in said.stderr
-    assert "UserWarning" not in said.stderr and ".py:" not in said.stderr
+    assert "context.unbounded" in notices.codes

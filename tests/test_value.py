@@ -43,7 +43,7 @@ def test_chunks_change_nothing(monkeypatch):
 def test_shared_masks_are_coalitions_of_every_target():
     """On a graph where everybody is everybody's player, nothing is left outside and both must agree."""
     graph = random_graph(8, 40, 0)
-    game = Game(SmallGCN(), graph, torch.randn(8, 3, generator=torch.Generator().manual_seed(2)), hops=2)
+    game = Game.create(SmallGCN(), graph, torch.randn(8, 3, generator=torch.Generator().manual_seed(2)), hops=2)
     players = game.players(torch.arange(8))
     assert len(players.player) == 64
     keep = torch.rand(6, 8, generator=torch.Generator().manual_seed(3)) < 0.5
@@ -53,7 +53,7 @@ def test_shared_masks_are_coalitions_of_every_target():
 
 def test_graph_task_coalitions_equal_shared_masks():
     batch = dgl.batch([random_graph(size, 2 * size, size) for size in (5, 7, 4)])
-    game = Game(PooledGCN(), batch, torch.randn(16, 3, generator=torch.Generator().manual_seed(2)), "graph")
+    game = Game.create(PooledGCN(), batch, torch.randn(16, 3, generator=torch.Generator().manual_seed(2)), "graph")
     keep = torch.rand(6, 16, generator=torch.Generator().manual_seed(3)) < 0.5
     players = game.players(torch.tensor([2, 0]))
     shared = game.shared_values(keep)[:, [2, 0], game.explained_class[[2, 0]]]
@@ -62,9 +62,9 @@ def test_graph_task_coalitions_equal_shared_masks():
 
 def test_calls_and_evaluations_are_counted():
     game = star_game()
-    calls, evaluations = game.num_calls, game.num_evaluations
+    calls, evaluations = game.caller.num_calls, game.caller.num_evaluations
     game.values_per_target(game.players(torch.tensor([0])), torch.ones(10, 4, dtype=torch.bool))
-    assert (game.num_calls - calls, game.num_evaluations - evaluations) == (1, 10)
+    assert (game.caller.num_calls - calls, game.caller.num_evaluations - evaluations) == (1, 10)
 
 
 def test_values():
@@ -88,7 +88,7 @@ class Moody(SmallGCN):
 def test_a_model_that_raises_gets_its_mode_back():
     model = Moody()
     model.armed = False
-    game = Game(model, random_graph(12, 14, 0), torch.randn(12, 3), hops=2)
+    game = Game.create(model, random_graph(12, 14, 0), torch.randn(12, 3), hops=2)
     model.train()
     model.weights.eval()  # a mixed state must survive too
     model.armed = True
@@ -107,14 +107,14 @@ def test_a_model_that_raises_gets_its_mode_back():
 )
 def test_models_that_cannot_be_explained(model, sentence):
     with pytest.raises(LaraError, match=sentence):
-        Game(model, random_graph(12, 14, 0), torch.randn(12, 3))
+        Game.create(model, random_graph(12, 14, 0), torch.randn(12, 3))
 
 
 def test_bad_settings():
     with pytest.raises(InputError, match="task must be"):
-        Game(SmallGCN(), random_graph(12, 14, 0), torch.randn(12, 3), task="edge")
+        Game.create(SmallGCN(), random_graph(12, 14, 0), torch.randn(12, 3), task="edge")
     with pytest.raises(InputError, match="value must be one of logit"):
-        Game(SmallGCN(), random_graph(12, 14, 0), torch.randn(12, 3), value="odds")
+        Game.create(SmallGCN(), random_graph(12, 14, 0), torch.randn(12, 3), value="odds")
 
 
 def test_one_hop_of_context_more_only_where_degrees_matter():
@@ -143,15 +143,15 @@ def test_other_values_are_functions_of_the_same_logits(kind):
 def test_other_values_of_graphs():
     batch = dgl.batch([random_graph(size, 2 * size, size) for size in (5, 7, 4)])
     features = torch.randn(16, 3, generator=torch.Generator().manual_seed(2)) / 5
-    game = Game(PooledGCN(), batch, features, "graph", value="probability")
+    game = Game.create(PooledGCN(), batch, features, "graph", value="probability")
     players = game.players(torch.tensor([2, 0]))
     keep = torch.rand(6, 16, generator=torch.Generator().manual_seed(3)) < 0.5
-    expected = game.masked_logits(game.full_batch, features, keep).softmax(2)[:, [2, 0], game.explained_class[[2, 0]]]
+    expected = game.batch_logits(game.full_batch, keep).softmax(2)[:, [2, 0], game.explained_class[[2, 0]]]
     torch.testing.assert_close(game.values_per_target(players, keep[:, players.player]), expected)
 
 
 def test_shared_masks_count_one_evaluation_a_target():
     game = gcn_game(nodes=20, edges=22)
-    calls, evaluations = game.num_calls, game.num_evaluations
+    calls, evaluations = game.caller.num_calls, game.caller.num_evaluations
     game.shared_values(torch.rand(6, 20, generator=torch.Generator().manual_seed(3)) < 0.5)
-    assert (game.num_calls - calls, game.num_evaluations - evaluations) == (1, 120)
+    assert (game.caller.num_calls - calls, game.caller.num_evaluations - evaluations) == (1, 120)

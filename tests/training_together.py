@@ -29,10 +29,10 @@ def game_of(name):
     if name == "graphs":
         batch = dgl.batch([random_graph(5, 6, seed) for seed in range(24)])
         features = torch.randn(120, 3, generator=torch.Generator().manual_seed(2))
-        return Game(PooledGCN(), batch, features, "graph", hops=2, memory=10**9)
+        return Game.create(PooledGCN(), batch, features, "graph", hops=2, memory=10**9)
     whole = gcn_game(nodes=40, edges=50, seed=3)
     players = name if name in ("edges", "features") else "nodes"
-    return Game(SmallGCN(), whole.graph, whole.features, hops=2, memory=10**9, players=players)
+    return Game.create(SmallGCN(), whole.graph, whole.features, hops=2, memory=10**9, players=players)
 
 
 def trained(size, name, ranks=ALONE, resume=None, checkpoint=lambda state: None, **more):

@@ -39,7 +39,7 @@ class GradientInput(Method):
         with eval_mode(game.f), torch.enable_grad():
             features = game.features[egos.nodes].detach()
             with input_adapter(game.f).differentiable(features) as (inputs, features):
-                logits = game.call(egos.graph, features, *game.task.endpoint_indices(egos))
+                logits = game.caller(egos.graph, features, *game.task.endpoint_indices(egos))
             values = to_values(logits[egos.target_rows], game.value).gather(1, classes)
             if not values.requires_grad:
                 raise InputError("baseline.needs_gradients", method=self.name)

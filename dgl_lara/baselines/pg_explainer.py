@@ -112,7 +112,7 @@ class PGExplainer(EdgeMethod):
     def fit(self, targets: Tensor) -> None:
         self.game.check_targets(targets)
         settings, noise = self.settings, generator(self.seed)
-        self.game.record_call(self.game.graph)
+        self.game.caller.record(self.game.graph)
         with eval_mode(self.game.f):
             self.embeddings = self.game.f.embed(self.game.graph, self.game.features)  # type: ignore[attr-defined]
         with seeded(self.seed):

@@ -244,14 +244,14 @@ def unit(
     record: dict[str, object] = {"method": name, "label": name, "seed": seed}
     game = contest.game
     try:
-        before = game.nodes_evaluated
+        before = game.caller.nodes_evaluated
         method, record["fit (s)"] = fitted(contest, name, seed, makers, taught)
-        learning = getattr(method, "nodes_asked", game.nodes_evaluated - before)
+        learning = getattr(method, "nodes_asked", game.caller.nodes_evaluated - before)
         check_time_limit(contest, method)
-        start, before = time.perf_counter(), game.nodes_evaluated
+        start, before = time.perf_counter(), game.caller.nodes_evaluated
         explanations = method.explain(contest.targets)
         record["explain (s)"] = time.perf_counter() - start
-        asked = (game.nodes_evaluated - before) / len(contest.targets)
+        asked = (game.caller.nodes_evaluated - before) / len(contest.targets)
         record[COST] = asked + learning / game.num_targets  # learning serves every target that there is
     except LaraError as reason:
         log_info(f"{name} is left out: {reason}")

@@ -59,9 +59,9 @@ class LaraMethod(Method):
 
     def fit(self, targets: Tensor) -> None:
         self.lara.config = self.config
-        before = self.game.nodes_evaluated
+        before = self.game.caller.nodes_evaluated
         self.lara.fit(targets, self.validation)
-        self.nodes_asked = self.game.nodes_evaluated - before
+        self.nodes_asked = self.game.caller.nodes_evaluated - before
 
     def save(self, path: Path) -> None:
         self.lara.save(path, fit_seconds=self.fit_seconds, nodes_asked=self.nodes_asked)

@@ -52,10 +52,10 @@ class Evaluation:
         if cost > AFFORDABLE:
             log_info(f"{sampled.label} is left out, it would evaluate {cost:,} nodes; lower --targets or --pairs.")
         elif sampled.pairs:
-            before = game.nodes_evaluated
+            before = game.caller.nodes_evaluated
             with phase(sampled.label):
                 results.append(sampled.explain(targets))
-            self.costs[sampled.label] = (game.nodes_evaluated - before) / len(targets)
+            self.costs[sampled.label] = (game.caller.nodes_evaluated - before) / len(targets)
         amortised = self.lara.trusted(
             Scorer(self.lara.explainer_, game, self.lara.embed()).explain(targets), correct=False
         )
@@ -94,7 +94,7 @@ def _speed(subject: Evaluation) -> pd.DataFrame:
 
     def from_scratch(some: Tensor) -> Explanations:
         where = (game.f, game.graph, game.features, game.task, game.hops, game.value)
-        bare = Game(*where, memory=game.budget.memory, players=game.player_spec)
+        bare = Game.create(*where, memory=game.budget.memory, players=game.player_spec)
         return Scorer(explainer, bare, embed_all(explainer, bare, inputs)).explain(some)
 
     def nearby(some: Tensor) -> Explanations:

@@ -70,7 +70,7 @@ def _said(game: Game, nodes: Tensor | None, ids: Tensor, place: Tensor) -> list[
     with eval_mode(game.f):
         if game.task.num_endpoints > 1:
             return _paired(game, nodes)
-        solo = game.call(game.task.mark_singles(edgeless(game.graph, ids)), game.features[ids])
+        solo = game.caller(game.task.mark_singles(edgeless(game.graph, ids)), game.features[ids])
         more = [] if game.types is None else [heard(game, nodes)]
     return [game.task.expand_to_nodes(game.graph, game.full_logits)[here], solo.index_select(0, place), *more]
 
@@ -89,7 +89,7 @@ def _paired(game: Game, nodes: Tensor | None) -> list[Tensor]:
         me, other = nodes[stands].repeat_interleave(len(others)), others.repeat(int(stands.sum()))
         ends = (me, other) if side == 0 else (other, me)
         for graph in (game.graph, alone):
-            said = game.call(graph, game.features, *ends).view(int(stands.sum()), -1)
+            said = game.caller(graph, game.features, *ends).view(int(stands.sum()), -1)
             rows = said.new_zeros(len(nodes), said.shape[1])
             rows[stands] = said
             columns.append(rows)

@@ -42,12 +42,12 @@ from dgl_lara.explainer.encoder import Encoder, EncoderGraph
 from dgl_lara.explainer.gate import Gate
 from dgl_lara.explainer.gates import GATES
 from dgl_lara.game.class_query import ClassQuery
-from dgl_lara.game.receptive_field import MOST_HOPS
+from dgl_lara.game.receptive_field import MAX_HOPS
 from dgl_lara.game.task import Task
 from dgl_lara.game.tasks import TASKS, as_task
 
 FIELDS = {
-    "task": word(*TASKS), "in_dim": whole(1, 2**31), "num_classes": whole(1, 2**31), "hops": whole(0, MOST_HOPS),
+    "task": word(*TASKS), "in_dim": whole(1, 2**31), "num_classes": whole(1, 2**31), "hops": whole(0, MAX_HOPS),
     "layers": whole(0, 64), "hidden": whole(1, 16_384), "dim": whole(1, 4096), "gate": word(*GATES.names),
     "embedding": word(*EMBEDDINGS), "encoder": word(*ENCODERS), "all_classes": flag, "players": word(*PLAYERS),
     "columns": whole(0, 2**31), "alone": flag, "edge_columns": whole(0, 2**31),

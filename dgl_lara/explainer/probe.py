@@ -42,7 +42,7 @@ def heard(game: Game, nodes: Tensor | None = None) -> Tensor:
         at[going], place[going] = onward[edge], nobody
     with_nobodies = dgl.graph(tuple(torch.cat(ends, dim=1)), num_nodes=count)
     with_nobodies.edata[EDGE_ID] = torch.cat(numbers)
-    said = game.call(with_nobodies, torch.cat(ids).unsqueeze(1))
+    said = game.caller(with_nobodies, torch.cat(ids).unsqueeze(1))
     rows[asked] = said[place] - game.null_logits
     return rows
 

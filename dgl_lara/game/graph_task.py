@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import dgl
 import torch
@@ -53,6 +54,11 @@ class GraphTask(Task):
 
     def likelihood_variance(self, variance: Tensor) -> Tensor | None:
         return variance
+
+    def context_hops(
+        self, caller: Any, graph: dgl.DGLGraph, features: Tensor, hops: int, logits: Tensor, targets: Tensor
+    ) -> int:
+        return hops
 
     def readout(self, graph: dgl.DGLGraph, states: Tensor) -> Tensor:
         return ops.segment_reduce(graph.batch_num_nodes(), states, "mean")

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from dgl_lara.blackbox.call import Model
 from dgl_lara.errors import InputError
-from dgl_lara.game.node_task import khop_batch
+from dgl_lara.game.node_task import NodeTask, khop_batch
 from dgl_lara.game.player_index import Players, in_neighborhood
 from dgl_lara.game.removal import MaskedGraphs, ego_graphs
 from dgl_lara.game.task import EndpointScorer, Task
@@ -118,6 +118,10 @@ class LinkTask(Task):
         u, v = (side if nodes is None else lookup_sorted(side, nodes)[0] for side in self.endpoints(targets))
         t, other = pooled.chunk(2, dim=1)
         return torch.cat([t[u] * other[v], t[v] * other[u]], dim=1)
+
+    @property
+    def endpoint_task(self) -> Task:
+        return NodeTask()
 
     def sum_over_endpoints(
         self, game: Any, targets: Tensor, t: Tensor, score: EndpointScorer, players: Players | None = None

@@ -22,9 +22,10 @@ from dgl_lara.blackbox.eval_mode import eval_mode
 from dgl_lara.blackbox.identity import weights_hash
 from dgl_lara.blackbox.layerwise import LayerwiseModel
 from dgl_lara.errors import InputError
+from dgl_lara.game.caller import NUM_CHECKED_TARGETS
 from dgl_lara.game.class_query import ClassQuery
 from dgl_lara.game.context import GameContext
-from dgl_lara.game.game import CHECKED, ROUNDING, Game, ParentGraph, check_targets
+from dgl_lara.game.game import ROUNDING, Game, ModelOutputs, ParentGraph, check_targets
 from dgl_lara.game.receptive_field import evenly_spaced
 from dgl_lara.game.removal import null_prediction
 from dgl_lara.game.tasks import NODE
@@ -62,8 +63,6 @@ class PartitionedGame:
         """`store`: where what is too large for memory lies; needed from the moment that f's answer is."""
         self.f, self.view, self.hops, self.asked_value, self.store = f, view, hops, value, store
         self.task, self.budget = NODE, Budget.of(memory)
-        self._asked = 0
-        self._last: Game | None = None
         self.num_targets = self.num_players = view.num_nodes
         with working("asking the model about a few nodes"):
             probe = self._probe()
@@ -73,12 +72,13 @@ class PartitionedGame:
         self.player_set = probe.player_spec.build(
             GameContext(self.task, nowhere, probe.features.new_empty(0, view.columns), hops)
         )
-        self._single, self.null_logits, self.null_values = probe.is_single_logit, probe.null_logits, probe.null_values
+        self.caller, self.player_spec, self._spread = probe.caller, probe.player_spec, probe.caller.to_logits
+        self.null_logits, self.null_values = probe.null_logits, probe.null_values
 
     def _probe(self) -> Game:
         """The game on what lies around a few nodes: f is checked there, and how much context it needs."""
         view, own = self.view, torch.arange(self.view.all_loops)
-        some = evenly_spaced(view.num_nodes, CHECKED, torch.device("cpu"))
+        some = evenly_spaced(view.num_nodes, NUM_CHECKED_TARGETS, torch.device("cpu"))
         here = extract_subgraph(view, some, self.hops + 1)
         features = view.features(here.nodes)
         answer = predict_and_validate(self.f, here.graph, features, len(here.nodes), self.task.name)
@@ -89,11 +89,10 @@ class PartitionedGame:
 
         with eval_mode(self.f):
             nothing = null_prediction(f, dgl.graph((own, own), num_nodes=1), features.new_zeros(1, view.columns))
-        whole = ParentGraph(here.nodes, view.in_degrees(here.nodes), nothing)
-        known, memory = here.target_rows.sort().values, self.budget.memory
-        return Game(
-            self.f, here.graph, features, self.task, self.hops, self.asked_value, answer, known, memory, cut_from=whole
-        )
+        whole = ParentGraph(here.nodes, view.in_degrees(here.nodes))
+        known = ModelOutputs(answer, nothing, valid_targets=here.target_rows.sort().values)
+        where = (self.f, here.graph, features, self.task, self.hops, self.asked_value)
+        return Game.create(*where, memory=self.budget.memory, known=known, parent=whole)
 
     def __getattr__(self, name: str) -> Any:
         """Whatever else a `Game` has needs the whole graph."""
@@ -177,9 +176,6 @@ class PartitionedGame:
         largest = (to_values(self._spread(rows), self.value).abs().max() for rows in self.full_outputs.split(ROWS))
         return ROUNDING * max(1.0, *map(float, largest))
 
-    def _spread(self, answer: Tensor) -> Tensor:
-        return torch.cat([-answer, answer], dim=1) / 2 if self._single else answer
-
     def explained_class(self, targets: Tensor) -> Tensor:
         logits = self._spread(self.full_outputs_of(targets))
         return torch.zeros_like(targets) if self.asked_value == "output" else logits.argmax(1)
@@ -196,27 +192,19 @@ class PartitionedGame:
         return self.near(nodes, 0, inner=not self.view.has_loops).game
 
     def cut(self, targets: Tensor, hops: int, inner: bool = False) -> SharedSubgraph:
-        self._asked, self._last = self.nodes_evaluated, None  # what was cut before need not be held beside it
         return extract_subgraph(self.view, targets, hops, inner)
 
     def game_on(self, here: SharedSubgraph, f_is_asked: bool = True) -> LocalGame:
-        whole = ParentGraph(here.nodes, self.view.in_degrees(here.nodes), self.null_logits)
+        whole = ParentGraph(here.nodes, self.view.in_degrees(here.nodes))
         if f_is_asked:
             features, answer = self.view.features(here.nodes), self.full_outputs_of(here.nodes)
         else:
             features, answer = torch.empty(len(here.nodes), 0), torch.zeros(len(here.nodes), self.full_outputs.shape[1])
             answer[here.target_rows] = self.full_outputs_of(here.targets)
-        game = Game(
-            self.f, here.graph, features, self.task, self.hops, self.asked_value, answer, memory=self.budget.memory,
-            edge_data=False, context=self.context_hops, cut_from=whole,
-        )  # fmt: skip
-        self._asked, self._last = self.nodes_evaluated, game
+        context = GameContext(self.task, here.graph, features, self.hops)
+        outputs = ModelOutputs(answer, self.null_logits, self.context_hops)
+        game = Game.create(self.caller, context, self.player_spec, self.asked_value, outputs, whole)
         return LocalGame(game, here.nodes, here.target_rows)
-
-    @property
-    def nodes_evaluated(self) -> int:
-        """That f was given for coalitions, in all cuts so far."""
-        return self._asked + (self._last.nodes_evaluated if self._last else 0)
 
     def check_targets(self, targets: Tensor) -> None:
         check_targets(targets, self.num_targets, self.task)

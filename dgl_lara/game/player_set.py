@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
@@ -80,6 +80,16 @@ class PlayerSet(ABC):
     def batch(self, targets: Tensor, context: int) -> SharedSubgraph | EgoBatch:
         """Eq. 11: the part of the graph on which one mask is a coalition for all these targets."""
         return self.task.batch(self.graph, targets, self.hops, context)
+
+    def empty_values(self, game: Any) -> Tensor:
+        """(num_targets, num_classes) Return the values without any player, or those of a removed target."""
+        if not self.supports_shared_masks:
+            return game.null_values
+        return game.shared_values(torch.zeros(1, self.count, dtype=torch.bool, device=self.features.device))[0]
+
+    def ego_sizes(self, game: Any, players: Players) -> Tensor:
+        """(num_targets,) Return about how many nodes the ego graph of each target has."""
+        return game.cost_bound[players.targets]
 
     def pair_index(self, players: Players, near: Players) -> Tensor:
         """(num_pairs of `near`,) Return which pair of `players` each pair is, seen from one node of its target."""
@@ -212,6 +222,12 @@ class NodePlayers(PlayerSet):
             return None
         first, second = map(inside, self.task.endpoints(targets))
         return first == second
+
+    def empty_values(self, game: Any) -> Tensor:
+        return game.null_values
+
+    def ego_sizes(self, game: Any, players: Players) -> Tensor:
+        return players.counts
 
     def pair_index(self, players: Players, near: Players) -> Tensor:
         ids = self.task.player_id(players.targets[near.row], near.player)

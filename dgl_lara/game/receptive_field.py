@@ -18,7 +18,7 @@ from dgl_lara.game.removal import strip_data
 from dgl_lara.game.task import Task
 
 LIMIT = 10  # hops that are tried
-MOST_HOPS = 64  # that can be asked for: every walk of that length is followed
+MAX_HOPS = 64  # that can be asked for: every walk of that length is followed
 SAMPLE = 20  # nodes that are asked about
 DEPTH = 3  # of g, where every node of a graph is a player anyway and K is not known
 
@@ -96,8 +96,8 @@ def checked_hops(hops: object) -> int | str:
     """What may be asked for: a whole number, "auto" or "measure"."""
     if hops in ("auto", "measure"):
         return str(hops)
-    if not isinstance(hops, Integral) or isinstance(hops, bool) or not 0 <= int(hops) <= MOST_HOPS:
-        raise InputError(f"hops must be a whole number from 0 to {MOST_HOPS}, 'auto' or 'measure' (got {hops!r}).")
+    if not isinstance(hops, Integral) or isinstance(hops, bool) or not 0 <= int(hops) <= MAX_HOPS:
+        raise InputError(f"hops must be a whole number from 0 to {MAX_HOPS}, 'auto' or 'measure' (got {hops!r}).")
     return int(hops)
 
 
@@ -113,9 +113,9 @@ def choose_hops(
         return hops
     declared = getattr(model, "num_hops", None)
     if declared is not None and hops == "auto":
-        if not isinstance(declared, Integral) or isinstance(declared, bool) or not 0 <= int(declared) <= MOST_HOPS:
+        if not isinstance(declared, Integral) or isinstance(declared, bool) or not 0 <= int(declared) <= MAX_HOPS:
             raise ModelError(
-                f"the model's num_hops must be a whole number from 0 to {MOST_HOPS} (got {declared!r}); give the "
+                f"the model's num_hops must be a whole number from 0 to {MAX_HOPS} (got {declared!r}); give the "
                 "number of hops yourself (--hops)."
             )
         return int(declared)

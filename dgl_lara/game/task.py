@@ -168,7 +168,18 @@ class Task(ABC):
         """(len(row),) Return `num_context_nodes` nodes of the batch for each row of a target: the target, if a node."""
         return (batch.target_rows[row],)
 
+    def context_hops(
+        self, caller: Any, graph: dgl.DGLGraph, features: Tensor, hops: int, logits: Tensor, targets: Tensor
+    ) -> int:
+        """Return the hops around a target that f must see to return its own predictions."""
+        return caller.context_hops(graph, features, hops, logits, targets)
+
     # --- g
+
+    @property
+    def endpoint_task(self) -> Task:
+        """Return the task whose targets are the nodes that a target consists of."""
+        return self
 
     def sum_over_endpoints(
         self, game: Any, targets: Tensor, t: Tensor, score: EndpointScorer, players: Players | None = None

@@ -7,11 +7,11 @@ from typing import Annotated, Any
 from pydantic import Field
 from torch import nn
 
-from dgl_lara.game.receptive_field import MOST_HOPS
+from dgl_lara.game.receptive_field import MAX_HOPS
 
 Size = Annotated[int, Field(ge=1, le=2**31)]
 Width = Annotated[int, Field(ge=1, le=16_384)]
-Layers = Annotated[int, Field(ge=1, le=MOST_HOPS)]
+Layers = Annotated[int, Field(ge=1, le=MAX_HOPS)]
 Dropout = Annotated[float, Field(ge=0, lt=1)]
 Relation = tuple[str, str, str]
 

@@ -1,1 +1,1 @@
-"""A graph on disk in parts, read through memory maps: it need not fit into the memory of one machine."""
+"""Graphs: operations on them, subgraphs, and graphs that are stored in parts."""

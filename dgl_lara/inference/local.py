@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import dgl
 import torch
 from torch import Tensor
@@ -13,7 +15,7 @@ from dgl_lara.explainer.inputs import explainer_inputs
 from dgl_lara.explainer.network import Explainer
 from dgl_lara.explanation import Explanations
 from dgl_lara.game.class_query import ClassQuery
-from dgl_lara.game.game import Game
+from dgl_lara.game.game import Game, ModelOutputs
 from dgl_lara.game.node_task import khop_batch
 from dgl_lara.game.player_specs import PlayerSpec
 from dgl_lara.game.task import Task
@@ -76,4 +78,6 @@ def game_nearby(
     outputs = near.new_full((graph.num_nodes(), near.shape[1]), torch.nan)
     valid = is_member(batch.nodes, needed)
     outputs[batch.nodes[valid]] = near[valid]
-    return Game(f, graph, features, task, config.hops, value, outputs, needed, memory, players, config.edge_columns > 0)
+    known = ModelOutputs(outputs, valid_targets=needed)
+    more: dict[str, Any] = {"memory": memory, "uses_edge_data": config.edge_columns > 0, "known": known}
+    return Game.create(f, graph, features, task, config.hops, value, players=players, **more)

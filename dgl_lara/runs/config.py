@@ -11,7 +11,7 @@ from dgl_lara.blackbox.user_model import UserModelRef
 from dgl_lara.constants import PRESETS, VALUES
 from dgl_lara.datasets import Options
 from dgl_lara.game.player_specs import Nodes, StoredPlayers
-from dgl_lara.game.receptive_field import MOST_HOPS
+from dgl_lara.game.receptive_field import MAX_HOPS
 from dgl_lara.training.config import TrainingConfig
 
 
@@ -33,7 +33,7 @@ class RunConfig:
 
     dataset: str
     options: Options
-    hops: Annotated[int, Field(ge=0, le=MOST_HOPS)]
+    hops: Annotated[int, Field(ge=0, le=MAX_HOPS)]
     value: Annotated[str, Choice(VALUES)]
     training: TrainingConfig
     preset: Annotated[str, Choice(PRESETS)]

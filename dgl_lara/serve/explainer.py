@@ -15,7 +15,7 @@ from torch import Tensor
 from dgl_lara.attribution.shared_samples import SharedSamples
 from dgl_lara.explanation import SOURCES, Explanations
 from dgl_lara.game.class_query import ClassQuery
-from dgl_lara.game.game import Game
+from dgl_lara.game.game import Game, ModelOutputs
 from dgl_lara.inference.kernels.walk import WalkKernel, by_term
 from dgl_lara.inference.scorer import Embeddings, Scorer, fastest_kernel
 from dgl_lara.lara import LARA
@@ -38,10 +38,9 @@ def lara_on_updated_graph(lara: LARA, graph: dgl.DGLGraph, features: Tensor, out
     other.explainer_, other.config_, other.errors_, other.cost_ = (
         lara.explainer_, lara.config_, lara.errors_, lara.cost_
     )  # fmt: skip
-    other.game = Game(
-        game.f, graph, features, game.task, game.hops, lara.value, outputs, memory=lara.memory, players=lara.players,
-        context=game.context_hops,
-    )  # fmt: skip
+    known = ModelOutputs(outputs, context_hops=game.context_hops)
+    where = (game.f, graph, features, game.task, game.hops, lara.value)
+    other.game = Game.create(*where, players=lara.players, memory=lara.memory, known=known)
     return other
 
 

@@ -132,10 +132,10 @@ def view(handler: RequestHandler, query: ViewQuery) -> Json:
     instance = Instance.model_validate({**target_fields, **options})
     explanations = handler.explanation(instance)
     explanation = handler.ids_of(instance, explanations).named(explanations)
-    calls = explanation.game.num_calls
+    calls = explanation.game.caller.num_calls
     steps = SLIDER_STEPS if len(explanation.nodes) < MANY_NODES else SLIDER_STEPS_OF_MANY
     picture, data = view_of(explanation, query.most, steps)
-    handler.model_calls += explanation.game.num_calls - calls
+    handler.model_calls += explanation.game.caller.num_calls - calls
     target, class_name = handler.target(instance), handler.ids.class_name
     label = -1 if target == NOT_IN_RUN else int(_labels(handler)[target])
     expected = explanations.confidence

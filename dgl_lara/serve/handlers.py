@@ -95,7 +95,7 @@ class RequestHandler:
         explainer = self.explainer(request.players)
         lara, target = self.locate(instance, explainer.lara)
         if lara is explainer.lara:
-            before = lara.game.num_calls
+            before = lara.game.caller.num_calls
             explanations = explainer.explain_one(target, classes)
         else:
             before = 0
@@ -104,7 +104,7 @@ class RequestHandler:
         stretch = lara.errors_.stretch if lara.errors_ else 1.0
         explanations, _, _ = refine_as_requested(game, explanations, request.refine, stretch)
         self.computed += 1
-        self.model_calls += game.num_calls - before
+        self.model_calls += game.caller.num_calls - before
         return explanations
 
     def locate(self, ref: TargetRef, lara: LARA) -> tuple[LARA, int]:
@@ -142,7 +142,7 @@ class RequestHandler:
         first = self.snapshot.first.lara
         lara, target = self.locate(ref, first)
         if lara is not first:
-            self.model_calls += lara.game.num_calls
+            self.model_calls += lara.game.caller.num_calls
         predicted = int(lara.game.explained_class[target])
         return {
             "target": list(ref.pair) if ref.pair else target,

@@ -99,7 +99,7 @@ def train(
     targets = sample_targets(targets, config.targets or len(targets), config.seed)
     schedule = Schedule.of(config, len(targets))
     state = _start(backend, targets, schedule, resume)
-    asked_before, asked_elsewhere = state.nodes_asked, game.nodes_evaluated
+    asked_before, asked_elsewhere = state.nodes_asked, game.caller.nodes_evaluated
     backend.prepare(state, targets, validation, schedule.total, resumed=resume is not None)
     validator = _make_validator(backend, state, validation)
 
@@ -110,7 +110,7 @@ def train(
             step = backend.step(state.explainer, batch, number, state.reservoir)  # lines 7 to 10
             loss = update(state, step, backend, learning_rate(config, number, schedule.total))  # line 11
             del step  # free its tensors before those of the next one are made
-            stop, asked = processes.total(len(interrupts), game.nodes_evaluated - asked_elsewhere)
+            stop, asked = processes.total(len(interrupts), game.caller.nodes_evaluated - asked_elsewhere)
             state.nodes_asked = asked_before + asked
             if validator and schedule.is_check(state.step):
                 with bar.aside(schedule.checks_after(state.step)):

@@ -32,7 +32,7 @@ class TrainingState:
     table: AttributionTable | None = None
     reservoir: SampleReservoir | None = None  # outputs of f for all targets, if it is evaluated on the full graph
     pool: int = 0  # pairs of coalitions that all steps share, 0 if each has its own
-    nodes_asked: int = 0  # nodes of all graphs that f was given, see `Game.nodes_evaluated`
+    nodes_asked: int = 0  # nodes of all graphs that f was given, see `Game.caller.nodes_evaluated`
     resumed_at: int | None = None  # the step of the checkpoint
     validated_by: str = ""  # name of the validator
     validation_samples: Samples | None = None

@@ -93,7 +93,7 @@ class Method:
         """Evaluate f with a weight for every edge. Gradients flow."""
         argument = edge_weight_argument(self.game.f)
         assert argument is not None
-        self.game.record_call(graph)
+        self.game.caller.record(graph)
         return self.game.f(graph, features, **{argument: weights})
 
     @property

@@ -158,7 +158,7 @@ def responses(game: Game, size: Tensor) -> Tensor:
             x = context.repeat(2 * len(columns), 1)
             x[place, columns] += size[columns]
             with eval_mode(game.f):
-                said = game.call(singles, x.to(game.features)).float()
+                said = game.caller(singles, x.to(game.features)).float()
             found.append(said[: len(columns)] - said[len(columns) :])
         parts.append(torch.cat(found, dim=1))
     return torch.cat(parts)

@@ -1,0 +1,64 @@
+"""`Graph` and the operations on graphs that the package needs from DGL."""
+
+from __future__ import annotations
+
+import dgl
+import torch
+from dgl import DGLGraph as Graph
+from dgl import ops
+from dgl.dataloading import MultiLayerFullNeighborSampler
+from torch import Tensor
+
+__all__ = [
+    "Graph", "bipartite_block", "graph_from_csc", "graph_from_edges", "khop_nodes", "khop_subgraph", "node_subgraph",
+    "pool_segments", "reverse", "sum_in_neighbors",
+]  # fmt: skip
+
+
+def graph_from_edges(src: Tensor, dst: Tensor, num_nodes: int) -> Graph:
+    """Return the graph with these edges."""
+    return dgl.graph((src, dst), num_nodes=num_nodes)
+
+
+def graph_from_csc(indptr: Tensor, sources: Tensor) -> Graph:
+    """Return the graph whose in-edges of node v come from sources[indptr[v]:indptr[v + 1]]."""
+    return dgl.graph(("csc", (indptr, sources, torch.empty(0, dtype=torch.long))), num_nodes=len(indptr) - 1)
+
+
+def bipartite_block(src: Tensor, dst: Tensor, num_src: int, num_dst: int) -> Graph:
+    """Return a message-passing block from source nodes to destination nodes, which are the first sources."""
+    return dgl.create_block((src, dst), num_src_nodes=num_src, num_dst_nodes=num_dst)
+
+
+def node_subgraph(graph: Graph, nodes: Tensor) -> Graph:
+    """Return the subgraph induced by these nodes, in their order."""
+    return dgl.node_subgraph(graph, nodes, store_ids=False)
+
+
+def khop_subgraph(graph: Graph, targets: Tensor, hops: int) -> tuple[Graph, Tensor, Tensor]:
+    """Return the subgraph induced by the in-neighbourhoods, its nodes in the full graph, and the row of each target."""
+    subgraph, rows = dgl.khop_in_subgraph(graph, targets, k=hops, store_ids=True)
+    nodes = subgraph.ndata.pop(dgl.NID)
+    subgraph.edata.pop(dgl.EID)
+    return subgraph, nodes, rows
+
+
+def khop_nodes(graph: Graph, targets: Tensor, hops: int) -> Tensor:
+    """Return the nodes within `hops` in-edges of the targets, ascending."""
+    input_nodes, _, _ = MultiLayerFullNeighborSampler(hops).sample_blocks(graph, targets)
+    return input_nodes.sort().values  # the sampler's own order varies from run to run
+
+
+def sum_in_neighbors(graph: Graph, rows: Tensor) -> Tensor:
+    """(num_nodes, ...) Return the sum of the rows of each node's in-neighbours."""
+    return ops.copy_u_sum(graph, rows)
+
+
+def pool_segments(sizes: Tensor, rows: Tensor, how: str) -> Tensor:
+    """(len(sizes), ...) Return the "max", "mean" or "sum" of consecutive rows."""
+    return ops.segment_reduce(sizes, rows, how)
+
+
+def reverse(graph: Graph) -> Graph:
+    """Return the graph with every edge turned around."""
+    return dgl.reverse(graph)
