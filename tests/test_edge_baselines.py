@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import dgl
 import pytest
-from codes import raises
 import torch
 from codes import raises
 from games import gcn_game, random_graph, star_game

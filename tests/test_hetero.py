@@ -5,8 +5,8 @@ from typing import Any
 
 import dgl
 import pytest
-from codes import raises
 import torch
+from codes import raises
 
 from dgl_lara import LARA, Edges, Features
 from dgl_lara._util.randomness import generator

@@ -3,7 +3,6 @@
 import math
 import re
 import sys
-from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -166,18 +165,17 @@ def test_models_that_break_the_rules(model, code, fields):
 
 
 @pytest.mark.parametrize(
-    ("model", "said"),
+    ("model", "code"),
     [
-        (answers_by_size, "as many numbers a node on every graph (got 3 on the whole one, 2 on"),
+        (answers_by_size, "model.columns"),
         (lambda graph, x: torch.zeros(graph.num_nodes(), 3), "model.constant"),
         (lambda graph, x: SmallGCN()(graph, x) * 1e-30, "model.constant"),
         (lambda graph, x: SmallGCN()(graph, x) * 1e-4 + 1e5, "model.constant"),
     ],
 )
-def test_models_that_nothing_can_be_told_of(model, said):
-    with pytest.raises(ModelError) as caught:
+def test_models_that_cannot_be_explained(model, code):
+    with raises(code, ModelError):
         LARA(model, GRAPH, FEATURES.clone(), hops=1, config=QUICK).fit(range(40))
-    assert said in (caught.value.code, *re.findall(re.escape(said), str(caught.value)))
 
 
 def test_features_of_another_graph():

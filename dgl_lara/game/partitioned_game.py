@@ -203,7 +203,7 @@ class PartitionedGame:
             answer[here.target_rows] = self.full_outputs_of(here.targets)
         context = GameContext(self.task, here.graph, features, self.hops)
         outputs = ModelOutputs(answer, self.null_logits, self.context_hops)
-        game = Game.create(self.caller, context, self.player_spec, self.asked_value, outputs, whole)
+        game = Game(self.caller, context, self.player_spec, self.asked_value, outputs, whole)
         return LocalGame(game, here.nodes, here.target_rows)
 
     def check_targets(self, targets: Tensor) -> None:
