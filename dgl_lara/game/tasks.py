@@ -17,6 +17,5 @@ def as_task(task: str | Task) -> Task:
     if isinstance(task, Task):
         return task
     if task not in TASKS:
-        known = " or ".join(f"'{name}'" for name in TASKS)
-        raise InputError(f"task must be {known} (got '{task}').")
+        raise InputError("task.unknown", known=" or ".join(f"'{name}'" for name in TASKS), got=task)
     return TASKS[task]

@@ -11,7 +11,7 @@ from dgl_lara.errors import InputError
 
 def checked_value(kind: str) -> str:
     if kind not in VALUES:
-        raise InputError(f"value must be one of {', '.join(VALUES)} (got '{kind}').")
+        raise InputError("value.unknown", known=", ".join(VALUES), got=kind)
     return kind
 
 

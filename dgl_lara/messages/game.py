@@ -10,6 +10,8 @@ MESSAGES = {
         "The model must return as many numbers per {task} on every graph (got {full} on the full graph, {got} on "
         "{nodes} nodes)."
     ),
+    "task.unknown": "task must be {known} (got {got!r}).",
+    "value.unknown": "value must be one of {known} (got {got!r}).",
     "targets.none": "targets must name at least one target (got none).",
     "targets.range": "targets must be {task}s from 0 to {most} (got {got}).",
     "embedding.single_link": "embedding must be 'dual' for links (got 'single').",
