@@ -54,7 +54,7 @@ setup(
     packages=find_packages(include=["dgl_lara", "dgl_lara.*"]),
     package_data={
         "dgl_lara.explanation.plot": ["*.css", "*.html", "*.js"],
-        "dgl_lara.reports": ["*.html"],
+        "dgl_lara.reports": ["*.html", "*.md"],
         "dgl_lara.serve": ["*.html"],
     },
     python_requires=">=3.10,<3.12",

@@ -157,7 +157,7 @@ def test_links_of_a_file_and_links_of_the_run(links, tmp_path):
 def test_a_graph_that_was_not_there(nodes, links, tmp_path):
     result = run("explain", "--run", nodes, "--trust", "--graph", "later.bin", "--node", 35)
     assert result.exit_code == 0, result.output
-    assert "User 35 is class" in result.output and "times the spread of what it learned from" in result.output
+    assert "User 35 is class" in result.output and "training data" in result.output
     result = run("explain", "--run", nodes, "--trust", "--graph", "later.bin", "--all", "--out", tmp_path / "later.csv")
     assert result.exit_code == 0, result.output
     assert set(pd.read_csv(tmp_path / "later.csv").target) == set(range(36))

@@ -221,7 +221,7 @@ def test_medoids_are_the_middles_of_the_clouds():
 def test_typical_explanations_are_places_of_the_batch():
     explanations = exact_explanations(gcn_game(), [3, 5, 7, 9])
     typical = explanations.summary().typical
-    assert [explanations[place].target for place in typical["index"]] == typical.target.tolist()
+    assert [explanations[place].target for place in typical["row"]] == typical.target.tolist()
     assert typical.share.sum() == pytest.approx(1)
 
 

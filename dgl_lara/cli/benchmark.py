@@ -84,7 +84,7 @@ def benchmark(
     from dgl_lara._util.writable import check_folder
     from dgl_lara.evaluation import benchmark
     from dgl_lara.lara import LARA
-    from dgl_lara.reports.benchmark_table import on_terminal, summary, write_comparison
+    from dgl_lara.reports.benchmark_table import summary, terminal_table, write_comparison
     from dgl_lara.runs.folder import RUNS
     from dgl_lara.runs.open import open_run
 
@@ -114,7 +114,7 @@ def benchmark(
     title = f"{dataset.name} ({dataset.source}), {len(contest.targets)} test targets, value: {game.value}"
     title += ", quick" if quick else ""
     echo(title)
-    echo(on_terminal(table, shutil.get_terminal_size(fallback=(100, 24)).columns))
+    echo(terminal_table(table, shutil.get_terminal_size(fallback=(100, 24)).columns))
     note = benchmark.quick_words() if quick else ""
     for _, row in table.iterrows():
         if isinstance(row.get("left out"), str):

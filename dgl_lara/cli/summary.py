@@ -60,7 +60,7 @@ def summary(
     from dgl_lara._util.progress import log_info
     from dgl_lara.explanation import save_summaries
     from dgl_lara.inference.targets import class_number
-    from dgl_lara.reports.global_summary import explained_in_general
+    from dgl_lara.reports.global_summary import summaries_of
     from dgl_lara.runs.folder import newest_run
     from dgl_lara.runs.open import open_run
 
@@ -72,7 +72,7 @@ def summary(
     only = None
     if asked_class is not None:
         only = class_number("--class", asked_class, run.names.get("classes"), run.game.num_classes)
-    found = explained_in_general(parts, split or "all", targets, only, " (--targets takes more)")
+    found = summaries_of(parts, split or "all", targets, only, " (--targets takes more)")
     for place, (one, explanations) in enumerate(found):
         _print(one, explanations, first=not place)
     for path in out:
@@ -92,5 +92,5 @@ def _print(one: Summary, explanations: Explanations, first: bool) -> None:
         if len(table) > ROWS:
             echo(f"... and {len(table) - ROWS:,} more")
     echo(f"\ntypical, and the share of the {one.task}s that each stands for:")
-    for place, share in zip(one.typical["index"], one.typical["share"], strict=True):
+    for place, share in zip(one.typical["row"], one.typical["share"], strict=True):
         echo(f"({share:.0%}) {explanations[place].in_words()}")

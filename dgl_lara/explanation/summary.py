@@ -61,7 +61,7 @@ class Summary:
         groups: One table for each way to group players: by, item, for, against (mean sums of positive and negative
             scores), share (of all sums in the table), players (mean number per target).
         swarm: Scores of the strongest features, if features are players.
-        typical: Few explanations that represent the others: index, target, share.
+        typical: Few explanations that represent the others: row, target, share.
     """
 
     kind: str
@@ -94,7 +94,7 @@ class Summary:
 
     def to_frame(self) -> pd.DataFrame:
         """Return everything in one table. Typical explanations are last."""
-        typical = self.typical.rename(columns={"target": "item"}).assign(by="typical").drop(columns="index")
+        typical = self.typical.rename(columns={"target": "item"}).assign(by="typical").drop(columns="row")
         tables = [*self.groups, typical.astype({"item": str})]
         return pd.concat(tables, ignore_index=True).assign(kind=self.kind)[list(COLUMNS)]
 
@@ -269,7 +269,7 @@ def _typical(explanations: Explanations, groupings: list[Grouping]) -> pd.DataFr
     own = [scores[indptr[row] : indptr[row + 1]] for row in index]
     return pd.DataFrame(
         {
-            "index": index,
+            "row": index,
             "target": explanations.players.targets.cpu().numpy()[index],
             "for": [float(one.clip(min=0).sum()) for one in own],
             "against": [float(-one.clip(max=0).sum()) for one in own],

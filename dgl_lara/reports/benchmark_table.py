@@ -1,4 +1,4 @@
-"""A comparison on paper: a row a method, the best marked; CSV and JSON of every figure, Markdown for reading."""
+"""A benchmark as a table with one row for each method: for the terminal, as CSV, JSON and Markdown."""
 
 from __future__ import annotations
 
@@ -16,45 +16,24 @@ from dgl_lara.evaluation.benchmark import COST
 from dgl_lara.messages import message
 from dgl_lara.metrics import METRICS
 from dgl_lara.metrics.agreement import far_apart
-from dgl_lara.reports.eval_tables import place_for
+from dgl_lara.reports.eval_tables import free_path
 
-# figure -> +1 where high is good, -1 where low is good, 0 where neither
+# name -> +1 if high is good, -1 if low is good, 0 if neither
 COLUMNS: dict[str, int] = {
     **{name: sign for metric in METRICS.values() for name, sign in metric.columns.items()},
     "fit (s)": 0,
     COST: 0,
 }
-
-FLOOR = "random"
-SHORT = {"LARA is x times faster": "x LARA", "LARA, stored, is x times faster": "x stored"}
-SPEED_NOTE = (
-    "Times faster: LARA in its amortised form, the explainer's scores alone, against the method of the row, in turns "
-    "in one process. Rows of LARA are compared with that form too; correcting scores takes them longer. Stored: LARA "
-    "has its embeddings from before. Latency, the time that so many targets take, is their number divided by targets/s."
-)
-FIDELITY_NOTE = "F+, F-, Delta (F+ high, F- low is good): average over sparsity 0.3 ... 0.7"
-SEEDS_NOTE = "±: standard deviation over seeds"
-KEPT_NOTE = "; kept: the target itself stays"
-TRUTH_NOTE = "rank correlation, R2: with the true attribution"
-COST_NOTE = (
-    "Nodes the model was given: of all graphs, for each target; learning is shared by all targets there are. Backward "
-    "passes are not counted, nor what the model says of the whole graph, which every method is told."
-)
-ABOVE_ONE_NOTE = (
-    "An R2 above 1 is noise: that of the true attribution is taken out, by a little too much. The star takes it for 1."
-)
-R2_NOTE = (
-    "R2 asks for scores on the scale of the true attribution, which most methods' are not: their rank correlation says "
-    "more."
-)
-AUC_NOTE = (
-    "AUC ranks players by their signed scores, AUC |score| by their size. A node of the true motif may speak against "
-    "the predicted class: a faithful signed score is then low, scores without a sign (OrphicX, edge masks) are not."
-)
+FLOOR = "random"  # explains nothing, so it is never the best
+SHORT_NAMES = {"LARA is x times faster": "x LARA", "LARA, stored, is x times faster": "x stored"}
 
 
 def summary(records: pd.DataFrame) -> pd.DataFrame:
-    """One row a method: '<figure>' and '<figure> std' over the seeds."""
+    """Return one row for each method with mean and standard deviation of each figure over the seeds.
+
+    Args:
+        records: One row for each method and seed.
+    """
     rows = []
     for name, group in records.groupby("method", sort=False):
         row: dict[str, object] = {"method": group["label"].iloc[-1], "name": name, "seeds": len(group)}
@@ -67,12 +46,17 @@ def summary(records: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def shown(table: pd.DataFrame, mark: Callable[[str], str]) -> tuple[list[str], list[list[str]]]:
-    """Header and cells, 'mean ± std', the best of each column marked (`random` explains nothing)."""
+def cells_of(table: pd.DataFrame, mark: Callable[[str], str]) -> tuple[list[str], list[list[str]]]:
+    """Return header and cells, 'mean ± std'.
+
+    Args:
+        table: Result of `summary`.
+        mark: Marks the best cells of a column.
+    """
     columns = [column for column in COLUMNS if column in table]
     rivals = table[table["name"] != FLOOR]
     rows = []
-    for place, row in table.iterrows():
+    for index, row in table.iterrows():
         cells = [str(row["method"])]
         for column in columns:
             if pd.isna(row[column]):
@@ -81,61 +65,56 @@ def shown(table: pd.DataFrame, mark: Callable[[str], str]) -> tuple[list[str], l
             text = _number(row[column]) + (f" ± {_number(row[f'{column} std'])}" if row["seeds"] > 1 else "")
             sign = COLUMNS[column]
             merit = partial(_merit, column)
-            mine, theirs = merit(row[column]), rivals[column].map(merit)
-            best = sign and place in rivals.index and _number(mine) == _best_of(sign, theirs)
+            own, others = merit(row[column]), rivals[column].map(merit)
+            best = sign and index in rivals.index and _number(own) == _number(sign * (sign * others).max())
             cells.append(mark(text) if best else text)
         rows.append(cells)
     return ["method", *columns], rows
 
 
-def on_terminal(table: pd.DataFrame, width: int) -> str:
-    """The table in pieces that fit the width, under shorter names, and what there is to say of it."""
-    header, rows = shown(table, lambda text: f"*{text}")
-    called = [SHORT.get(name, name.removesuffix(", average").replace(" f ", " the model ")) for name in header]
-    methods, *figures = zip(called, *rows, strict=True)
-    right = [[text.rjust(max(map(len, column))) for text in column] for column in figures]
-    head, *lines = zip(methods, *right, strict=True)
-    text = text_blocks(head, lines, width)
-    notes = [f"* best of the column, {FLOOR} aside"]
-    notes += [f"{short}: {long}" for long, short in SHORT.items() if long in table]
-    notes += _notes(table)
-    return "\n".join([text, *(line for note in notes for line in textwrap.wrap(note, width))])
+def terminal_table(table: pd.DataFrame, width: int) -> str:
+    """Return the table in pieces of this width with short names, and notes.
+
+    Args:
+        table: Result of `summary`.
+        width: Letters of a line.
+    """
+    header, rows = cells_of(table, lambda text: f"*{text}")
+    names = [SHORT_NAMES.get(name, name.removesuffix(", average").replace(" f ", " the model ")) for name in header]
+    methods, *figures = zip(names, *rows, strict=True)
+    aligned = [[text.rjust(max(map(len, column))) for text in column] for column in figures]
+    head, *lines = zip(methods, *aligned, strict=True)
+    notes = [message("benchmark.best", floor=FLOOR)]
+    notes += [f"{short}: {name}" for name, short in SHORT_NAMES.items() if name in table]
+    notes += map(message, note_codes(table))
+    return "\n".join(
+        [text_blocks(head, lines, width), *(line for note in notes for line in textwrap.wrap(note, width))]
+    )
 
 
-def _notes(table: pd.DataFrame) -> list[str]:
-    """What a reader of some columns must know, of those that are shown."""
-    kept = any(" kept" in name for name in table.columns)
-    notes = [
-        (SEEDS_NOTE, bool((table["seeds"] > 1).any())),
-        (FIDELITY_NOTE + KEPT_NOTE * kept, any(name.startswith(("F+", "F-", "Delta")) for name in table.columns)),
-        (TRUTH_NOTE, "rank correlation" in table),
-        (SPEED_NOTE, "LARA is x times faster" in table),
-        (COST_NOTE, COST in table),
-        (R2_NOTE, "R2" in table),
-        (ABOVE_ONE_NOTE, bool((table.filter(items=["R2", "R2, neighbours"]).round(2) > 1).any(axis=None))),
-        (message("agreement.order_is_noise"), _order_is_noise(table)),
-        (AUC_NOTE, "AUC" in table),
-    ]
-    return [note for note, applies in notes if applies]
-
-
-def _order_is_noise(table: pd.DataFrame) -> bool:
-    return {"R2", "rank correlation"} <= {*table} and far_apart(table["R2"], table["rank correlation"])
-
-
-def _sentences(notes: list[str]) -> list[str]:
-    """Lines of a Markdown paragraph run together."""
-    return [note[0].upper() + note[1:].rstrip(".") + "." for note in notes]
+def note_codes(table: pd.DataFrame) -> list[str]:
+    """Return the codes of the notes about the columns of a table."""
+    is_fidelity = [name for name in table.columns if name.startswith(("F+", "F-", "Delta"))]
+    above_one = table.filter(items=["R2", "R2, neighbours"]).round(2) > 1
+    has_both = {"R2", "rank correlation"} <= {*table}
+    notes = {
+        "benchmark.seeds": bool((table["seeds"] > 1).any()),
+        "benchmark.fidelity": bool(is_fidelity),
+        "benchmark.fidelity_kept": any(" kept" in name for name in table.columns),
+        "benchmark.truth": "rank correlation" in table,
+        "benchmark.speed": "LARA is x times faster" in table,
+        "benchmark.cost": COST in table,
+        "benchmark.scale": "R2" in table,
+        "benchmark.above_one": bool(above_one.any(axis=None)),
+        "agreement.order_is_noise": has_both and far_apart(table["R2"], table["rank correlation"]),
+        "benchmark.auc": "AUC" in table,
+    }
+    return [code for code, applies in notes.items() if applies]
 
 
 def _merit(column: str, figure: float) -> float:
-    """What counts in the contest: noise that lifts an R2 above 1 makes nobody better."""
+    """Return the figure that counts: noise that lifts an R2 above 1 does not make a method better."""
     return min(figure, 1.0) if column.startswith("R2") else figure
-
-
-def _best_of(sign: int, figures: pd.Series) -> str:
-    """As it is shown: whoever shows the same is as good."""
-    return _number(sign * (sign * figures).max())
 
 
 def _number(value: float) -> str:
@@ -145,13 +124,24 @@ def _number(value: float) -> str:
 def write_comparison(
     records: pd.DataFrame, table: pd.DataFrame, title: str, folder: Path, note: str = ""
 ) -> list[Path]:
-    """What an earlier comparison of other methods, targets or seeds has written stays: the new files get a number."""
+    """Write a benchmark as CSV, JSON and Markdown. Files of other methods, targets or seeds stay.
+
+    Args:
+        records: One row for each method and seed.
+        table: Their `summary`.
+        title: What was compared.
+        folder: Folder of the files.
+        note: Further note for the Markdown.
+
+    Returns:
+        The files.
+    """
     question = {"what": title, "methods": table["name"].tolist(), "seeds": int(table["seeds"].max())}
-    found = {"what": title, "question": question, "records": json.loads(records.to_json(orient="records"))}
-    first = place_for(folder / "benchmark.json", question)
+    content = {"what": title, "question": question, "records": json.loads(records.to_json(orient="records"))}
+    first = free_path(folder / "benchmark.json", question)
     texts = {
         ".csv": table.to_csv(index=False),
-        ".json": json.dumps(found),
+        ".json": json.dumps(content),
         ".md": comparison_markdown(table, title, note),
     }
     for ending, text in texts.items():
@@ -161,14 +151,11 @@ def write_comparison(
 
 
 def comparison_markdown(table: pd.DataFrame, title: str, note: str = "") -> str:
-    lines = [f"# {title}", "", markdown_table(*shown(table, lambda text: f"**{text}**")), ""]
-    lines += [
-        "Mean ± standard deviation over seeds; best in bold.",
-        *_sentences(_notes(table)),
-        *([note] if note else []),
-    ]
+    """Return the table and its notes as Markdown."""
+    notes = [text[0].upper() + text[1:].rstrip(".") + "." for text in map(message, note_codes(table))]
+    lines = [f"# {title}", "", markdown_table(*cells_of(table, lambda text: f"**{text}**")), ""]
+    lines += [message("benchmark.markdown"), *notes, *([note] if note else [])]
     if "left out" in table:
-        lines += [
-            f"- left out: {row['name']}: {row['left out']}" for _, row in table.dropna(subset="left out").iterrows()
-        ]
+        skipped = table.dropna(subset="left out")
+        lines += [f"- left out: {row['name']}: {row['left out']}" for _, row in skipped.iterrows()]
     return "\n".join(lines) + "\n"

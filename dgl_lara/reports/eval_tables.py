@@ -1,4 +1,4 @@
-"""Evaluation tables: the short form for the terminal, the long one as CSV and JSON beside the run."""
+"""Evaluation tables: a short form for the terminal, the full one as CSV and JSON in the run folder."""
 
 from __future__ import annotations
 
@@ -9,30 +9,46 @@ from pathlib import Path
 import pandas as pd
 
 from dgl_lara._util.atomic import atomic_write
-from dgl_lara._util.progress import log_info
+from dgl_lara._util.notices import notice
 from dgl_lara._util.tables import text_blocks
 from dgl_lara.metrics import METRICS
 
 
 def print_table(name: str, table: pd.DataFrame, width: int) -> str:
-    """What a reader needs first; everything else is in the files."""
+    """Return the short form of a table.
+
+    Args:
+        name: Name of the metric.
+        table: Its table.
+        width: Letters of a line.
+    """
     metric = METRICS[name]
-    below = metric.note(table) if len(table) else ""
-    return text_blocks(*metric.summary(table), width) + (f"\n{below}" if below else "")
+    note = metric.note(table) if len(table) else ""
+    return text_blocks(*metric.summary(table), width) + (f"\n{note}" if note else "")
 
 
 def write_results(
     metric: str, table: pd.DataFrame, folder: Path, stem: str, title: str, question: Mapping[str, object]
 ) -> list[Path]:
-    """<stem>-<metric>.csv and .json of one table, and its picture if it has one.
+    """Write <stem>-<metric>.csv and .json of a table, and its picture if it has one.
 
-    What an earlier evaluation wrote for another question (other targets, another seed) stays: the new files get a
-    number.
+    Files of another question (other targets, another seed) stay, and the new ones get a number.
+
+    Args:
+        metric: Name of the metric.
+        table: Its table.
+        folder: Folder of the files.
+        stem: Beginning of their names.
+        title: What was evaluated.
+        question: What the table depends on.
+
+    Returns:
+        The files. None if the folder is read-only.
     """
     try:
-        return _write(metric, table, place_for(folder / f"{stem}-{metric}.json", question), title, question)
-    except OSError as error:  # a run folder that is read-only: the table is shown all the same
-        log_info(f"the table of {metric} cannot be kept in {folder} ({error.strerror}).")
+        return _write(metric, table, free_path(folder / f"{stem}-{metric}.json", question), title, question)
+    except OSError as error:
+        notice("eval.not_kept", metric=metric, folder=folder, reason=error.strerror)
         return []
 
 
@@ -50,8 +66,8 @@ def _write(metric: str, table: pd.DataFrame, path: Path, title: str, question: M
     return written
 
 
-def place_for(first: Path, question: Mapping[str, object]) -> Path:
-    """The file of this name that answers the same question, or the first that is free."""
+def free_path(first: Path, question: Mapping[str, object]) -> Path:
+    """Return the file of this name with the same question, or the first name that is free."""
     path, number = first, 1
     while path.exists() and _question_of(path) != question:
         number += 1
@@ -63,15 +79,17 @@ def _question_of(path: Path) -> object:
     try:
         return json.loads(path.read_text()).get("question")
     except (ValueError, AttributeError, RecursionError):
-        return None  # damaged, or not ours: it stays
+        return None  # damaged or not ours, so it stays
 
 
 def write_json(path: Path, title: str, question: Mapping[str, object], results: Mapping[str, pd.DataFrame]) -> Path:
+    """Write `as_json` to a file, and return the file."""
     with atomic_write(path) as temporary:
         temporary.write_text(as_json(title, question, results) + "\n")
     return path
 
 
 def as_json(title: str, question: Mapping[str, object], results: Mapping[str, pd.DataFrame]) -> str:
+    """Return tables of several metrics as JSON."""
     tables = {metric: json.loads(table.to_json(orient="records")) for metric, table in results.items()}
     return json.dumps({"what": title, "question": dict(question), **tables}, indent=2)

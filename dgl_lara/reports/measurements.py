@@ -1,4 +1,4 @@
-"""What a report says that has to be computed: figures, tables, examples."""
+"""The figures, tables and examples of a report."""
 
 from __future__ import annotations
 
@@ -19,46 +19,56 @@ from dgl_lara.explanation import Explanation, Explanations, Summary
 from dgl_lara.metrics import METRICS
 from dgl_lara.metrics.common.metric import EvalCase
 from dgl_lara.metrics.fidelity import fidelity_per_target
-from dgl_lara.reports.global_summary import explained_in_general
+from dgl_lara.reports.global_summary import summaries_of
 from dgl_lara.runs.run import Run
 
-EACH = 4  # examples of best, typical and worst
-SUMMED_UP = 500  # targets of the general view
-TIMED = 10  # targets on which `sampled` is timed
+NUM_EXAMPLES = 4  # of the best, typical and worst ones
+MAX_SUMMARY_TARGETS = 500
+NUM_SAMPLED_TARGETS = 10  # on which direct sampling is timed
 
 
 @dataclass(frozen=True, eq=False)
 class ReportData:
-    """Everything the page says that had to be computed."""
+    """Everything on the page that had to be computed."""
 
     run: Run
     split: str
     seed: int
     targets: Tensor
-    accuracy: dict[str, float] | None  # None: outputs are no classes, or there are no labels
+    accuracy: dict[str, float] | None  # of the model on the three splits, if there are classes and labels
     history: pd.DataFrame
     tables: dict[str, pd.DataFrame]  # fidelity, agreement, auc (empty without ground truth)
     speed: pd.DataFrame
-    cost: str  # what f had to do for each explanation
-    examples: dict[str, list[tuple[Explanation, float]]]  # best, typical, worst: with their delta
-    general: list[tuple[Summary, Explanations]]  # a kind of players each
-    again: str  # the options with which eval measures the same
-    right: float | None  # share of the targets that f predicts rightly
+    cost: str  # model calls for each explanation
+    examples: dict[str, list[tuple[Explanation, float]]]  # best, typical, worst, with their delta fidelity
+    summaries: list[tuple[Summary, Explanations]]  # one for each player set
+    eval_options: str  # with which `eval` gives the same figures
+    target_accuracy: float | None  # of the model on the targets
 
 
-def measure(run: Run, split: str, most: int, pairs: int | None, reference_pairs: int, seed: int) -> ReportData:
+def measure(run: Run, split: str, max_targets: int, pairs: int | None, reference_pairs: int, seed: int) -> ReportData:
+    """Evaluate a run for a report.
+
+    Args:
+        run: A trained run.
+        split: Split of the targets.
+        max_targets: Largest number of targets, drawn at random.
+        pairs: Pairs of coalitions for direct sampling. 0 leaves it out, None chooses them.
+        reference_pairs: Pairs of coalitions for the reference attribution.
+        seed: Seed of the draws.
+    """
     dataset, lara = run.dataset, run.trained()
-    targets = sample_targets(dataset.split(split), most, seed)
-    subject = Evaluation(lara, EvalCase(lara.game, targets, dataset.motif, reference_pairs, seed), pairs)
+    targets = sample_targets(dataset.split(split), max_targets, seed)
+    evaluation = Evaluation(lara, EvalCase(lara.game, targets, dataset.motif, reference_pairs, seed), pairs)
     metrics = ("fidelity", "agreement", "auc")
-    announce(subject, metrics, TIMED)
+    announce(evaluation, metrics, NUM_SAMPLED_TARGETS)
     tables = {}
     for metric in metrics:
-        if METRICS[metric].unavailable(subject.case) is None:
+        if METRICS[metric].unavailable(evaluation.case) is None:
             log_info(f"measuring {metric} on {len(targets)} {split} {dataset.task}s")
-        tables[metric] = evaluate(subject, metric)
+        tables[metric] = evaluate(evaluation, metric)
     log_info("timing explanations, choosing examples")
-    explanations = subject.explanations[-1].named(**run.names)
+    explanations = evaluation.explanations[-1].named(**run.names)
     predicted, accuracy = lara.game.explained_class[targets], _accuracy(run)
     return ReportData(
         run=run,
@@ -68,45 +78,44 @@ def measure(run: Run, split: str, most: int, pairs: int | None, reference_pairs:
         accuracy=accuracy,
         history=run.history,
         tables=tables,
-        speed=_speed(subject),
-        cost=subject.cost_in_words(),
+        speed=_speed(evaluation),
+        cost=evaluation.cost_in_words(),
         examples=examples_of(run, explanations),
-        general=explained_in_general(run.parts, "all", SUMMED_UP),
-        again=f"--run {shlex.quote(str(run.folder))}{' --trust' * bool(run.config.model)} --split {split} --targets "
-        f"{len(targets)} --reference-pairs {reference_pairs} --seed {seed}",
-        right=(predicted == dataset.labels[targets]).float().mean().item() if accuracy else None,
+        summaries=summaries_of(run.parts, "all", MAX_SUMMARY_TARGETS),
+        eval_options=f"--run {shlex.quote(str(run.folder))}{' --trust' * bool(run.config.model)} --split {split} "
+        f"--targets {len(targets)} --reference-pairs {reference_pairs} --seed {seed}",
+        target_accuracy=(predicted == dataset.labels[targets]).float().mean().item() if accuracy else None,
     )
 
 
-def _speed(subject: Evaluation) -> pd.DataFrame:
-    """A row for LARA at one target and at all of them, and one for direct sampling at a few."""
-    lara, targets, device = subject.lara, subject.case.targets, subject.case.targets.device
+def _speed(evaluation: Evaluation) -> pd.DataFrame:
+    """Time LARA for one and for all targets, and direct sampling for a few."""
+    lara, targets, device = evaluation.lara, evaluation.case.targets, evaluation.case.targets.device
     lara.embed()
     rows = []
     for count in sorted({1, len(targets)}):
-        spent = seconds(lambda n=count: lara.explain(targets[:n]), device)  # type: ignore[misc]
-        rows.append(("lara, embeddings stored", count, spent, count / spent))
-    if any(explanations.method.startswith("sampled") for explanations in subject.explanations):
-        few, sampled = targets[:TIMED], Sampled(lara.game, subject.case.seed, subject.pairs)
-        spent = seconds(lambda: sampled.explain(few), device, repeats=1)
-        rows.append((sampled.label, len(few), spent, len(few) / spent))
+        elapsed = seconds(lambda n=count: lara.explain(targets[:n]), device)  # type: ignore[misc]
+        rows.append(("lara, embeddings stored", count, elapsed, count / elapsed))
+    if any(explanations.method.startswith("sampled") for explanations in evaluation.explanations):
+        some, sampled = targets[:NUM_SAMPLED_TARGETS], Sampled(lara.game, evaluation.case.seed, evaluation.pairs)
+        elapsed = seconds(lambda: sampled.explain(some), device, repeats=1)
+        rows.append((sampled.label, len(some), elapsed, len(some) / elapsed))
     return pd.DataFrame(rows, columns=["method", "targets", "seconds", "explanations a second"])
 
 
-def examples_of(run: Run, lara: Explanations) -> dict[str, list[tuple[Explanation, float]]]:
-    """By each target's own delta fidelity (target kept), averaged over sparsity."""
-    plus, minus = fidelity_per_target(run.game, lara, keep_target=True)
+def examples_of(run: Run, explanations: Explanations) -> dict[str, list[tuple[Explanation, float]]]:
+    """Return the explanations with the best, middle and worst delta fidelity (target kept, mean over sparsity)."""
+    plus, minus = fidelity_per_target(run.game, explanations, keep_target=True)
     delta = (plus - minus).mean(dim=0).cpu().numpy()
-    order = [place for place in np.argsort(-delta, kind="stable").tolist() if np.isfinite(delta[place])]
-    best, rest = order[:EACH], order[EACH:]
-    worst, rest = rest[max(len(rest) - EACH, 0) :], rest[: max(len(rest) - EACH, 0)]
-    middle = max(len(rest) - EACH, 0) // 2
-    groups = {"best": best, "typical": rest[middle : middle + EACH], "worst": worst}
-    return {name: [(lara[place], float(delta[place])) for place in places] for name, places in groups.items()}
+    order = [row for row in np.argsort(-delta, kind="stable").tolist() if np.isfinite(delta[row])]
+    best, rest = order[:NUM_EXAMPLES], order[NUM_EXAMPLES:]
+    worst, rest = rest[max(len(rest) - NUM_EXAMPLES, 0) :], rest[: max(len(rest) - NUM_EXAMPLES, 0)]
+    middle = max(len(rest) - NUM_EXAMPLES, 0) // 2
+    groups = {"best": best, "typical": rest[middle : middle + NUM_EXAMPLES], "worst": worst}
+    return {name: [(explanations[row], float(delta[row])) for row in rows] for name, rows in groups.items()}
 
 
 def _accuracy(run: Run) -> dict[str, float] | None:
-    """Of the explained model on the three splits."""
     if not run.dataset.is_labelled or run.game.value == "output":
         return None
     right = run.game.explained_class == run.dataset.labels
