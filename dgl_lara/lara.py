@@ -150,7 +150,7 @@ class LARA:
         self.model, self.graph, self.features, self.task = given.f, given.graph, given.features, given.task
         self.players = as_players(players)
         if self.types and self.players.name == "features":
-            raise InputError("on a graph of several types nodes and edges can be explained, not features.")
+            raise InputError("players.features_of_types")
         self.hops, self.value = checked_hops(hops), checked_value(value or self.task.value)
         self.config = checked("config", config, TrainingConfig)
         self.memory = None if memory is None else whole_number("memory, in bytes,", memory, 1, 2**60)
@@ -235,7 +235,7 @@ class LARA:
         """What is explained. Made when first asked for; f's pass over the graph is spared where its answer is kept."""
         f = self._f
         if isinstance(self.task, LinkTask) and not len(self.task.pairs):
-            raise InputError("no pair is known yet: name them, LARA(pairs=[(u, v), ...]), or fit(pairs) first.")
+            raise InputError("pairs.missing")
         hops = choose_hops(f, self.graph, self.features, self.task, self.hops, self.memory)
         answer = self.store.answer() if self.store else None
         if answer is not None:
@@ -642,7 +642,7 @@ class LARA:
             return parse_targets(targets, self.task.num_targets(self.graph), self.task, self.features.device)
         place, known = self._places(self._as_pairs(targets))
         if not known.all():
-            raise InputError("some of these pairs are not among those that this LARA was made for (pairs=...).")
+            raise InputError("pairs.not_of_lara")
         return place
 
     def _as_pairs(self, targets: Any) -> Tensor:

@@ -242,23 +242,23 @@ def test_features_of_several_kinds_of_nodes():
     graph = dgl.heterograph({("a", "to", "b"): ([0], [0])})
     with raises("target_type.missing", InputError, types="a, b"):
         LARA(SmallGCN(), graph, {"a": FEATURES, "b": FEATURES})
-    with pytest.raises(InputError, match="must be a DGL graph"):
+    with raises("graph.type", got="str"):
         LARA(SmallGCN(), "graph", FEATURES)
-    with pytest.raises(InputError, match=r"got Tensor\); of PyTorch Geometric: .*from_pyg\(model, data\)"):
+    with raises("graph.type", got="Tensor"):
         LARA(SmallGCN(), torch.zeros(2, 3, dtype=torch.long), FEATURES)
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "code"),
     [
-        ((GRAPH, SmallGCN(), FEATURES), "the model comes first: LARA(model, graph, features)"),
-        ((SmallGCN(), GRAPH.to_networkx(), FEATURES), "(got MultiDiGraph); of networkx: dgl.from_networkx(graph)"),
-        (((SmallGCN(), GRAPH, FEATURES),), "LARA(*from_pyg(model, data)), with a star"),
-        ((SmallGCN, GRAPH, FEATURES), "SmallGCN is a class and no model yet: build it, SmallGCN()"),
+        ((GRAPH, SmallGCN(), FEATURES), "model.is_graph"),
+        ((SmallGCN(), GRAPH.to_networkx(), FEATURES), "graph.type_networkx"),
+        (((SmallGCN(), GRAPH, FEATURES),), "model.is_tuple"),
+        ((SmallGCN, GRAPH, FEATURES), "model.is_class"),
     ],
 )
-def test_what_is_often_given_in_another_place_is_told(given, said):
-    with pytest.raises(InputError, match=re.escape(said)):
+def test_arguments_in_another_order(given, code):
+    with raises(code, InputError):
         LARA(*given)
 
 
@@ -368,7 +368,7 @@ def test_arguments_of_methods_that_are_none(fitted, asked, said):
         ({"store": "a.pt"}, "store must be a EmbeddingStore (got 'a.pt')"),
         ({"compute_device": "tpu"}, "a device must be like 'cpu', 'cuda' or 'cuda:1' (got 'tpu')"),
         ({"features": FEATURES.to_sparse()}, "features must be a dense tensor"),
-        ({"features": FEATURES.to("meta")}, "a tensor without numbers, on 'meta'"),
+        ({"features": FEATURES.to("meta")}, "on meta"),
     ],
 )
 def test_arguments_that_are_none(given, said):

@@ -1,25 +1,27 @@
-"""Targets are the graphs of a batch; every node of a graph can reach it."""
+"""Graph tasks: a target is a graph of a batch, and all its nodes can reach it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import dgl
 import torch
-from dgl import ops
 from torch import Tensor
 
 from dgl_lara.blackbox.call import Model
+from dgl_lara.blackbox.hetero_index import Relation
 from dgl_lara.errors import InputError
 from dgl_lara.game.player_index import Players, nodes_of_graphs
 from dgl_lara.game.removal import MaskedGraphs, take_graphs
 from dgl_lara.game.task import NodeNames, Task, rows_of_graphs
 from dgl_lara.game.walks import mean_shares
+from dgl_lara.graphs.graph import Graph, pool_segments
 from dgl_lara.graphs.subgraph import EgoBatch, SharedSubgraph
 
 
 class GraphTask(Task):
+    """Targets are graphs."""
+
     name = "graph"
     has_distances = False
     sampled_pairs = 100
@@ -31,13 +33,18 @@ class GraphTask(Task):
     num_context_nodes = 0
     head_layers = 2  # no gate tells players apart by their distances
 
+    def homogeneous_inputs(
+        self, model: Callable, graph: Graph, features: Any, target_type: str | None, relation: str | Relation | None
+    ) -> tuple[Model, Graph, Tensor, Task]:
+        raise InputError("graph.types_of_batch")
+
     def max_distance(self, hops: int) -> int:
         return 0
 
     def exceeds_memory(self, num_bytes: int, available: int) -> bool:
         return False  # graphs are small and come in batches
 
-    def nearby_nodes(self, graph: dgl.DGLGraph, targets: Tensor, hops: int) -> Tensor | None:
+    def nearby_nodes(self, graph: Graph, targets: Tensor, hops: int) -> Tensor | None:
         return None
 
     def check_layerwise(self) -> None:
@@ -46,7 +53,7 @@ class GraphTask(Task):
     def embedding_shape(self, num_nodes: int, num_targets: int, width: int) -> tuple[int, int]:
         return num_targets, width
 
-    def graph_text(self, graph: dgl.DGLGraph, size: str) -> str:
+    def graph_text(self, graph: Graph, size: str) -> str:
         return f"{graph.batch_size:,} graphs with {size}"
 
     def prior_variance(self, variance: Tensor | None) -> Tensor | None:
@@ -56,14 +63,14 @@ class GraphTask(Task):
         return variance
 
     def context_hops(
-        self, caller: Any, graph: dgl.DGLGraph, features: Tensor, hops: int, logits: Tensor, targets: Tensor
+        self, caller: Any, graph: Graph, features: Tensor, hops: int, logits: Tensor, targets: Tensor
     ) -> int:
         return hops
 
-    def readout(self, graph: dgl.DGLGraph, states: Tensor) -> Tensor:
-        return ops.segment_reduce(graph.batch_num_nodes(), states, "mean")
+    def readout(self, graph: Graph, states: Tensor) -> Tensor:
+        return pool_segments(graph.batch_num_nodes(), states, "mean")
 
-    def walk_shares(self, graph: dgl.DGLGraph, players: Players, hops: int) -> Tensor:
+    def walk_shares(self, graph: Graph, players: Players, hops: int) -> Tensor:
         return mean_shares(graph, hops)[players.player]
 
     def context_nodes(self, batch: EgoBatch, row: Tensor) -> tuple[Tensor, ...]:
@@ -72,69 +79,69 @@ class GraphTask(Task):
     def gate(self, name: str) -> str:
         return "none"  # a player has no distance to a graph
 
-    def num_targets(self, graph: dgl.DGLGraph) -> int:
+    def num_targets(self, graph: Graph) -> int:
         return graph.batch_size
 
-    def num_rows(self, graph: dgl.DGLGraph) -> int:
+    def num_rows(self, graph: Graph) -> int:
         return graph.batch_size
 
-    def reach(self, graph: dgl.DGLGraph, targets: Tensor, hops: int) -> Players:
+    def reach(self, graph: Graph, targets: Tensor, hops: int) -> Players:
         return nodes_of_graphs(graph, targets)
 
-    def cost_bound(self, graph: dgl.DGLGraph, hops: int) -> Tensor:
+    def cost_bound(self, graph: Graph, hops: int) -> Tensor:
         return graph.batch_num_nodes().double()
 
-    def target_nodes(self, graph: dgl.DGLGraph, targets: Tensor) -> Tensor:
+    def target_nodes(self, graph: Graph, targets: Tensor) -> Tensor:
         return nodes_of_graphs(graph, targets).player
 
-    def expand_to_nodes(self, graph: dgl.DGLGraph, rows: Tensor) -> Tensor:
+    def expand_to_nodes(self, graph: Graph, rows: Tensor) -> Tensor:
         return torch.repeat_interleave(rows, graph.batch_num_nodes(), dim=0)
 
-    def batch(self, graph: dgl.DGLGraph, targets: Tensor, hops: int, context: int) -> SharedSubgraph:
+    def batch(self, graph: Graph, targets: Tensor, hops: int, context: int) -> SharedSubgraph:
         return self.full_batch(graph, targets)
 
-    def full_batch(self, graph: dgl.DGLGraph, targets: Tensor) -> SharedSubgraph:
+    def full_batch(self, graph: Graph, targets: Tensor) -> SharedSubgraph:
         targets = targets.sort().values
         batch, nodes = take_graphs(graph, targets)
         return SharedSubgraph(batch, nodes, targets, target_rows=torch.arange(len(targets), device=targets.device))
 
-    def encoder_nodes(self, graph: dgl.DGLGraph, targets: Tensor, hops: int) -> Tensor:
+    def encoder_nodes(self, graph: Graph, targets: Tensor, hops: int) -> Tensor:
         return self.target_nodes(graph, targets)
 
     def encoder_sizes(self, sizes: Tensor, targets: Tensor) -> Tensor:
         return sizes[targets]
 
-    def ego_batch(self, graph: dgl.DGLGraph, targets: Tensor, hops: int, inner: int | None = None) -> EgoBatch:
+    def ego_batch(self, graph: Graph, targets: Tensor, hops: int, inner: int | None = None) -> EgoBatch:
         batch, nodes = take_graphs(graph, targets)
         row = rows_of_graphs(batch.batch_num_nodes())
-        places = torch.arange(len(targets), device=targets.device)
-        return EgoBatch(batch, nodes, row, torch.zeros_like(row), places, graph.num_nodes(), targets)
+        rows = torch.arange(len(targets), device=targets.device)
+        return EgoBatch(batch, nodes, row, torch.zeros_like(row), rows, graph.num_nodes(), targets)
 
-    def predict(self, f: Model, here: SharedSubgraph | EgoBatch, left: MaskedGraphs, null: Tensor) -> Tensor:
-        """Graphs that lost every node drop out of the batch, so that no readout meets an empty segment."""
-        sizes = here.graph.batch_num_nodes()
-        rest = left.kept.new_zeros(len(left.kept), len(sizes), dtype=torch.long)
-        rest.index_add_(1, rows_of_graphs(sizes), left.kept.long())
-        rest = rest.flatten()
-        predictions = null.expand(len(rest), -1).clone()
-        occupied = rest > 0
+    def predict(self, f: Model, batch: SharedSubgraph | EgoBatch, masked: MaskedGraphs, null: Tensor) -> Tensor:
+        """Return f on masked graphs. Graphs without nodes are left out, because a readout of nothing may fail."""
+        sizes = batch.graph.batch_num_nodes()
+        num_left = masked.kept.new_zeros(len(masked.kept), len(sizes), dtype=torch.long)
+        num_left.index_add_(1, rows_of_graphs(sizes), masked.kept.long())
+        num_left = num_left.flatten()
+        predictions = null.expand(len(num_left), -1).clone()
+        occupied = num_left > 0
         if occupied.any():
-            remaining, counts = left.graph, rest[occupied]
+            remaining, counts = masked.graph, num_left[occupied]
             src, _ = remaining.edges()
             remaining.set_batch_num_nodes(counts)
             remaining.set_batch_num_edges(torch.bincount(rows_of_graphs(counts)[src], minlength=len(counts)))
-            predictions[occupied] = f(remaining, left.features)
-        return predictions.view(len(left.kept), len(sizes), -1)
+            predictions[occupied] = f(remaining, masked.features)
+        return predictions.view(len(masked.kept), len(sizes), -1)
 
-    def mark_singles(self, graph: dgl.DGLGraph) -> dgl.DGLGraph:
+    def mark_singles(self, graph: Graph) -> Graph:
         src, _ = graph.edges()
         graph.set_batch_num_nodes(torch.ones(graph.num_nodes(), dtype=torch.long, device=graph.device))
         graph.set_batch_num_edges(torch.bincount(src, minlength=graph.num_nodes()))
         return graph
 
     def pool(self, sizes: Tensor, t: Tensor) -> Tensor:
-        """Eq. 7: t_G is the max-pool of t over the graph."""
-        return ops.segment_reduce(sizes, t, "max")
+        """Return the maximum of t over each graph (Eq. 7)."""
+        return pool_segments(sizes, t, "max")
 
     def target_embeddings(self, pooled: Tensor, targets: Tensor, nodes: Tensor | None) -> Tensor:
         return pooled[targets] if nodes is None else pooled  # of a batch, g saw these graphs and no others
@@ -148,7 +155,7 @@ class GraphTask(Task):
     def player_noun(self, molecule: bool) -> str:
         return "atom" if molecule else "node"
 
-    def node_ids(self, graph: dgl.DGLGraph, target: Tensor, nodes: Tensor) -> Sequence[int]:
+    def node_ids(self, graph: Graph, target: Tensor, nodes: Tensor) -> Sequence[int]:
         sizes = graph.batch_num_nodes()
         return (nodes - (sizes.cumsum(0) - sizes)[target]).tolist()  # places within their graph
 

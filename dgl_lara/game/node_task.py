@@ -1,24 +1,28 @@
-"""Targets are nodes; what can reach one is its K-hop in-neighbourhood, itself included."""
+"""Node tasks: a target is a node, and its K-hop in-neighbourhood can reach it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
-import dgl
 import torch
-from dgl.dataloading import MultiLayerFullNeighborSampler
 from torch import Tensor
 
 from dgl_lara.blackbox.call import Model
+from dgl_lara.blackbox.hetero import check_target_type, to_homogeneous
+from dgl_lara.blackbox.hetero_index import Relation
 from dgl_lara.game.player_index import Players, in_neighborhood
 from dgl_lara.game.removal import MaskedGraphs, ego_graphs
 from dgl_lara.game.task import Task
 from dgl_lara.game.walks import walk_counts
+from dgl_lara.graphs.graph import Graph, khop_nodes, khop_subgraph
 from dgl_lara.graphs.indexing import lookup_sorted
 from dgl_lara.graphs.subgraph import EgoBatch, SharedSubgraph
 
 
 class NodeTask(Task):
+    """Targets are nodes."""
+
     name = "node"
     has_distances = True
     targets_are_nodes = True
@@ -27,31 +31,41 @@ class NodeTask(Task):
     settings = {"masks": 2}  # a mask over the graph teaches all targets; the neighbours need two, to see what varies
 
     def __init__(self, count: int | None = None) -> None:
-        """`count`: how many of the nodes, the first ones, can be targets; without it, all of them."""
+        """Store the number of targets.
+
+        Args:
+            count: The first `count` nodes can be targets. None: all nodes.
+        """
         self.count = count
+
+    def homogeneous_inputs(
+        self, model: Callable, graph: Graph, features: Any, target_type: str | None, relation: str | Relation | None
+    ) -> tuple[Model, Graph, Tensor, Task]:
+        name = check_target_type(graph, target_type)
+        return *to_homogeneous(model, graph, features, name), TypedNodeTask(graph.num_nodes(name))
 
     def compute_device(self, device: torch.device | None) -> torch.device | None:
         return device
 
-    def num_targets(self, graph: dgl.DGLGraph) -> int:
+    def num_targets(self, graph: Graph) -> int:
         return graph.num_nodes() if self.count is None else self.count
 
-    def num_rows(self, graph: dgl.DGLGraph) -> int:
+    def num_rows(self, graph: Graph) -> int:
         return graph.num_nodes()
 
-    def reach(self, graph: dgl.DGLGraph, targets: Tensor, hops: int) -> Players:
+    def reach(self, graph: Graph, targets: Tensor, hops: int) -> Players:
         return in_neighborhood(graph, targets, hops)
 
-    def cost_bound(self, graph: dgl.DGLGraph, hops: int) -> Tensor:
+    def cost_bound(self, graph: Graph, hops: int) -> Tensor:
         return walk_counts(graph, hops)
 
-    def target_nodes(self, graph: dgl.DGLGraph, targets: Tensor) -> Tensor:
+    def target_nodes(self, graph: Graph, targets: Tensor) -> Tensor:
         return targets
 
-    def expand_to_nodes(self, graph: dgl.DGLGraph, rows: Tensor) -> Tensor:
+    def expand_to_nodes(self, graph: Graph, rows: Tensor) -> Tensor:
         return rows
 
-    def batch(self, graph: dgl.DGLGraph, targets: Tensor, hops: int, context: int) -> SharedSubgraph:
+    def batch(self, graph: Graph, targets: Tensor, hops: int, context: int) -> SharedSubgraph:
         batch = khop_batch(graph, targets, context)
         if context == hops:
             return batch
@@ -63,35 +77,34 @@ class NodeTask(Task):
             bystander=~torch.isin(batch.nodes, khop_batch(graph, targets, hops).nodes),
         )
 
-    def full_batch(self, graph: dgl.DGLGraph, targets: Tensor) -> SharedSubgraph:
+    def full_batch(self, graph: Graph, targets: Tensor) -> SharedSubgraph:
         return SharedSubgraph(
             graph, torch.arange(graph.num_nodes(), device=targets.device), targets, target_rows=targets
         )
 
-    def encoder_nodes(self, graph: dgl.DGLGraph, targets: Tensor, hops: int) -> Tensor:
-        input_nodes, _, _ = MultiLayerFullNeighborSampler(hops).sample_blocks(graph, targets)
-        return input_nodes.sort().values  # the sampler's own order varies from run to run
+    def encoder_nodes(self, graph: Graph, targets: Tensor, hops: int) -> Tensor:
+        return khop_nodes(graph, targets, hops)
 
     def encoder_sizes(self, sizes: Tensor, targets: Tensor) -> Tensor:
         return sizes
 
-    def ego_batch(self, graph: dgl.DGLGraph, targets: Tensor, hops: int, inner: int | None = None) -> EgoBatch:
+    def ego_batch(self, graph: Graph, targets: Tensor, hops: int, inner: int | None = None) -> EgoBatch:
         context = in_neighborhood(graph, targets, hops)
         own = (context.hop == 0).nonzero().flatten()  # one target a row, in order
-        whole = graph.num_nodes()
+        num_nodes = graph.num_nodes()
         return EgoBatch(
-            ego_graphs(graph, context, inner), context.player, context.row, context.hop, own, whole, targets
+            ego_graphs(graph, context, inner), context.player, context.row, context.hop, own, num_nodes, targets
         )
 
-    def predict(self, f: Model, here: SharedSubgraph | EgoBatch, left: MaskedGraphs, null: Tensor) -> Tensor:
-        num_masks, num_nodes = left.kept.shape
-        flat = left.kept.flatten()
+    def predict(self, f: Model, batch: SharedSubgraph | EgoBatch, masked: MaskedGraphs, null: Tensor) -> Tensor:
+        num_masks, num_nodes = masked.kept.shape
+        flat = masked.kept.flatten()
         predictions = null.expand(num_masks * num_nodes, -1).clone()
         if flat.any():
-            predictions[flat] = f(left.graph, left.features)
+            predictions[flat] = f(masked.graph, masked.features)
         return predictions.view(num_masks, num_nodes, -1)
 
-    def mark_singles(self, graph: dgl.DGLGraph) -> dgl.DGLGraph:
+    def mark_singles(self, graph: Graph) -> Graph:
         return graph
 
     def pool(self, sizes: Tensor, t: Tensor) -> Tensor:
@@ -112,7 +125,7 @@ class NodeTask(Task):
     def player_noun(self, molecule: bool) -> str:
         return "neighbour"
 
-    def node_ids(self, graph: dgl.DGLGraph, target: Tensor, nodes: Tensor) -> Sequence[int]:
+    def node_ids(self, graph: Graph, target: Tensor, nodes: Tensor) -> Sequence[int]:
         return nodes.tolist()
 
     def players_text(self, hops: int) -> str:
@@ -130,9 +143,7 @@ class TypedNodeTask(NodeTask):
         return target_names[0][0].upper() + target_names[0][1:]
 
 
-def khop_batch(graph: dgl.DGLGraph, targets: Tensor, hops: int) -> SharedSubgraph:
-    """One union of the K-hop in-neighbourhoods, as an induced subgraph."""
-    subgraph, places = dgl.khop_in_subgraph(graph, targets, k=hops, store_ids=True)
-    nodes = subgraph.ndata.pop(dgl.NID)
-    subgraph.edata.pop(dgl.EID)
-    return SharedSubgraph(subgraph, nodes, targets, places)
+def khop_batch(graph: Graph, targets: Tensor, hops: int) -> SharedSubgraph:
+    """Return the subgraph induced by the union of the K-hop in-neighbourhoods."""
+    subgraph, nodes, rows = khop_subgraph(graph, targets, hops)
+    return SharedSubgraph(subgraph, nodes, targets, rows)

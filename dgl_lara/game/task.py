@@ -1,9 +1,4 @@
-"""What can be a target: the protocol behind which node tasks and graph tasks stand.
-
-A task says which rows of f's answer are targets, what of the graph can reach one, how a batch of them is cut out,
-how f is asked once something has been removed, how g makes one embedding of a target, and what a target is called.
-Everything else is written once for all tasks. `tasks.py` lists them; CONTRIBUTING.md says how to add one.
-"""
+"""`Task`: what a target is. `tasks.py` lists the tasks."""
 
 from __future__ import annotations
 
@@ -11,14 +6,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
-import dgl
 import torch
 from torch import Tensor
 
 from dgl_lara.blackbox.call import Model
+from dgl_lara.blackbox.hetero_index import Relation
+from dgl_lara.errors import InputError
 from dgl_lara.game.player_index import Players
 from dgl_lara.game.removal import MaskedGraphs
 from dgl_lara.game.walks import walk_weights
+from dgl_lara.graphs.graph import Graph
 from dgl_lara.graphs.subgraph import EgoBatch, SharedSubgraph
 
 EndpointScorer = Callable[[Any, Tensor, Tensor, Players | None], tuple[Players, Tensor]]  # game, nodes, t, players
@@ -27,18 +24,42 @@ NodeNames = Callable[[Tensor], list[str]]  # returns the names of nodes
 
 
 class Task(ABC):
+    """A kind of target.
+
+    A task knows which rows of f's outputs are targets, what can reach them, how to extract them from the graph, how to
+    call f on masked graphs, how g pools embeddings, and what users call a target. Code outside of this
+    folder does not ask which task it has. It calls a method, and each task answers for itself.
+
+    Attributes:
+        name: Name in settings, "node", "graph" or "link".
+        has_distances: Players stand at hop distances from the target, which is itself a player.
+        value: What is explained by default.
+        targets_are_nodes: Ids of targets are ids of nodes.
+        joint_name: Name of the player that a target is, if it consists of several nodes.
+        sampled_pairs: Pairs of coalitions that direct sampling uses for a target by default.
+        settings: Training settings that measured best, if they are not the defaults.
+        settings_of_some_targets: Further settings for more than 1,500 targets.
+        settings_of_many_targets: Further settings for more than 20,000 targets.
+        paper_settings: Training settings of the paper.
+        num_endpoints: Nodes that a target consists of, each with its own t.
+        max_nearby_targets: Targets that are explained from their neighbourhoods if nothing is embedded.
+        min_valid_masks: Shared masks that a target needs, if not all masks are valid for it.
+        num_context_nodes: Nodes that an edge is seen from, besides its endpoints.
+        head_layers: Linear layers of the heads of the residual encoder.
+    """
+
     name: ClassVar[str]
-    has_distances: ClassVar[bool]  # players stand at hop distances from the target, which is itself one of them
-    value: ClassVar[str] = "logit"  # what is explained, unless something else is asked for
+    has_distances: ClassVar[bool]
+    value: ClassVar[str] = "logit"
     targets_are_nodes: ClassVar[bool] = False
-    joint_name: ClassVar[str | None] = None  # of the player that a target is, if it is several nodes
-    sampled_pairs: ClassVar[int]  # what direct sampling spends on a target, unless told otherwise
-    settings: ClassVar[dict[str, Any]] = {}  # of training: what measured best, where it is not `TrainingConfig`'s own
-    settings_of_some_targets: ClassVar[dict[str, Any]] = {"steps": 500}  # if there are more than 1,500
-    settings_of_many_targets: ClassVar[dict[str, Any]] = {  # if there are more than 20,000
+    joint_name: ClassVar[str | None] = None
+    sampled_pairs: ClassVar[int]
+    settings: ClassVar[dict[str, Any]] = {}
+    settings_of_some_targets: ClassVar[dict[str, Any]] = {"steps": 500}
+    settings_of_many_targets: ClassVar[dict[str, Any]] = {
         "steps": 300, "gate": "random-walk", "hidden": 128, "lr": 1e-2,
     }  # fmt: skip
-    paper_settings: ClassVar[dict[str, Any]] = {}  # of the paper's form
+    paper_settings: ClassVar[dict[str, Any]] = {}
 
     def __str__(self) -> str:
         return self.name
@@ -46,77 +67,94 @@ class Task(ABC):
     # --- targets and what can reach them
 
     @abstractmethod
-    def num_targets(self, graph: dgl.DGLGraph) -> int:
-        """How many targets the whole graph has."""
+    def num_targets(self, graph: Graph) -> int:
+        pass
 
     @abstractmethod
-    def num_rows(self, graph: dgl.DGLGraph) -> int:
-        """How many rows f's answer on a graph has, where it is not asked about pairs."""
+    def num_rows(self, graph: Graph) -> int:
+        """Return the number of rows of f's outputs on a graph, if f is not called with pairs."""
 
     @abstractmethod
-    def reach(self, graph: dgl.DGLGraph, targets: Tensor, hops: int) -> Players:
-        """The nodes that can matter to each target."""
+    def reach(self, graph: Graph, targets: Tensor, hops: int) -> Players:
+        """Return the nodes that can reach each target."""
 
     @abstractmethod
-    def cost_bound(self, graph: dgl.DGLGraph, hops: int) -> Tensor:
-        """(num_targets,) a bound on the players of a target and on what explaining it costs."""
+    def cost_bound(self, graph: Graph, hops: int) -> Tensor:
+        """(num_targets,) Return a bound on the players of a target and on the cost of explaining it."""
 
     @abstractmethod
-    def target_nodes(self, graph: dgl.DGLGraph, targets: Tensor) -> Tensor:
-        """The nodes that targets are, or are made of."""
+    def target_nodes(self, graph: Graph, targets: Tensor) -> Tensor:
+        """Return the nodes that targets consist of."""
 
     @abstractmethod
-    def expand_to_nodes(self, graph: dgl.DGLGraph, rows: Tensor) -> Tensor:
-        """(num_nodes, ...): to each node the row of the target that it is, or belongs to."""
+    def expand_to_nodes(self, graph: Graph, rows: Tensor) -> Tensor:
+        """(num_nodes, ...) Return the row of the target that each node belongs to."""
 
-    # --- cutting out
-
-    @abstractmethod
-    def batch(self, graph: dgl.DGLGraph, targets: Tensor, hops: int, context: int) -> SharedSubgraph:
-        """Eq. 11: the part of the graph that f needs for these targets. `context` is K, or K + 1 where f normalises
-        by the degrees of the boundary nodes, which are then bystanders."""
+    # --- subgraphs
 
     @abstractmethod
-    def full_batch(self, graph: dgl.DGLGraph, targets: Tensor) -> SharedSubgraph:
-        """The same where everything fits: one mask over the whole graph serves all targets."""
+    def batch(self, graph: Graph, targets: Tensor, hops: int, context: int) -> SharedSubgraph:
+        """Return the subgraph that f needs for these targets (Eq. 11).
+
+        Args:
+            graph: The full graph.
+            targets: Targets of the batch.
+            hops: K.
+            context: K, or K + 1 if f uses the degrees of boundary nodes, which are then bystanders.
+        """
 
     @abstractmethod
-    def encoder_nodes(self, graph: dgl.DGLGraph, targets: Tensor, hops: int) -> Tensor:
-        """Eq. 12: the nodes, rising, that g must see to embed these targets and their players."""
+    def full_batch(self, graph: Graph, targets: Tensor) -> SharedSubgraph:
+        """Return targets on the full graph, where one mask serves all of them."""
+
+    @abstractmethod
+    def encoder_nodes(self, graph: Graph, targets: Tensor, hops: int) -> Tensor:
+        """Return the nodes, ascending, that g needs to embed targets and their players (Eq. 12)."""
 
     @abstractmethod
     def encoder_sizes(self, sizes: Tensor, targets: Tensor) -> Tensor:
-        """Nodes of each graph of the batch that g then sees, from those of the whole batch."""
+        """Return the sizes of the graphs that g sees, from those of the full batch."""
 
     @abstractmethod
-    def ego_batch(self, graph: dgl.DGLGraph, targets: Tensor, hops: int, inner: int | None = None) -> EgoBatch:
-        """A separate graph for each target; with `inner`, without the edges into nodes that far away or further."""
+    def ego_batch(self, graph: Graph, targets: Tensor, hops: int, inner: int | None = None) -> EgoBatch:
+        """Return one graph per target, without edges into nodes `inner` hops away or further."""
 
-    # --- asking f
+    # --- calls of f
 
-    def endpoint_indices(self, here: SharedSubgraph | EgoBatch) -> tuple[Tensor, ...]:
-        """What f is given beside a graph and its features: of pairs, the places of both ends; of others nothing."""
+    def endpoint_indices(self, batch: SharedSubgraph | EgoBatch) -> tuple[Tensor, ...]:
+        """Return what f is called with besides graph and features: indices of both nodes of pairs, or ()."""
         return ()
 
-    def target_node_indices(self, here: SharedSubgraph | EgoBatch) -> tuple[Tensor, ...]:
-        """Where the nodes that the targets are stand in a part: the node itself, or both ends."""
-        return self.endpoint_indices(here) or (here.target_rows,)
+    def target_node_indices(self, batch: SharedSubgraph | EgoBatch) -> tuple[Tensor, ...]:
+        """Return the indices of the nodes that the targets consist of, in a subgraph."""
+        return self.endpoint_indices(batch) or (batch.target_rows,)
 
     @abstractmethod
-    def predict(self, f: Model, here: SharedSubgraph | EgoBatch, left: MaskedGraphs, null: Tensor) -> Tensor:
-        """(num_masks, rows, num_classes): f on what is left of a part under each mask; null where a row is gone."""
+    def predict(self, f: Model, batch: SharedSubgraph | EgoBatch, masked: MaskedGraphs, null: Tensor) -> Tensor:
+        """(num_masks, num_rows, num_classes) Return f on masked graphs, null logits for removed rows."""
 
     @abstractmethod
-    def mark_singles(self, graph: dgl.DGLGraph) -> dgl.DGLGraph:
-        """A graph without edges between nodes, each of them a target of its own."""
+    def mark_singles(self, graph: Graph) -> Graph:
+        """Return a graph without edges with every node a target of its own."""
 
     # --- what a task allows and needs
 
-    num_endpoints: ClassVar[int] = 1  # nodes that a target consists of as far as scores go, each with its own t
-    max_nearby_targets: ClassVar[int] = 0  # targets that are explained from their neighbourhoods, without embeddings
-    min_valid_masks: ClassVar[int] = 0  # shared masks that a target needs, if not all masks are valid for it
+    num_endpoints: ClassVar[int] = 1
+    max_nearby_targets: ClassVar[int] = 0
+    min_valid_masks: ClassVar[int] = 0
     num_context_nodes: ClassVar[int] = 1
-    head_layers: ClassVar[int] = 1  # linear layers of the heads of the residual encoder
+    head_layers: ClassVar[int] = 1
+
+    def check_pair_options(self, pairs: Any, relation: Any, leave_out: bool) -> None:
+        """Raise an error for options of links if targets are no links."""
+        if pairs is not None or relation is not None or leave_out:
+            raise InputError("pairs.task", task=self)
+
+    @abstractmethod
+    def homogeneous_inputs(
+        self, model: Callable, graph: Graph, features: Any, target_type: str | None, relation: str | Relation | None
+    ) -> tuple[Model, Graph, Tensor, Task]:
+        """Return f, graph, features and task for a heterogeneous graph."""
 
     def max_distance(self, hops: int) -> int:
         """Return the largest distance from a target to one of its players."""
@@ -130,7 +168,7 @@ class Task(ABC):
         """Return the device that computes batches, or None if the task computes everything where the data is."""
         return None
 
-    def nearby_nodes(self, graph: dgl.DGLGraph, targets: Tensor, hops: int) -> Tensor | None:
+    def nearby_nodes(self, graph: Graph, targets: Tensor, hops: int) -> Tensor | None:
         """Return the nodes around targets that g sees, or None if targets are explained from full embeddings only."""
         return self.encoder_nodes(graph, targets, hops)
 
@@ -144,7 +182,7 @@ class Task(ABC):
         """Return the shape of the stored t."""
         return num_nodes, width * self.num_endpoints
 
-    def graph_text(self, graph: dgl.DGLGraph, size: str) -> str:
+    def graph_text(self, graph: Graph, size: str) -> str:
         """Return a description of the graph of this size: "a graph with 5 nodes"."""
         return f"a graph with {size}"
 
@@ -156,11 +194,11 @@ class Task(ABC):
         """Return the variance of scores that were refined without a prior, or None if it is too optimistic."""
         return None  # on BA-Shapes it promised up to .10 too much
 
-    def readout(self, graph: dgl.DGLGraph, states: Tensor) -> Tensor:
+    def readout(self, graph: Graph, states: Tensor) -> Tensor:
         """(num_targets, ...) Return the mean state of each target."""
         return states
 
-    def walk_shares(self, graph: dgl.DGLGraph, players: Players, hops: int) -> Tensor:
+    def walk_shares(self, graph: Graph, players: Players, hops: int) -> Tensor:
         """(num_pairs,) Return the share of each player in the mean state of its target after `hops` steps."""
         return walk_weights(graph, players, hops)[:, -1]
 
@@ -169,7 +207,7 @@ class Task(ABC):
         return (batch.target_rows[row],)
 
     def context_hops(
-        self, caller: Any, graph: dgl.DGLGraph, features: Tensor, hops: int, logits: Tensor, targets: Tensor
+        self, caller: Any, graph: Graph, features: Tensor, hops: int, logits: Tensor, targets: Tensor
     ) -> int:
         """Return the hops around a target that f must see to return its own predictions."""
         return caller.context_hops(graph, features, hops, logits, targets)
@@ -201,51 +239,51 @@ class Task(ABC):
 
     @abstractmethod
     def pool(self, sizes: Tensor, t: Tensor) -> Tensor:
-        """What is kept of what the target head says of every node: t of the targets, or what it is made of."""
+        """Return t of the targets, or what it is computed from, from the outputs of the target head."""
 
     @abstractmethod
     def target_embeddings(self, pooled: Tensor, targets: Tensor, nodes: Tensor | None) -> Tensor:
-        """(num_targets, sides * width): t of targets, where g saw `nodes` (None: everybody)."""
+        """(num_targets, num_endpoints * width) Return t of targets, if g saw `nodes` (None: all)."""
 
     def endpoints_of(self, target: int) -> Tensor:
-        """The node that a target is, or both ends of a link, in that order."""
+        """Return the nodes that one target consists of, in order."""
         return torch.cat(self.endpoints(torch.tensor([target])))
 
     def endpoints(self, targets: Tensor) -> list[Tensor]:
-        """(num_targets,) for each side: the node from which the scores walk out."""
+        """(num_targets,) each: Return the nodes that targets consist of."""
         return [targets]
 
     # --- scores
 
     def players_among(self, near: Players) -> Players:
-        """Who plays of those who can reach the targets: all of them, unless several nodes are one player."""
+        """Return the players among the nodes that reach the targets."""
         return near
 
     def player_id(self, targets: Tensor, nodes: Tensor) -> Tensor:
-        """(len(nodes),) the number under which each node plays for its target, of which there is one a node."""
+        """(len(nodes),) Return the player that each node is for its target."""
         return nodes
 
     @abstractmethod
     def is_target(self, players: Players) -> Tensor:
-        """(num_pairs,) bool: the player is the target itself."""
+        """(num_pairs,) bool: Return whether the player is the target."""
 
     @abstractmethod
     def in_motif(self, players: Players, motif: Tensor) -> Tensor:
-        """(num_pairs,) bool: the player is in the target's own motif."""
+        """(num_pairs,) bool: Return whether the player is in the motif of its target."""
 
-    # --- words
+    # --- texts
 
     @abstractmethod
     def player_noun(self, molecule: bool) -> str:
-        """What a player is called: neighbour, node, atom."""
+        """Return the noun for a player: neighbour, node or atom."""
 
     @abstractmethod
-    def node_ids(self, graph: dgl.DGLGraph, target: Tensor, nodes: Tensor) -> Sequence[int]:
-        """The numbers under which people know nodes near one target."""
+    def node_ids(self, graph: Graph, target: Tensor, nodes: Tensor) -> Sequence[int]:
+        """Return the ids by which users know nodes near one target."""
 
     @abstractmethod
     def players_text(self, hops: int) -> str:
-        """Who plays."""
+        """Return a description of the players of a target."""
 
     def target_names(self, target: int, node_names: NodeNames) -> list[str]:
         """Return the names of the nodes that a target is."""
@@ -265,7 +303,7 @@ class Task(ABC):
         """Return the name of the explained value: "logit", "score"."""
         return value
 
-    def owners(self, graph: dgl.DGLGraph, players: Players, hops: int, target_names: Sequence[str]) -> list[str]:
+    def owners(self, graph: Graph, players: Players, hops: int, target_names: Sequence[str]) -> list[str]:
         """Return whose neighbour each player of a target is: "its"."""
         return ["its"] * len(players.player)
 
@@ -275,5 +313,5 @@ class Task(ABC):
 
 
 def rows_of_graphs(sizes: Tensor) -> Tensor:
-    """(num_nodes,) which graph of a batch each node belongs to."""
+    """(num_nodes,) Return the graph of a batch that each node belongs to."""
     return torch.repeat_interleave(torch.arange(len(sizes), device=sizes.device), sizes)
