@@ -2,7 +2,7 @@
 
 import json
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -14,8 +14,7 @@ from dgl_lara._util.tables import markdown_table
 from dgl_lara.cli.options import choose_device
 from dgl_lara.datasets import DATASETS, Options, load
 from dgl_lara.datasets.cache import find_files
-from dgl_lara.evaluation import benchmark as benchmark
-from dgl_lara.evaluation.benchmark import METHODS, Benchmark
+from dgl_lara.evaluation.benchmark import METHODS, Benchmark, quick_note, results_folder, run_benchmark
 from dgl_lara.evaluation.lara_method import LaraMethod
 from dgl_lara.game.game import Game
 from dgl_lara.gnns import recipe_for
@@ -112,46 +111,50 @@ def source_of(name, dataset):
 
 
 @lru_cache(maxsize=1)  # with its estimate of phi, which takes a while
-def contest_on(name, settings):
+def benchmark_on(name, settings):
+    """Return the benchmark on a data set. Variants of LARA are added to its makers."""
     dataset, game = setting(name, settings.data_dir, settings.value, settings.device)
-    return benchmark.contest(dataset, game, settings.num_targets, settings.quick, settings.steps)
+    benchmark = Benchmark.on(dataset, game, settings.num_targets, settings.quick, settings.steps)
+    return replace(benchmark, makers=dict(METHODS))
 
 
-# --- the comparison, made once for all tables and figures -----------------------------------------------------------
+# --- the benchmark, run once for all tables and figures -------------------------------------------------------------
 
 
-def parts_of(contest: Benchmark, settings):
-    return benchmark.parts_folder(contest, MEASURES, settings.out)
+def folder_of(benchmark, settings):
+    return results_folder(benchmark, MEASURES, settings.out)
 
 
 def compared(name, methods, settings, variants=None):
-    """One row a method and seed, with the columns `data` and `source`. `variants`: forms of LARA, name -> maker."""
+    """Return a row per method and seed, with the columns `data` and `source`.
+
+    `variants` are forms of LARA, name -> maker.
+    """
     log_info(f"== {name}: {', '.join(methods)}")
-    contest = contest_on(name, settings)
-    makers = {**METHODS, **(variants or {})}
-    folder = parts_of(contest, settings)
+    benchmark = benchmark_on(name, settings)
+    benchmark.makers.update(variants or {})
     measures = MEASURES if settings.only else (*MEASURES, "throughput")
-    records = benchmark.compare(contest, methods, measures, settings.num_seeds, folder, makers)
+    records = run_benchmark(benchmark, methods, measures, settings.num_seeds, folder_of(benchmark, settings))
     records.insert(0, "data", name)
-    records.insert(1, "source", source_of(name, contest.dataset))
+    records.insert(1, "source", source_of(name, benchmark.dataset))
     return records
 
 
 def lara_on(name, settings):
-    """The LARA of the comparison, seed 0, as it was trained there; and what it was compared on."""
+    """Return the benchmark, and LARA with seed 0 as it was trained there."""
     compared(name, ("lara",), settings)
-    contest = contest_on(name, settings)
-    method = METHODS["lara"](contest, 0)
+    benchmark = benchmark_on(name, settings)
+    method = METHODS["lara"](benchmark, 0)
     assert isinstance(method, LaraMethod)
-    method.load(parts_of(contest, settings) / "lara-0.pt")
-    return contest, method
+    method.load(folder_of(benchmark, settings) / "lara-0.pt")
+    return benchmark, method
 
 
-def kept(settings, contest, stem, make):
-    """Rows that `make()` gives, kept beside the comparison: made once."""
-    path = parts_of(contest, settings) / f"{stem.replace(' ', '-')}-x{settings.num_seeds}.json"
+def kept(settings, benchmark, stem, make):
+    """Return the rows of `make()`, which are stored with the benchmark and computed once."""
+    path = folder_of(benchmark, settings) / f"{stem.replace(' ', '-')}-x{settings.num_seeds}.json"
     if not path.exists():
-        log_info(f"== {contest.dataset.name}: {stem}")
+        log_info(f"== {benchmark.dataset.name}: {stem}")
         rows = make()
         with atomic_write(path) as temporary:
             temporary.write_text(json.dumps(rows, indent=1))
@@ -255,7 +258,7 @@ def left_out(records):
 
 def write_table(settings, stem, title, tables, frame, notes=()):
     """<stem>.md for reading, a table for each (header, rows), and <stem>.csv with every figure."""
-    lines = [f"# {title}", "", f"Ours: {settings.words}.", *([benchmark.quick_words()] if settings.quick else []), ""]
+    lines = [f"# {title}", "", f"Ours: {settings.words}.", *([quick_note()] if settings.quick else []), ""]
     for header, rows in tables:
         lines += [markdown_table(header, [list(map(str, row)) for row in rows]), ""]
     lines += [line for note in notes for line in (note, "")]

@@ -19,8 +19,8 @@ SEEN = {False: "paper's definition", True: "target kept"}
 def run(settings):
     sets, rows, panels, note = [], [], [], []
     for name in settings.names(NAMES):
-        contest = common.contest_on(name, settings)
-        dataset, game = contest.dataset, contest.game
+        benchmark = common.benchmark_on(name, settings)
+        dataset, game = benchmark.dataset, benchmark.game
         source = common.source_of(name, dataset)
         shown = common.shown_as(name, source)
         note.append(f"{name}: {source}")
@@ -29,7 +29,7 @@ def run(settings):
             if keep_target and not game.task.has_distances:
                 continue
             make = partial(_sets, game, targets, PAIRS[settings.quick], keep_target)
-            found = pd.DataFrame(common.kept(settings, contest, f"correlation-{seen}-{len(targets)}", make))
+            found = pd.DataFrame(common.kept(settings, benchmark, f"correlation-{seen}-{len(targets)}", make))
             sets.append(found.assign(data=name, definition=seen))
             table = correlations(found)
             best = table["pearson"].abs().idxmax()

@@ -17,7 +17,7 @@ from common import setting
 
 from dgl_lara._util.memory import reuse_freed_memory
 from dgl_lara._util.tables import markdown_table
-from dgl_lara.evaluation.benchmark import briefly_trained, contest
+from dgl_lara.evaluation.benchmark import Benchmark, briefly_trained
 from dgl_lara.evaluation.lara_method import LaraMethod
 
 
@@ -30,8 +30,8 @@ def main(names, rounds, data_dir):
     lines = []
     for name in names or ("ba-2motifs", "mutag"):
         dataset, game = setting(name, data_dir)
-        where = contest(dataset, game, 100, quick=True)
-        rival, lara = (briefly_trained(where, method, 0) for method in ("pg-explainer", "lara-amortised"))
+        benchmark = Benchmark.on(dataset, game, 100, quick=True)
+        rival, lara = (briefly_trained(benchmark, method, 0) for method in ("pg-explainer", "lara-amortised"))
         assert isinstance(lara, LaraMethod)
         calls, everyone = (rival.explain, lara.explain, lara.explain_again), torch.arange(game.num_targets)
         found = [[spent(call, everyone) for call in calls] for _ in range(rounds + 1)][1:]  # the first one warms up

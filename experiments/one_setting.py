@@ -13,7 +13,7 @@ def vary(settings, names, what, values, usual, stem, title, header, printed):
     """`usual(game)`: the value that LARA has anyway. `printed`: the paper's cells for each value, beside its form."""
     tables, rows = [], []
     for name in settings.names(names):
-        anyway = usual(common.contest_on(name, settings).game)
+        anyway = usual(common.benchmark_on(name, settings).game)
         for form, words in FORMS.items():
             called = {_method(form, what, value, anyway): f"{words}, {what} {value}" for value in values}
             variants = {

@@ -15,10 +15,10 @@ FEWEST, MOST = 5, 30  # players: of a target that is shown, in a picture
 def run(settings):
     rows, written = [], []
     for name in settings.names(NAMES):
-        contest, lara = common.lara_on(name, settings)
+        benchmark, lara = common.lara_on(name, settings)
         log_info(f"== {name}: pictures")
-        dataset = contest.dataset
-        batch = lara.explain(_shown(contest)).named(labels=dataset.node_labels, motif=dataset.motif)
+        dataset = benchmark.dataset
+        batch = lara.explain(_shown(benchmark)).named(labels=dataset.node_labels, motif=dataset.motif)
         for place, explanation in enumerate(batch):
             stem = f"qualitative-{name}-{place + 1}"
             written.append(common.write_picture(settings, stem, explanation.plot(MOST)))
@@ -34,9 +34,9 @@ def run(settings):
     return written + common.write_table(settings, "qualitative", title, [(header, rows)], frame, notes)
 
 
-def _shown(contest):
+def _shown(benchmark):
     """The first test targets of different predicted classes, predicted right, with a motif and not just few players."""
-    dataset, game, targets = contest.dataset, contest.game, contest.targets
+    dataset, game, targets = benchmark.dataset, benchmark.game, benchmark.targets
     predicted = game.explained_class[targets]
     fit = (predicted == dataset.labels[targets]) & (game.players(targets).counts >= FEWEST)
     if dataset.motif is not None:

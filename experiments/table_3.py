@@ -22,22 +22,22 @@ PATIENCE = {True: 60, False: 1800}  # seconds a rival may take; beyond that its 
 def run(settings):
     frames, tables, notes = [], [], []
     for name in settings.names(NAMES):
-        contest, lara = common.lara_on(name, settings)
+        benchmark, lara = common.lara_on(name, settings)
         # of all nodes: those of the test split are the newest, which hardly anybody has cited
-        everyone = torch.randperm(contest.game.num_targets, generator=generator(0))
-        targets = everyone.to(contest.targets.device)
+        everyone = torch.randperm(benchmark.game.num_targets, generator=generator(0))
+        targets = everyone.to(benchmark.targets.device)
         counts = [count for count in COUNTS if count <= len(targets)] or [len(targets)]
-        subject = Evaluation(lara.lara, EvalCase(contest.game, targets))
-        rows = common.kept(settings, contest, "latency-lara", partial(_lara, subject, counts))
+        subject = Evaluation(lara.lara, EvalCase(benchmark.game, targets))
+        rows = common.kept(settings, benchmark, "latency-lara", partial(_lara, subject, counts))
         for rival in RIVALS:
-            make = partial(_rival, contest, rival, targets, counts, PATIENCE[settings.quick])
-            rows += common.kept(settings, contest, f"latency-{rival}", make)
+            make = partial(_rival, benchmark, rival, targets, counts, PATIENCE[settings.quick])
+            rows += common.kept(settings, benchmark, f"latency-{rival}", make)
         found = pd.DataFrame(rows)
-        source = common.source_of(name, contest.dataset)
+        source = common.source_of(name, benchmark.dataset)
         frames.append(found.assign(data=name, source=source))
         shown = [_row(method, mine, counts, name in NAMES) for method, mine in found.groupby("method", sort=False)]
         tables.append((["method", *(f"{count:,}" for count in counts), *(f"paper: {c:,}" for c in counts)], shown))
-        notes.append(f"{name}: {source}, {contest.game.num_targets:,} nodes, K = {contest.game.hops}.")
+        notes.append(f"{name}: {source}, {benchmark.game.num_targets:,} nodes, K = {benchmark.game.hops}.")
     notes = [
         "Seconds. '≈': extrapolated from the largest number that was run, in proportion. LARA from scratch begins with "
         "the bare graph: f, the pass of g over everything, the scores; 'nearby': all of it on the targets' "
@@ -54,9 +54,9 @@ def _lara(subject, counts):
     return found[["method", "targets", "latency (s)", "extrapolated"]].to_dict("records")
 
 
-def _rival(contest, rival, targets, counts, patience):
+def _rival(benchmark, rival, targets, counts, patience):
     """Measured as long as patience lasts, then extrapolated in proportion."""
-    method = briefly_trained(contest, rival, 0)
+    method = briefly_trained(benchmark, rival, 0)
     rows, most, spent = [], 1, 0.0
     for count in (min(20, len(targets)), *counts):  # the first warms up
         expected = spent / most * count

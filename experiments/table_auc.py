@@ -22,8 +22,8 @@ from dgl_lara.gnns.training import get_gnn
 
 NAMES = ("ba-shapes", "ba-community", "tree-cycles", "ba-2motifs", "mutag")
 EDGE_METHODS = {"gnn-explainer": METHODS["gnn-explainer"], "pg-explainer": METHODS["pg-explainer"],
-                "lara, edges": lambda contest, seed: _lara(contest, seed),
-                "one edge removed": lambda contest, seed: EdgeOcclusion(contest.game, seed)}  # fmt: skip
+                "lara, edges": lambda benchmark, seed: _lara(benchmark, seed),
+                "one edge removed": lambda benchmark, seed: EdgeOcclusion(benchmark.game, seed)}  # fmt: skip
 LEARNING = ("gnn-explainer", "pg-explainer", "lara, edges")  # several seeds; removing an edge leaves nothing to chance
 MODELS = ("explained", "own")  # the model that all tables explain; one trained here
 MASKS = ("in degrees", "messages only")  # what the weight of an edge does
@@ -75,26 +75,26 @@ def run(settings):
 
 
 def _edges(name, settings):
-    contest = common.contest_on(name, settings)
-    targets = studied_targets(contest.dataset)
+    benchmark = common.benchmark_on(name, settings)
+    targets = studied_targets(benchmark.dataset)
     if settings.quick:
         targets = sample_targets(targets, min(QUICK_STUDIED, settings.targets or QUICK_STUDIED), 0)
     rows = []
-    for (model, masks), variant in _variants(contest).items():
+    for (model, masks), variant in _variants(benchmark).items():
         for method, make in EDGE_METHODS.items():
             if method == "lara, edges" and masks != MASKS[0]:
                 continue  # LARA gives edges no weights
             seeds = settings.num_seeds if method in LEARNING else 1
             measure = partial(
-                _edge_aucs, contest.dataset, [partial(make, variant, seed) for seed in range(seeds)], targets
+                _edge_aucs, benchmark.dataset, [partial(make, variant, seed) for seed in range(seeds)], targets
             )
-            found = common.kept(settings, contest, f"edge-auc-{method}-{model}-{masks}", measure)
+            found = common.kept(settings, benchmark, f"edge-auc-{method}-{model}-{masks}", measure)
             rows += [{"method": method, "model": model, "masks": masks, **row} for row in found]
-    return pd.DataFrame(rows).assign(data=name, source=common.source_of(name, contest.dataset))
+    return pd.DataFrame(rows).assign(data=name, source=common.source_of(name, benchmark.dataset))
 
 
-def _lara(contest, seed):
-    return LaraEdges(contest.game, replace(contest.lara_config(), seed=seed), contest.dataset.val)
+def _lara(benchmark, seed):
+    return LaraEdges(benchmark.game, replace(benchmark.lara_config(), seed=seed), benchmark.dataset.val)
 
 
 def _edge_aucs(dataset, makers, targets):
@@ -111,16 +111,16 @@ def _edge_auc(dataset, explainer, targets):
     return edge_auc(dataset.graph, dataset.edge_truth, found.source, found.destination, found.scores)
 
 
-def _variants(contest):
-    """{(model, masks): contest}"""
-    dataset, explained = contest.dataset, contest.game
+def _variants(benchmark):
+    """{(model, masks): benchmark}"""
+    dataset, explained = benchmark.dataset, benchmark.game
     own = get_gnn(dataset, recipe_for(dataset.name, dataset.task), 0)[0] if dataset.name in common.AUTHORS else None
     variants = {}
     for model, f in zip(MODELS, (explained.f, own), strict=True):
         if f is not None:
             for masks, masked in zip(MASKS, (f, masking_messages_only(f)), strict=True):
                 game = Game.create(masked, dataset.graph, dataset.features, dataset.task, f.num_hops, explained.value)
-                variants[model, masks] = replace(contest, game=game)
+                variants[model, masks] = replace(benchmark, game=game)
     return variants
 
 

@@ -37,7 +37,7 @@ def session_cache(everybodys):
 def hardly_timed():
     """Before an evaluation a part of it is timed; here that would take longer than all of it."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("dgl_lara.evaluation.runtime_estimate.ENOUGH", 0.0)
+        patch.setattr("dgl_lara.evaluation.runtime_estimate.MIN_TIMED_SECONDS", 0.0)
         yield
 
 

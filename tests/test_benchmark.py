@@ -18,8 +18,16 @@ from dgl_lara.baselines import BASELINES
 from dgl_lara.baselines.common.method import BenchmarkSetting
 from dgl_lara.cli import main
 from dgl_lara.cli.benchmark import METHODS
-from dgl_lara.evaluation import benchmark as benchmark
+from dgl_lara.evaluation import benchmark as module
 from dgl_lara.evaluation import timing
+from dgl_lara.evaluation.benchmark import (
+    Benchmark,
+    briefly_trained,
+    fit_method,
+    results_folder,
+    run_benchmark,
+    run_unit,
+)
 from dgl_lara.evaluation.lara_method import LaraMethod
 from dgl_lara.explanation.trust import notice_low_agreement
 from dgl_lara.game.game import Game
@@ -39,7 +47,7 @@ def short(monkeypatch):
     )
     monkeypatch.setattr("dgl_lara.evaluation.benchmark.REFERENCE_PAIRS", 200)
     monkeypatch.setattr("dgl_lara.training.validation.PAIRS", 32)
-    monkeypatch.setattr(timing, "SECONDS_A_ROUND", 0.1)
+    monkeypatch.setattr(timing, "ROUND_SECONDS", 0.1)
     monkeypatch.setattr("dgl_lara.training.validation.TARGETS", 8)
 
 
@@ -51,7 +59,7 @@ def compare(folder, *more):
 
 
 def test_the_command_line_knows_every_method():
-    assert tuple(benchmark.METHODS) == METHODS
+    assert tuple(module.METHODS) == METHODS
 
 
 @pytest.mark.long
@@ -71,7 +79,7 @@ def test_one_table(own_folders, quick_runs, tmp_path, monkeypatch):
     figures = {"F- kept, average", "Delta kept, average", "R2", "rank correlation", "AUC", "AUC |score|", "targets/s"}
     assert figures <= set(table.columns)
     page = (tmp_path / "out" / "benchmark.md").read_text()
-    assert ", quick\n" in page and benchmark.quick_words() in page
+    assert ", quick\n" in page and module.quick_note() in page
     best = table["Delta kept, average"].idxmax()
     rows = [line for line in (tmp_path / "out" / "benchmark.md").read_text().splitlines() if line.startswith("| ")]
     header, *body = [[cell.strip() for cell in re.split(r"(?<!\\)\|", row)[1:-1]] for row in rows]
@@ -142,34 +150,34 @@ def test_what_cannot_be_measured_is_said_before_it_begins(own_folders, quick_run
     assert found.stdout.splitlines()[-1] == f"written: {files}"
 
 
-def contest_on(folder, targets):
+def benchmark_on(folder, targets):
     run = open_run(folder, torch.device("cpu"))
-    return benchmark.contest(run.dataset, run.game, targets, True)
+    return Benchmark.on(run.dataset, run.game, targets, True)
 
 
 def test_lara_on_all_nodes_learns_from_all_nodes(own_folders, quick_runs, monkeypatch):
     learned = []
     monkeypatch.setattr(LaraMethod, "fit", lambda self, targets: learned.append(targets))
-    contest = contest_on(quick_runs["ba-shapes"], 3)
-    for name, count in (("lara", len(contest.dataset.train)), ("lara-all", 700)):
-        benchmark.fitted(contest, name, 0)
+    benchmark = benchmark_on(quick_runs["ba-shapes"], 3)
+    for name, count in (("lara", len(benchmark.dataset.train)), ("lara-all", 700)):
+        fit_method(benchmark, name, 0)
         assert len(learned[-1]) == count
-    record, _ = benchmark.unit(contest_on(quick_runs["molecules"], 3), "lara-all", ["fidelity"], 0)
-    assert "new ones" in record["left out"]
+    record, _ = run_unit(benchmark_on(quick_runs["molecules"], 3), "lara-all", ["fidelity"], 0)
+    assert record["left out"] == message("benchmark.new_graphs")
 
 
 def test_stored_embeddings_give_the_same_explanations(own_folders, quick_runs):
-    contest = contest_on(quick_runs["ba-shapes"], 40)
-    lara, _ = benchmark.fitted(contest, "lara", 0)
-    first, again = lara.explain(contest.targets), lara.explain_again(contest.targets)
+    benchmark = benchmark_on(quick_runs["ba-shapes"], 40)
+    lara, _ = fit_method(benchmark, "lara", 0)
+    first, again = lara.explain(benchmark.targets), lara.explain_again(benchmark.targets)
     assert torch.equal(first.scores, again.scores) and first.scores.std() > 0
 
 
 def test_speed_is_measured_on_a_draw_from_everything(own_folders, quick_runs, monkeypatch):
-    contest, asked = contest_on(quick_runs["ba-shapes"], 3), []
-    lara, rival = benchmark.briefly_trained(contest, "lara", 0), benchmark.METHODS["random"](contest, 0)
+    benchmark, asked = benchmark_on(quick_runs["ba-shapes"], 3), []
+    lara, rival = briefly_trained(benchmark, "lara", 0), module.METHODS["random"](benchmark, 0)
     monkeypatch.setattr(rival, "explain", lambda targets: asked.append(targets.tolist()))
-    figures = timing.in_turns(rival, lara)
+    figures = timing.compare_speed(rival, lara)
     assert sorted(asked[-1]) == list(range(700)) and asked[-1][:50] != list(range(50))
     assert figures["LARA is x times faster"] > 0 and figures["LARA, stored, is x times faster"] > 0
     assert "targets/s, stored" not in figures
@@ -179,21 +187,21 @@ def test_speed_is_measured_on_a_draw_from_everything(own_folders, quick_runs, mo
         time.sleep(0.02 * len(targets) if each else 0.02)
 
     monkeypatch.setattr(rival, "explain", slow)
-    monkeypatch.setattr(timing, "SECONDS_A_ROUND", 0.01)
+    monkeypatch.setattr(timing, "ROUND_SECONDS", 0.01)
     for each in (True, False):
-        timing.in_turns(rival, lara)
+        timing.compare_speed(rival, lara)
         assert len(asked[-1]) < 100 if each else len(asked[-1]) == 700
 
 
 def test_columns_of_speed_are_of_one_thing_in_all_rows(own_folders, quick_runs, monkeypatch):
     """Times the rate of the row, they are LARA's own rate: of a row of LARA too, whose corrections take longer."""
-    contest = contest_on(quick_runs["ba-shapes"], 3)
-    yardstick, lara = (benchmark.briefly_trained(contest, name, 0) for name in ("lara-amortised", "lara"))
-    rival = benchmark.METHODS["random"](contest, 0)
+    benchmark = benchmark_on(quick_runs["ba-shapes"], 3)
+    yardstick, lara = (briefly_trained(benchmark, name, 0) for name in ("lara-amortised", "lara"))
+    rival = module.METHODS["random"](benchmark, 0)
     rates = {yardstick.explain: 60.0, yardstick.explain_again: 240.0, lara.explain: 20.0, lara.explain_again: 40.0}
     monkeypatch.setattr(timing, "rate", lambda call, targets, device: rates.get(call, 5.0))
     for method in (rival, lara):
-        found = timing.in_turns(method, yardstick)
+        found = timing.compare_speed(method, yardstick)
         own = found["targets/s"]
         assert own * found["LARA is x times faster"] == 60 and own * found["LARA, stored, is x times faster"] == 240
     assert found["targets/s, stored"] == 40
@@ -201,10 +209,10 @@ def test_columns_of_speed_are_of_one_thing_in_all_rows(own_folders, quick_runs, 
 
 def test_nobody_is_warned_of_an_explainer_that_is_only_timed(own_folders, quick_runs, capsys, monkeypatch):
     monkeypatch.setattr("dgl_lara.explanation.trust.MIN_SHARE", 2.0)  # nobody learns so much
-    contest = contest_on(quick_runs["ba-shapes"], 3)
-    benchmark.briefly_trained(contest, "lara", 0)
+    benchmark = benchmark_on(quick_runs["ba-shapes"], 3)
+    briefly_trained(benchmark, "lara", 0)
     assert "learned little" not in capsys.readouterr().err
-    benchmark.fitted(contest, "lara", 0)
+    fit_method(benchmark, "lara", 0)
     assert "learned little" in capsys.readouterr().err
 
 
@@ -219,11 +227,11 @@ def test_low_agreement_over_neighbours_alone_is_noticed(notices):
 
 @pytest.mark.long
 def test_other_settings_of_lara_are_measured_anew(own_folders, quick_runs, tmp_path):
-    contest = contest_on(quick_runs["ba-shapes"], 3)
+    benchmark = benchmark_on(quick_runs["ba-shapes"], 3)
 
     def measured(dim):
-        makers = {"x": benchmark.lara_with("x", dim=dim)}
-        benchmark.compare(contest, ["x"], ["fidelity", "throughput"], 1, tmp_path, makers)
+        variant = replace(benchmark, makers={"x": module.lara_with("x", dim=dim)})
+        run_benchmark(variant, ["x"], ["fidelity", "throughput"], 1, tmp_path)
         return [(tmp_path / name).stat().st_mtime_ns for name in ("x-0.json", "x-0-speed.json")]
 
     first = measured(5)
@@ -232,37 +240,35 @@ def test_other_settings_of_lara_are_measured_anew(own_folders, quick_runs, tmp_p
 
 
 def test_another_model_or_quick_setting_is_another_question(own_folders, quick_runs, tmp_path, monkeypatch):
-    contest = contest_on(quick_runs["ba-shapes"], 3)
-    folders = {benchmark.parts_folder(contest, ["fidelity"], tmp_path)}
-    assert (
-        benchmark.parts_folder(contest, ["fidelity", "throughput"], tmp_path) in folders
-    )  # speed has files of its own
-    folders.add(benchmark.parts_folder(replace(contest, quick=False), ["fidelity"], tmp_path))
-    other = Game.create(contest_function, contest.game.graph, contest.game.features, "node", contest.game.hops)
-    folders.add(benchmark.parts_folder(replace(contest, game=other), ["fidelity"], tmp_path))
-    monkeypatch.setattr(benchmark, "QUICK_LEARNERS", 1)
-    folders.add(benchmark.parts_folder(contest, ["fidelity"], tmp_path))
+    benchmark = benchmark_on(quick_runs["ba-shapes"], 3)
+    folders = {results_folder(benchmark, ["fidelity"], tmp_path)}
+    assert results_folder(benchmark, ["fidelity", "throughput"], tmp_path) in folders  # speed has files of its own
+    folders.add(results_folder(replace(benchmark, quick=False), ["fidelity"], tmp_path))
+    other = Game.create(doubled_features, benchmark.game.graph, benchmark.game.features, "node", benchmark.game.hops)
+    folders.add(results_folder(replace(benchmark, game=other), ["fidelity"], tmp_path))
+    monkeypatch.setattr(module, "QUICK_LEARNERS", 1)
+    folders.add(results_folder(benchmark, ["fidelity"], tmp_path))
     assert len(folders) == 4
 
 
-def contest_function(graph, features):
+def doubled_features(graph, features):
     return features[:, :3] * 2
 
 
 def test_interrupted_then_resumed(own_folders, quick_runs, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    done, whole = [], benchmark.unit
+    done, whole = [], run_unit
 
-    def unit(contest, name, *rest):
+    def unit(benchmark, name, *rest):
         if len(done) == 2:
             raise KeyboardInterrupt
         done.append(name)
-        return whole(contest, name, *rest)
+        return whole(benchmark, name, *rest)
 
-    monkeypatch.setattr("dgl_lara.evaluation.benchmark.unit", unit)
+    monkeypatch.setattr("dgl_lara.evaluation.benchmark.run_unit", unit)
     words = [quick_runs["ba-shapes"], "--methods", "random,abs-gradient", "--metric", "fidelity"]
     assert compare(*words).exit_code == 130
-    monkeypatch.setattr("dgl_lara.evaluation.benchmark.unit", lambda *a: done.append(a[1]) or whole(*a))
+    monkeypatch.setattr("dgl_lara.evaluation.benchmark.run_unit", lambda *a: done.append(a[1]) or whole(*a))
     assert compare(*words).exit_code == 0
     assert done == ["random", "abs-gradient", "random", "abs-gradient"]  # two seeds, nothing twice
     assert compare(*words).exit_code == 0 and len(done) == 4
@@ -274,21 +280,21 @@ def test_interrupted_then_resumed(own_folders, quick_runs, tmp_path, monkeypatch
 def test_no_total_is_told_before_each_method_was_timed_once(own_folders, quick_runs, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("dgl_lara._util.progress.SECONDS_BETWEEN_LINES", -1)
     monkeypatch.setattr("dgl_lara._util.progress.PATIENCE", -1)
-    benchmark.compare(contest_on(quick_runs["ba-shapes"], 3), ["random", "gradient"], ["fidelity"], 2, tmp_path)
+    run_benchmark(benchmark_on(quick_runs["ba-shapes"], 3), ["random", "gradient"], ["fidelity"], 2, tmp_path)
     lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("comparing: ")]
     told = {line.split("/")[0].removeprefix("comparing: "): " left, " in line for line in lines}
     assert {place: told[place] for place in "123"} == {"1": False, "2": True, "3": True}
 
 
-def test_a_method_that_cannot_is_left_out_with_its_reason(tmp_path):
+def test_a_method_that_cannot_is_left_out_with_its_reason(tmp_path, notices):
     class Data:
         train = val = test = torch.arange(12)
         motif, key, name = None, {}, "toy"
 
-    contest = benchmark.contest(Data, gcn_game(), 3, True)
-    records = benchmark.compare(contest, ["gnn-explainer", "random"], ["fidelity"], 1, tmp_path)
+    benchmark = Benchmark.on(Data, gcn_game(), 3, True)
+    records = run_benchmark(benchmark, ["gnn-explainer", "random"], ["fidelity"], 1, tmp_path)
     table = summary(records).set_index("name")
-    assert "a weight for every edge" in table.loc["gnn-explainer", "left out"]
+    assert notices.codes == ["benchmark.left_out"] and "edge weights" in table.loc["gnn-explainer", "left out"]
     assert pd.isna(table.loc["gnn-explainer", "F+ paper, average"])
     assert not pd.isna(table.loc["random", "F+ paper, average"])
 

@@ -48,7 +48,7 @@ def here(tmp_path, monkeypatch):
 @pytest.mark.long
 def test_train_then_eval_of_the_newest_run(target, here, monkeypatch):
     monkeypatch.setattr(timing, "ROUNDS", 1)
-    monkeypatch.setattr(timing, "SECONDS_A_ROUND", 0.0)
+    monkeypatch.setattr(timing, "ROUND_SECONDS", 0.0)
     result = run("train", "--dataset", "ba-shapes", "--target", target, "--epochs", 40, *QUICK)
     assert result.exit_code == 0, result.output
     (folder,) = (here / "runs").iterdir()

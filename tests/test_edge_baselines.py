@@ -255,7 +255,7 @@ def test_pg_says_what_is_missing():
 def test_settings_of_a_data_set():
     game, _, _ = spiders("node")
     known, other = (PGExplainer.for_benchmark(game, 0, BenchmarkSetting(name)) for name in ("ba-shapes", "my-own.npz"))
-    assert known.settings is SETTINGS["ba-shapes"] and other.settings == PGExplainerConfig()
+    assert known.config is SETTINGS["ba-shapes"] and other.config == PGExplainerConfig()
     assert not GNNExplainer.for_benchmark(game, 0, BenchmarkSetting("ba-2motifs")).mask_features
 
 

@@ -91,8 +91,8 @@ def shared_out(tmp_path_factory):
 @pytest.fixture
 def quick(shared_out, monkeypatch):
     monkeypatch.setattr(timing, "ROUNDS", 1)
-    monkeypatch.setattr(timing, "SECONDS_A_ROUND", 0.0)
-    monkeypatch.setattr(timing, "LONGEST_ROUND", 0.0)
+    monkeypatch.setattr(timing, "ROUND_SECONDS", 0.0)
+    monkeypatch.setattr(timing, "MAX_ROUND_SECONDS", 0.0)
     monkeypatch.setattr(orphicx, "QUICK_STEPS", 2)
     monkeypatch.setitem(gnn_explainer.SETTINGS, NODES, {"epochs": 2})
     monkeypatch.setattr(script("table-3"), "PATIENCE", {True: 0.1})

@@ -129,7 +129,7 @@ RIVALS = {
     "gradient": GradientInput,
     "abs-gradient": AbsoluteGradientInput,
     "gnn-explainer": lambda game: GNNExplainer(game, epochs=4),
-    "pg-explainer": lambda game: PGExplainer(game, settings=PGExplainerConfig(epochs=2)),
+    "pg-explainer": lambda game: PGExplainer(game, config=PGExplainerConfig(epochs=2)),
     "graphsvx": lambda game: GraphSVX(game, samples=40),
     "orphicx": OrphicX,
     "fastdnx": FastDnX,

@@ -41,7 +41,7 @@ def impatient(monkeypatch):
 
 @pytest.fixture(autouse=True)
 def as_usual(monkeypatch):
-    monkeypatch.setattr(forecasts, "ENOUGH", 0.2)
+    monkeypatch.setattr(forecasts, "MIN_TIMED_SECONDS", 0.2)
     yield
     set_loudness(progress.USUAL)
 
@@ -288,33 +288,33 @@ def subject_of(pairs=None):
     return Evaluation(lara, EvalCase(game, torch.arange(12), None, 200), pairs)
 
 
-def test_an_evaluation_that_takes_long_says_so_and_offers_fewer_targets(monkeypatch, capsys):
+def test_an_evaluation_that_takes_long_is_announced_with_fewer_targets(monkeypatch, notices):
     subject = subject_of()
     forecasts.announce(subject, ["fidelity", "agreement"])
-    assert "this will take about" not in capsys.readouterr().err
-    monkeypatch.setattr(forecasts, "_seconds_a_player", lambda *a: 0.1)  # a slow model
-    expected = forecasts.forecast(subject, ["fidelity"])
+    assert "evaluation.takes_long" not in notices.codes
+    monkeypatch.setattr(forecasts, "_seconds_per_player", lambda *a: 0.1)  # a slow model
+    expected = forecasts.estimate_runtime(subject, ["fidelity"])
     players = float(subject.case.game.players(subject.case.targets).counts.sum())
     methods = len(subject.explanations)
     assert methods >= 3 and expected.parts["fidelity"] == pytest.approx(0.1 * players * 2 * 2 * 5 * methods)
     assert expected.parts["sampled 300"] >= 0.1 * players * 600
     forecasts.announce(subject, ["fidelity"])
-    said = capsys.readouterr().err
-    assert re.search(r"this will take about [\d.]+ (min|h) \(sampled 300 .*, fidelity .*\); --targets \d+ would", said)
-    assert "--pairs 0 leaves 'sampled' out" in said
-    of_report = forecasts.forecast(subject, ["fidelity"], timed=3).parts
+    fields = notices.fields("evaluation.takes_long")
+    assert re.fullmatch(r"sampled 300 .*, fidelity .*", fields["parts"])
+    assert "--targets " in fields["shorter"] and "--pairs 0" in fields["shorter"]
+    of_report = forecasts.estimate_runtime(subject, ["fidelity"], examples=3).parts
     assert of_report["speed"] == pytest.approx(2 * 3 / 12 * of_report["sampled 300"])  # after a warm-up
     assert of_report["examples"] == pytest.approx(0.1 * players * 2 * 5)
-    assert not forecasts.forecast(subject, ["auc"]).parts  # without a ground truth nothing is measured
-    without = forecasts.forecast(subject_of(pairs=0), ["fidelity"])
+    assert not forecasts.estimate_runtime(subject, ["auc"]).parts  # without a ground truth nothing is measured
+    without = forecasts.estimate_runtime(subject_of(pairs=0), ["fidelity"])
     assert list(without.parts) == ["fidelity"] and without.seconds < expected.seconds
-    assert expected.fewer < 12
+    assert expected.fewer_targets < 12
 
 
 def test_the_forecast_is_of_the_right_size():
     """Against the clock, within a factor: a guess that is far off would be worse than none."""
     subject = subject_of(pairs=200)
-    expected = forecasts.forecast(subject, ["fidelity"]).parts["sampled 200"]
+    expected = forecasts.estimate_runtime(subject, ["fidelity"]).parts["sampled 200"]
     start = time.perf_counter()
     subject.explanations  # noqa: B018 (makes them)
     spent = time.perf_counter() - start
@@ -325,7 +325,7 @@ def test_a_reference_that_does_not_fit_is_told_before_it_is_timed():
     game = gcn_game(nodes=60, edges=300)
     subject = Evaluation(LARA.of_game(game), EvalCase(game, torch.arange(12), None, 10**12), pairs=0)
     with pytest.raises(InputError, match="1,000,000,000,000 reference pairs of a target would take about"):
-        forecasts.forecast(subject, ["agreement"])
+        forecasts.estimate_runtime(subject, ["agreement"])
 
 
 def test_the_forecast_of_fidelity_counts_the_cutting_out(monkeypatch):
@@ -339,7 +339,7 @@ def test_the_forecast_of_fidelity_counts_the_cutting_out(monkeypatch):
         return cut(graph, targets, *more)
 
     monkeypatch.setattr(task, "ego_batch", slowly)
-    expected = forecasts.forecast(subject, ["fidelity"]).seconds
+    expected = forecasts.estimate_runtime(subject, ["fidelity"]).seconds
     start = time.perf_counter()
     evaluate(subject, "fidelity")
     spent = time.perf_counter() - start
@@ -352,14 +352,14 @@ def test_the_forecast_times_the_regressions_that_will_be_made(monkeypatch):
     subject = subject_of(pairs=0)
     monkeypatch.setattr(forecasts, "MAX_EXACT_PLAYERS", 2)
     monkeypatch.setattr(forecasts, "unbiased", lambda *a: time.sleep(0.1))
-    expected = forecasts.forecast(subject, ["agreement"]).parts["reference attributions"]
+    expected = forecasts.estimate_runtime(subject, ["agreement"]).parts["reference attributions"]
     assert expected == pytest.approx(2 * 12 * 0.1, rel=0.5)
 
 
 def test_the_forecast_leaves_the_first_call_of_f_out(monkeypatch):
     """Which loads libraries and compiles: it would be taken for the price of every call."""
     subject = subject_of(pairs=0)
-    warm = forecasts.forecast(subject, ["fidelity"]).seconds
+    warm = forecasts.estimate_runtime(subject, ["fidelity"]).seconds
     original, calls = ModelCaller.__call__, []
 
     def slow_at_first(self, graph, features):
@@ -368,16 +368,16 @@ def test_the_forecast_leaves_the_first_call_of_f_out(monkeypatch):
         return original(self, graph, features)
 
     monkeypatch.setattr(ModelCaller, "__call__", slow_at_first)
-    assert forecasts.forecast(subject, ["fidelity"]).seconds < warm + 1 and len(calls) > 1
+    assert forecasts.estimate_runtime(subject, ["fidelity"]).seconds < warm + 1 and len(calls) > 1
 
 
-def test_few_targets_less_are_not_offered(monkeypatch, capsys):
+def test_few_targets_less_are_not_offered(monkeypatch, notices):
     subject = subject_of(pairs=0)
     for seconds, offered in ((61, False), (600, True)):
-        monkeypatch.setattr(forecasts, "forecast", lambda *a, all=seconds: forecasts.Forecast({"fidelity": all}, 70))
+        estimate = forecasts.RuntimeEstimate({"fidelity": seconds}, 70)
+        monkeypatch.setattr(forecasts, "estimate_runtime", lambda *a, estimate=estimate: estimate)
         forecasts.announce(subject, ["fidelity"])
-        said = capsys.readouterr().err
-        assert "this will take about" in said and ("--targets" in said) == offered
+        assert ("--targets" in notices.fields("evaluation.takes_long")["shorter"]) == offered
 
 
 def test_options_on_the_command_line(quick_runs, tmp_path, monkeypatch):

@@ -16,8 +16,8 @@ from dgl_lara.cli import main
 from dgl_lara.cli.reproduce import WHAT, measure_side_by_side, script
 from dgl_lara.datasets import Options, load
 from dgl_lara.errors import LaraError
-from dgl_lara.evaluation import benchmark as benchmark
-from dgl_lara.evaluation.benchmark import METHODS
+from dgl_lara.evaluation import benchmark as module
+from dgl_lara.evaluation.benchmark import METHODS, Benchmark, fit_method, run_unit
 from dgl_lara.game.game import Game
 from dgl_lara.gnns.models import GNN, ModelConfig
 from dgl_lara.metrics.fidelity import SPARSITIES, fidelity, fidelity_column
@@ -104,8 +104,8 @@ def test_a_table_has_ours_and_the_papers(real_data, tmp_path):
     assert {path.stem for path in parts} == methods | {f"{method}-speed" for method in methods}
     table.run(settings)
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.json")} == parts
-    contest, lara = common.lara_on("tree-cycles", settings)
-    figures = fidelity(contest.game, lara.explain(contest.targets)).set_index(["definition", "sparsity"])
+    benchmark, lara = common.lara_on("tree-cycles", settings)
+    figures = fidelity(benchmark.game, lara.explain(benchmark.targets)).set_index(["definition", "sparsity"])
     ours = frame.loc["our form, dual", PLUS]
     assert figures.loc[("paper", "average"), "fidelity+"] == pytest.approx(ours, rel=1e-3)
 
@@ -153,18 +153,18 @@ def small(tmp_path_factory):
     return dataset, Game.create(model, dataset.graph, dataset.features, "node", 2)
 
 
-def made(name, contest):
-    return METHODS[name](contest, 0)
+def made(name, benchmark):
+    return METHODS[name](benchmark, 0)
 
 
 def test_quick_shortens_and_says_so(small):
     dataset, game = small
-    quick, full = (benchmark.contest(dataset, game, 3, flag) for flag in (True, False))
+    quick, full = (Benchmark.on(dataset, game, 3, flag) for flag in (True, False))
     assert quick.lara_config().steps == full.lara_config().steps  # a minute, here
-    large = replace(dataset, train=torch.arange(benchmark.MANY_TARGETS + 1))
-    assert benchmark.contest(large, game, 3, True).lara_config().steps == benchmark.QUICK_STEPS_LARGE < 300
+    large = replace(dataset, train=torch.arange(module.MANY_TARGETS + 1))
+    assert Benchmark.on(large, game, 3, True).lara_config().steps == module.QUICK_STEPS_LARGE < 300
     assert quick.paper_config().steps < full.paper_config().steps
-    steps = [made("orphicx", contest).config.steps for contest in (quick, full)]
+    steps = [made("orphicx", benchmark).config.steps for benchmark in (quick, full)]
     assert steps == [orphicx.QUICK_STEPS, None]  # the authors' epochs
     assert "quick" in script("common").Settings(quick=True).words
     assert "full training" in script("common").Settings().words
@@ -180,27 +180,27 @@ def test_rivals_learn_from_all_kinds_of_targets_in_quick_mode(small):
         def fit(self, targets):
             seen.append(targets)
 
-    contest = benchmark.contest(dataset, game, 3, True)
-    benchmark.fitted(contest, "listener", 0, {"listener": lambda c, s: Listener(c.game, s)})
-    assert len(seen[0]) == benchmark.QUICK_LEARNERS < len(dataset.train)
+    benchmark = Benchmark.on(dataset, game, 3, True)
+    fit_method(replace(benchmark, makers={"listener": lambda b, s: Listener(b.game, s)}), "listener", 0)
+    assert len(seen[0]) == module.QUICK_LEARNERS < len(dataset.train)
     assert len(dataset.labels[seen[0]].unique()) == dataset.num_classes
 
 
 def test_settings_of_the_data_set_reach_gnn_explainer(small):
     dataset, game = small
-    contest = benchmark.contest(dataset, game, 3, True)
-    assert made("gnn-explainer", contest).mask_features
-    renamed = replace(contest, dataset=replace(dataset, name="ba-2motifs"))
+    benchmark = Benchmark.on(dataset, game, 3, True)
+    assert made("gnn-explainer", benchmark).mask_features
+    renamed = replace(benchmark, dataset=replace(dataset, name="ba-2motifs"))
     assert not made("gnn-explainer", renamed).mask_features
 
 
 def test_a_slow_method_is_left_out_with_its_reason(small, monkeypatch):
     dataset, game = small
-    contest = benchmark.contest(dataset, game, 3, True)
-    monkeypatch.setattr(benchmark, "QUICK_MINUTES", 0)
-    record, _ = benchmark.unit(contest, "graphsvx", ["fidelity"], 0)
+    benchmark = Benchmark.on(dataset, game, 3, True)
+    monkeypatch.setattr(module, "QUICK_MINUTES", 0)
+    record, _ = run_unit(benchmark, "graphsvx", ["fidelity"], 0)
     assert "would take about" in record["left out"] and PLUS not in record
-    record, _ = benchmark.unit(replace(contest, quick=False), "random", ["fidelity"], 0)
+    record, _ = run_unit(replace(benchmark, quick=False), "random", ["fidelity"], 0)
     assert "left out" not in record
 
 

@@ -89,16 +89,16 @@ class PGExplainer(EdgeMethod):
     Args:
         game: The explained game.
         seed: Seed of the network and of the noise.
-        settings: How the network is trained.
+        config: How the network is trained.
     """
 
     name = "pg-explainer"
     style = ("#56B4E9", "-")
     needs = ("edge weights", "gradients", "embeddings")
 
-    def __init__(self, game: Game, seed: int = 0, settings: PGExplainerConfig | None = None) -> None:
+    def __init__(self, game: Game, seed: int = 0, config: PGExplainerConfig | None = None) -> None:
         super().__init__(game, seed)
-        self.settings = settings or PGExplainerConfig()
+        self.config = config or PGExplainerConfig()
         self.network: _EdgeNetwork | None = None
 
     @classmethod
@@ -106,12 +106,12 @@ class PGExplainer(EdgeMethod):
         return cls(game, seed, SETTINGS.get(setting.dataset))
 
     def with_fewer_steps(self) -> PGExplainer:
-        self.settings = replace(self.settings, epochs=1)
+        self.config = replace(self.config, epochs=1)
         return self
 
     def fit(self, targets: Tensor) -> None:
         self.game.check_targets(targets)
-        settings, noise = self.settings, generator(self.seed)
+        config, noise = self.config, generator(self.seed)
         self.game.caller.record(self.game.graph)
         with eval_mode(self.game.f):
             self.embeddings = self.game.f.embed(self.game.graph, self.game.features)  # type: ignore[attr-defined]
@@ -119,12 +119,12 @@ class PGExplainer(EdgeMethod):
             self.network = _EdgeNetwork(self.embeddings.shape[1], 2 + self.game.task.num_context_nodes)
         self.network.to(self.embeddings.device)
         parameters = list(self.network.parameters())
-        optimiser = torch.optim.Adam(parameters, lr=settings.lr)
-        epochs = Progress(range(settings.epochs), f"fitting {self.label}")
+        optimiser = torch.optim.Adam(parameters, lr=config.lr)
+        epochs = Progress(range(config.epochs), f"fitting {self.label}")
         with eval_mode(self.game.f), torch.enable_grad():
             for epoch in epochs:
-                first, last = settings.temperature
-                temperature = first * (last / first) ** (epoch / settings.epochs)
+                first, last = config.temperature
+                temperature = first * (last / first) ** (epoch / config.epochs)
                 for step_targets in self._steps(targets, noise):
                     optimiser.zero_grad()
                     for batch in mask_batches(self.game, step_targets):
@@ -134,20 +134,20 @@ class PGExplainer(EdgeMethod):
                 epochs.note(loss=loss.item() / len(batch.targets))
 
     def _steps(self, targets: Tensor, order: torch.Generator) -> Iterator[Tensor]:
-        if self.settings.batch is None:
+        if self.config.batch is None:
             return iter([targets])
         shuffled = targets[torch.randperm(len(targets), generator=order).to(targets.device)]
-        return iter(shuffled.split(self.settings.batch))
+        return iter(shuffled.split(self.config.batch))
 
     def _loss(self, batch: MaskBatch, temperature: float, noise: torch.Generator) -> Tensor:
         """Sum the losses of the targets."""
         logits = self._edge_logits(batch)
-        low = self.settings.bias + 1e-4
+        low = self.config.bias + 1e-4
         uniform = low + (1 - 2 * low) * torch.rand(len(logits), generator=noise).to(logits.device)
         mask = ((uniform.logit() + logits) / temperature).sigmoid()
         predicted = self.predict(batch, batch.both_ways(mask), self.game.features[batch.egos.nodes])
         prediction = F.cross_entropy(predicted, self.game.explained_class[batch.targets], reduction="sum")
-        terms = self.settings.size * batch.sums(mask) + self.settings.entropy * batch.means(entropy(mask))
+        terms = self.config.size * batch.sums(mask) + self.config.entropy * batch.means(entropy(mask))
         return prediction + terms.sum()
 
     def _edge_logits(self, batch: MaskBatch) -> Tensor:

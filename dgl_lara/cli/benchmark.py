@@ -82,7 +82,7 @@ def benchmark(
     check_there(folder)
     from dgl_lara._util.progress import log_info
     from dgl_lara._util.writable import check_folder
-    from dgl_lara.evaluation import benchmark
+    from dgl_lara.evaluation.benchmark import Benchmark, quick_note, results_folder, run_benchmark
     from dgl_lara.lara import LARA
     from dgl_lara.reports.benchmark_table import summary, terminal_table, write_comparison
     from dgl_lara.runs.folder import RUNS
@@ -99,23 +99,23 @@ def benchmark(
         dataset = load_dataset(str(name), options, device)
         model, _ = target_for(dataset, target_file, 0)
         game = LARA(model, dataset.graph, dataset.features, dataset.task, value=value).game
-    contest = benchmark.contest(dataset, game, targets, quick)
+    benchmark = Benchmark.on(dataset, game, targets, quick)
     many = f"{len(methods)} method{'s' * (len(methods) != 1)}, {seeds} seed{'s' * (seeds != 1)} of each"
     anew = "; LARA is trained anew for each seed" if folder and set(methods) & set(LARA_FORMS) else ""
     sooner = "" if quick else "; --quick, --methods, --seeds or --targets make it shorter"
-    log_info(f"comparing {many}, {len(contest.targets)} targets{anew}{sooner}")
-    lacking = {metric: METRICS[metric].unavailable(contest.case) for metric in metrics}
+    log_info(f"comparing {many}, {len(benchmark.targets)} targets{anew}{sooner}")
+    lacking = {metric: METRICS[metric].unavailable(benchmark.case) for metric in metrics}
     for metric, reason in lacking.items():
         if reason:
             log_info(f"no {metric}: {message(reason)}")
     out = out or RUNS / f"benchmark-{dataset.name}"
-    records = benchmark.compare(contest, methods, metrics, seeds, benchmark.parts_folder(contest, metrics, out))
+    records = run_benchmark(benchmark, methods, metrics, seeds, results_folder(benchmark, metrics, out))
     table = summary(records)
-    title = f"{dataset.name} ({dataset.source}), {len(contest.targets)} test targets, value: {game.value}"
+    title = f"{dataset.name} ({dataset.source}), {len(benchmark.targets)} test targets, value: {game.value}"
     title += ", quick" if quick else ""
     echo(title)
     echo(terminal_table(table, shutil.get_terminal_size(fallback=(100, 24)).columns))
-    note = benchmark.quick_words() if quick else ""
+    note = quick_note() if quick else ""
     for _, row in table.iterrows():
         if isinstance(row.get("left out"), str):
             echo(f"left out: {row['name']} ({row['left out']})")

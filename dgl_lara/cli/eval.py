@@ -105,7 +105,7 @@ def evaluate_command(
         written += write_results(each, results[each], run.folder, stem, what, question)
         tell(f"\n{each}")
         tell(print_table(each, results[each], width()))
-    if cost := subject.cost_in_words():
+    if cost := subject.cost_text():
         tell("\n" + cost)
     if to_stdout:
         echo(as_json(what, question, results))

@@ -1,1 +1,1 @@
-"""Judging: one run, or many methods side by side."""
+"""Evaluation of one run, and benchmarks of many methods."""

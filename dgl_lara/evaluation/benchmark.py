@@ -1,7 +1,7 @@
-"""A comparison: every method on the same game and the same targets, over several seeds, one table.
+"""A benchmark: methods on one game and one set of targets, over several seeds, in one table.
 
-A unit of work is one method with one seed: fit, explain, measure. Its figures are stored when it is done, so an
-interrupted comparison goes on where it was. Speed is a unit of its own, measured in turns with LARA (`timing.py`).
+A unit of work is one method with one seed: fit, explain, measure. Its values are stored when it is done, so an
+interrupted benchmark resumes. Speed is a unit of its own, measured relative to LARA (`timing.py`).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from operator import itemgetter
 from pathlib import Path
@@ -23,7 +23,8 @@ from torch import Tensor
 
 from dgl_lara import __version__
 from dgl_lara._util.atomic import atomic_write, short_hash
-from dgl_lara._util.progress import log_info, progress_by_group
+from dgl_lara._util.notices import notice
+from dgl_lara._util.progress import progress_by_group
 from dgl_lara._util.randomness import sample_targets
 from dgl_lara._util.schema import Check, maybe, table, text, validate, whole
 from dgl_lara._util.timing import clock
@@ -33,105 +34,119 @@ from dgl_lara.blackbox.identity import weights_hash
 from dgl_lara.datasets.dataset import Dataset
 from dgl_lara.errors import LaraError
 from dgl_lara.evaluation.lara_method import LaraMethod
-from dgl_lara.evaluation.timing import in_turns
+from dgl_lara.evaluation.timing import compare_speed
 from dgl_lara.game.game import Game
+from dgl_lara.messages import message
 from dgl_lara.metrics import METRICS
 from dgl_lara.metrics.common.metric import EvalCase
 from dgl_lara.training.config import MANY_TARGETS, TrainingConfig, default, paper
 
 REFERENCE_PAIRS = 2000
-COST = "nodes f was given, a target"  # of all graphs; learning is shared by all targets there are
+COST = "nodes f was given, a target"  # of all graphs; that of learning is divided by all targets
 
-# What a quick comparison shortens, besides what each method says of itself; its tables say so. LARA's own training
-# takes about a minute on small graphs and stays whole.
-QUICK_STEPS_LARGE = 60  # of LARA, where each teaches more than MANY_TARGETS at once
-QUICK_LEARNERS = 200  # training targets of the rivals
+# What a quick benchmark shortens, besides what each method states in `quick_note`. LARA's own training takes about a
+# minute on small graphs and is not shortened.
+QUICK_STEPS_LARGE = 60  # of LARA, if each trains more than MANY_TARGETS targets
+QUICK_LEARNERS = 200  # training targets of the other methods
 QUICK_PAPER_STEPS = 600  # of LARA in the paper's form
 QUICK_MINUTES = 3  # a method whose explanations would take longer is left out
-QUICK_PHI = 4  # by which the pairs of phi's estimate are divided
+QUICK_PHI = 4  # divides the pairs of phi's estimate
+
+Maker = Callable[["Benchmark", int], Method]  # builds a method for a seed
 
 
-def quick_words() -> str:
-    """What "quick" means, in a sentence; stored figures belong to it."""
-    theirs = "".join(f"{METHOD.quick_note}, " for METHOD in BASELINES.values() if METHOD.quick_note)
-    return (
-        f"Quick: LARA trains as usual on small graphs and makes {QUICK_STEPS_LARGE} of 300 steps on large ones, in the "
-        f"paper's form {QUICK_PAPER_STEPS} of 3,000; rivals that learn see {QUICK_LEARNERS} targets, "
-        f"{theirs.rstrip(', ')}; phi is estimated from {REFERENCE_PAIRS // QUICK_PHI} pairs; a method whose "
-        f"explanations would take more than {QUICK_MINUTES} minutes is left out."
+def quick_note() -> str:
+    """Return what a quick benchmark shortens. It also identifies stored results."""
+    notes = [method.quick_note for method in BASELINES.values() if method.quick_note]
+    return message(
+        "benchmark.quick",
+        steps=QUICK_STEPS_LARGE,
+        paper_steps=QUICK_PAPER_STEPS,
+        learners=QUICK_LEARNERS,
+        methods=", ".join(notes),
+        pairs=REFERENCE_PAIRS // QUICK_PHI,
+        minutes=QUICK_MINUTES,
     )
-
-
-Maker = Callable[["Benchmark", int], Method]
 
 
 @dataclass(frozen=True, eq=False)
 class Benchmark:
-    """What all methods are compared on."""
+    """What all methods are compared on.
+
+    Args:
+        dataset: The data set.
+        game: The explained game.
+        targets: The explained targets.
+        quick: Spend minutes instead of hours.
+        steps: Training steps of all forms of LARA. None means the default.
+        makers: How the method of each name is built.
+    """
 
     dataset: Dataset
     game: Game
     targets: Tensor
     quick: bool = False
-    steps: int | None = None  # of LARA in all its forms, where they are not to be the usual ones
+    steps: int | None = None
+    makers: Mapping[str, Maker] = field(default_factory=lambda: METHODS)
 
-    @property
-    def large(self) -> bool:
-        return self.game.num_targets > MANY_TARGETS
+    @staticmethod
+    def on(dataset: Dataset, game: Game, max_targets: int, quick: bool, steps: int | None = None) -> Benchmark:
+        """Draw test targets and return the benchmark on them.
+
+        Args:
+            dataset: The data set.
+            game: The explained game.
+            max_targets: Test targets, at most.
+            quick: Spend minutes instead of hours.
+            steps: Training steps of all forms of LARA. None means the default.
+        """
+        return Benchmark(dataset, game, sample_targets(dataset.test, max_targets, 0), quick, steps)
 
     @cached_property
     def case(self) -> EvalCase:
-        """What the metrics judge on."""
         pairs = REFERENCE_PAIRS // (QUICK_PHI if self.quick else 1)
         return EvalCase(self.game, self.targets, self.dataset.motif, pairs)
 
     @property
-    def circumstances(self) -> BenchmarkSetting:
-        return BenchmarkSetting(self.dataset.name, self.quick, self.large)
+    def setting(self) -> BenchmarkSetting:
+        return BenchmarkSetting(self.dataset.name, self.quick, self.game.num_targets > MANY_TARGETS)
 
     def lara_config(self) -> TrainingConfig:
+        """Return the default settings of LARA."""
         config = default(self.game.task, len(self.dataset.train))
         short = self.quick and len(self.dataset.train) > MANY_TARGETS
         return replace(config, steps=self.steps or (QUICK_STEPS_LARGE if short else config.steps))
 
     def paper_config(self) -> TrainingConfig:
+        """Return the settings of LARA in the paper's form."""
         config = paper(self.game.task)
         steps = self.steps or (QUICK_PAPER_STEPS if self.quick else config.steps)
         # an epoch of all targets can have more steps than that
         return replace(config, steps=steps, targets=steps * config.batch_size)
 
 
-def contest(dataset: Dataset, game: Game, most: int, quick: bool, steps: int | None = None) -> Benchmark:
-    return Benchmark(dataset, game, sample_targets(dataset.test, most, 0), quick, steps)
-
-
-def parts_folder(contest: Benchmark, metrics: Sequence[str], out: Path) -> Path:
-    """Where the units of exactly this comparison are kept: another question gets another folder."""
-    game = contest.game
-    question = {"data": contest.dataset.key, "model": weights_hash(game.f), "value": game.value, "hops": game.hops}
-    question |= {"targets": contest.targets.tolist(), "quick": quick_words() if contest.quick else None}
-    question |= {
-        "metrics": sorted(name for name in metrics if not METRICS[name].measures_speed),
-        "device": contest.targets.device.type,
-    }
-    question |= {"steps": contest.steps} if contest.steps else {}
-    return out / "parts" / short_hash({**question, "version": __version__})
-
-
 def lara_with(label: str = "lara", form: str = "default", corrected: bool = True, **changes: Any) -> Maker:
-    """LARA, in our form or in the paper's, with some of its settings changed."""
+    """Return a maker of LARA with changed settings.
 
-    def make(contest: Benchmark, seed: int) -> Method:
-        config = contest.paper_config() if form == "paper" else contest.lara_config()
-        if changes.get("train_on") == "all" and not contest.game.task.has_distances:
-            raise LaraError("the graphs to be explained are new ones, there is nothing more to learn from.")
-        return LaraMethod(contest.game, seed, replace(config, **changes), contest.dataset.val, label, corrected)
+    Args:
+        label: The name in tables.
+        form: "default" or "paper".
+        corrected: Correct the scores by the samples kept from training.
+        changes: Changed settings of training.
+    """
+
+    def make(benchmark: Benchmark, seed: int) -> Method:
+        config = benchmark.paper_config() if form == "paper" else benchmark.lara_config()
+        if changes.get("train_on") == "all":
+            benchmark.game.task.check_training_on_all()
+        config = replace(config, **changes)
+        return LaraMethod(benchmark.game, seed, config, benchmark.dataset.val, label, corrected)
 
     return make
 
 
-def _baseline(name: str, contest: Benchmark, seed: int) -> Method:
-    return BASELINES[name].for_benchmark(contest.game, seed, contest.circumstances)
+def _baseline(name: str, benchmark: Benchmark, seed: int) -> Method:
+    return BASELINES[name].for_benchmark(benchmark.game, seed, benchmark.setting)
 
 
 # In the order of the tables.
@@ -139,207 +154,233 @@ METHODS: dict[str, Maker] = {
     **{name: partial(_baseline, name) for name in BASELINES},
     "lara-paper": lara_with("lara, paper's form", "paper"),
     "lara": lara_with(),
-    "lara-amortised": lara_with("lara, amortised", corrected=False),  # the same training, the scores of g alone
-    "lara-all": lara_with("lara, all nodes", train_on="all"),  # no label is needed, so any node can teach
+    "lara-amortised": lara_with("lara, amortised", corrected=False),  # trained as "lara", the scores of g alone
+    "lara-all": lara_with("lara, all nodes", train_on="all"),  # training needs no labels, so any node will do
 }
 
 
-def compare(
-    contest: Benchmark,
-    methods: Sequence[str],
-    metrics: Sequence[str],
-    seeds: int,
-    folder: Path,
-    makers: Mapping[str, Maker] = METHODS,
-) -> pd.DataFrame:
-    """All units that are not in the folder yet; then one row for each method and seed.
+def results_folder(benchmark: Benchmark, metrics: Sequence[str], out: Path) -> Path:
+    """Return the folder of stored results. It depends on everything that the results depend on."""
+    game = benchmark.game
+    identity = {"data": benchmark.dataset.key, "model": weights_hash(game.f), "value": game.value, "hops": game.hops}
+    identity |= {"targets": benchmark.targets.tolist(), "quick": quick_note() if benchmark.quick else None}
+    identity |= {
+        "metrics": sorted(name for name in metrics if not METRICS[name].measures_speed),
+        "device": benchmark.targets.device.type,
+    }
+    identity |= {"steps": benchmark.steps} if benchmark.steps else {}
+    return out / "parts" / short_hash({**identity, "version": __version__})
 
-    `makers` says how a method of each name is made; what LARA learned is kept beside its figures.
+
+def run_benchmark(
+    benchmark: Benchmark, methods: Sequence[str], metrics: Sequence[str], seeds: int, folder: Path
+) -> pd.DataFrame:
+    """Run all units whose results are not stored yet.
+
+    Args:
+        benchmark: The game and the targets.
+        methods: Names of the methods.
+        metrics: Names of the metrics.
+        seeds: Number of seeds.
+        folder: Where results and the explainers of LARA are stored.
+
+    Returns:
+        A row for each method and seed.
     """
     folder.mkdir(parents=True, exist_ok=True)
     paths = {(seed, name): folder / f"{name}-{seed}.json" for seed in range(seeds) for name in methods}
-    units = ((each, _stored(path, settings_of(contest, each[1], each[0], makers))) for each, path in paths.items())
-    records = {each: record for each, record in units if record is not None}
-    missing = [each for each in paths if each not in records]
+    stored = {unit: _read_result(path, _settings(benchmark, unit[1], unit[0])) for unit, path in paths.items()}
+    records = {unit: record for unit, record in stored.items() if record is not None}
+    missing = [unit for unit in paths if unit not in records]
     for seed, name in progress_by_group(missing, itemgetter(1), "comparing", len(records), "method"):
         path = paths[seed, name]
         _speed_file(path).unlink(missing_ok=True)  # it belonged to other settings
-        records[seed, name], method = unit(contest, name, metrics, seed, makers, _taught(folder, seed))
+        records[seed, name], method = run_unit(benchmark, name, metrics, seed, _trained_explainers(folder, seed))
         if isinstance(method, LaraMethod):
             method.save(path.with_suffix(".pt"))
-        _store(path, records[seed, name])
+        _write(path, records[seed, name])
     if any(METRICS[name].measures_speed for name in metrics):
-        files = {each: _speed_file(path) for each, path in paths.items() if "left out" not in records[each]}
-        stored = ((each, _read(path, {})) for each, path in files.items() if path.exists())
-        speeds = {each: record for each, record in stored if record is not None}
-        untimed = [each for each in files if each not in speeds]
-        yardsticks: dict[int, LaraMethod] = {}
-        for seed, name in progress_by_group(untimed, itemgetter(1), "timing", len(speeds), "method"):
-            speeds[seed, name] = timed(contest, name, seed, folder, yardsticks, makers)
-            _store(files[seed, name], speeds[seed, name])
-        records = {each: {**record, **speeds.get(each, {})} for each, record in records.items()}
-    return pd.DataFrame([records[each] for each in paths]).drop(columns="settings", errors="ignore")
+        measured = {unit: path for unit, path in paths.items() if "left out" not in records[unit]}
+        speeds = _run_speed_units(benchmark, measured, folder)
+        records = {unit: {**record, **speeds.get(unit, {})} for unit, record in records.items()}
+    return pd.DataFrame([records[unit] for unit in paths]).drop(columns="settings", errors="ignore")
 
 
-def _taught(folder: Path, seed: int) -> dict[str, Path]:
-    """What LARA has learned in units of this comparison, by its settings: its forms need not learn it again."""
-    known = {}
+def run_unit(
+    benchmark: Benchmark,
+    name: str,
+    metrics: Sequence[str],
+    seed: int,
+    trained: Mapping[str, Path] = MappingProxyType({}),
+) -> tuple[dict, Method | None]:
+    """Fit, explain and measure one method.
+
+    Args:
+        benchmark: The game and the targets.
+        name: Name of the method.
+        metrics: Names of the metrics.
+        seed: Seed of the method.
+        trained: Files of explainers of LARA, by their settings.
+
+    Returns:
+        The values and the method. If the method cannot explain this game, the reason and None.
+    """
+    record: dict[str, object] = {"method": name, "label": name, "seed": seed}
+    game = benchmark.game
+    try:
+        before = game.caller.nodes_evaluated
+        method, record["fit (s)"] = fit_method(benchmark, name, seed, trained)
+        fit_nodes = method.nodes_asked if isinstance(method, LaraMethod) else game.caller.nodes_evaluated - before
+        _check_time_limit(benchmark, method)
+        start, before = time.perf_counter(), game.caller.nodes_evaluated
+        explanations = method.explain(benchmark.targets)
+        record["explain (s)"] = time.perf_counter() - start
+        explain_nodes = (game.caller.nodes_evaluated - before) / len(benchmark.targets)
+        record[COST] = explain_nodes + fit_nodes / game.num_targets
+    except LaraError as reason:
+        notice("benchmark.left_out", method=name, reason=str(reason))
+        return {**record, "left out": str(reason)}, None
+    record |= {"label": method.label, "settings": method.settings}
+    for metric in (METRICS[name] for name in metrics):
+        if not metric.measures_speed and metric.unavailable(benchmark.case) is None:
+            record |= metric.values(metric.table(benchmark.case, explanations))
+    return record, method
+
+
+def fit_method(
+    benchmark: Benchmark, name: str, seed: int, trained: Mapping[str, Path] = MappingProxyType({})
+) -> tuple[Method, float]:
+    """Build a method and fit it, or load the explainer if LARA was trained with these settings already.
+
+    Args:
+        benchmark: The game and the training targets.
+        name: Name of the method.
+        seed: Seed of the method.
+        trained: Files of explainers of LARA, by their settings.
+
+    Returns:
+        The method, and the seconds that fitting it takes.
+    """
+    method = benchmark.makers[name](benchmark, seed)
+    start = time.perf_counter()
+    if isinstance(method, LaraMethod):
+        stored = trained.get(_key(method.settings))
+        if not (stored and _load(method, stored, "benchmark.trained_again")):
+            method.fit(benchmark.dataset.split(method.config.train_on))
+            method.fit_seconds = time.perf_counter() - start
+        return method, method.fit_seconds
+    if method.learns:
+        learners = benchmark.dataset.train  # a random sample of them, because the first ones may have one label
+        method.fit(sample_targets(learners, QUICK_LEARNERS, 0) if benchmark.quick else learners)
+    return method, time.perf_counter() - start
+
+
+def briefly_trained(benchmark: Benchmark, name: str, seed: int) -> Method:
+    """Build a method that is only good enough to measure its speed."""
+    method = benchmark.makers[name](benchmark, seed).with_fewer_steps()
+    if method.learns:
+        method.fit(benchmark.targets)
+    return method
+
+
+def _check_time_limit(benchmark: Benchmark, method: Method) -> None:
+    """Raise LaraError if a method is too slow for a quick benchmark. Two targets are timed.
+
+    The time is that of the processors if it is shorter, so that other work on the machine does not matter.
+    """
+    if not benchmark.quick or isinstance(method, LaraMethod):
+        return
+    device = benchmark.targets.device
+    method.explain(benchmark.targets[:1])  # the first call prepares things
+    started, busy = clock(device), time.process_time()
+    timed = benchmark.targets[:2]
+    method.explain(timed)
+    spent = min(clock(device) - started, (time.process_time() - busy) / torch.get_num_threads())
+    minutes = spent / len(timed) * len(benchmark.targets) / 60
+    if minutes > QUICK_MINUTES:
+        raise LaraError("benchmark.too_slow", targets=len(benchmark.targets), minutes=minutes, most=QUICK_MINUTES)
+
+
+def _run_speed_units(
+    benchmark: Benchmark, paths: Mapping[tuple[int, str], Path], folder: Path
+) -> dict[tuple[int, str], dict]:
+    """Measure the speed of each method and seed, unless it is stored."""
+    files = {unit: _speed_file(path) for unit, path in paths.items()}
+    stored = {unit: _read(path, {}) for unit, path in files.items()}
+    speeds = {unit: record for unit, record in stored.items() if record is not None}
+    missing = [unit for unit in files if unit not in speeds]
+    yardsticks: dict[int, Method] = {}  # LARA, by seed
+    for seed, name in progress_by_group(missing, itemgetter(1), "timing", len(speeds), "method"):
+        if seed not in yardsticks:
+            yardsticks[seed] = briefly_trained(replace(benchmark, makers=METHODS), "lara-amortised", seed)
+        yardstick, method = yardsticks[seed], benchmark.makers[name](benchmark, seed)
+        weights = folder / f"{name}-{seed}.pt"
+        has_weights = isinstance(method, LaraMethod) and weights.exists()
+        if not (has_weights and _load(method, weights, "benchmark.timed_untrained")):
+            method = briefly_trained(benchmark, name, seed)
+        assert isinstance(yardstick, LaraMethod)
+        speeds[seed, name] = compare_speed(method, yardstick)
+        _write(files[seed, name], speeds[seed, name])
+    return speeds
+
+
+# --- stored results
+
+
+def _trained_explainers(folder: Path, seed: int) -> dict[str, Path]:
+    """Return the explainers of LARA that units of this benchmark have trained, by their settings."""
+    explainers = {}
     for path in sorted(folder.glob(f"lara*-{seed}.pt")):
-        record = path.with_suffix(".json")
-        if record.exists():
-            with suppress(ValueError, RecursionError, LaraError):  # damaged: its own unit tells of it
-                content = validate(json.loads(record.read_text()), {"settings": maybe(table)}, record)
-                known[_key(content["settings"])] = path
-    return known
+        with suppress(OSError, ValueError, RecursionError, LaraError):  # damaged: its own unit reports it
+            record = path.with_suffix(".json")
+            content = validate(json.loads(record.read_text()), {"settings": maybe(table)}, record)
+            explainers[_key(content["settings"])] = path
+    return explainers
 
 
 def _key(settings: dict | None) -> str:
     return json.dumps(settings, sort_keys=True)
 
 
-def _speed_file(path: Path) -> Path:
-    return path.with_name(f"{path.stem}-speed.json")
-
-
-def _store(path: Path, record: dict) -> None:
-    with atomic_write(path) as temporary:
-        temporary.write_text(json.dumps(record, indent=1))
-
-
-def _stored(path: Path, settings: dict | None) -> dict | None:
-    """The figures kept there, if they were made with these settings of LARA (None: another method)."""
-    record = _read(path, {"method": text, "label": text, "seed": whole()}) if path.exists() else None
-    return record if record is not None and record.get("settings") == settings else None
-
-
-def _read(path: Path, fields: dict[str, Check]) -> dict | None:
-    """The record in a file; None, with a notice, where it is damaged."""
+def _settings(benchmark: Benchmark, name: str, seed: int) -> dict | None:
     try:
-        return validate(json.loads(path.read_text()), fields, path)
-    except (ValueError, RecursionError, LaraError) as damage:
-        log_info(f"{path} is damaged ({damage}); it is measured anew.")
+        return benchmark.makers[name](benchmark, seed).settings
+    except LaraError:  # the row of the method will have the reason
         return None
 
 
-def settings_of(contest: Benchmark, name: str, seed: int, makers: Mapping[str, Maker]) -> dict | None:
-    try:
-        method = makers[name](contest, seed)
-    except LaraError:  # its row will say why
-        return None
-    return asdict(method.config) if isinstance(method, LaraMethod) else None
-
-
-def unit(
-    contest: Benchmark,
-    name: str,
-    metrics: Sequence[str],
-    seed: int,
-    makers: Mapping[str, Maker] = METHODS,
-    taught: Mapping[str, Path] = MappingProxyType({}),
-) -> tuple[dict, Method | None]:
-    """Fit, explain and measure one method. A method that cannot do this task says why, in its row.
-
-    `taught`: files of what LARA has learned with these settings already.
-    """
-    record: dict[str, object] = {"method": name, "label": name, "seed": seed}
-    game = contest.game
-    try:
-        before = game.caller.nodes_evaluated
-        method, record["fit (s)"] = fitted(contest, name, seed, makers, taught)
-        learning = getattr(method, "nodes_asked", game.caller.nodes_evaluated - before)
-        check_time_limit(contest, method)
-        start, before = time.perf_counter(), game.caller.nodes_evaluated
-        explanations = method.explain(contest.targets)
-        record["explain (s)"] = time.perf_counter() - start
-        asked = (game.caller.nodes_evaluated - before) / len(contest.targets)
-        record[COST] = asked + learning / game.num_targets  # learning serves every target that there is
-    except LaraError as reason:
-        log_info(f"{name} is left out: {reason}")
-        return {**record, "left out": str(reason)}, None
-    record |= {"label": method.label, "settings": asdict(method.config) if isinstance(method, LaraMethod) else None}
-    for metric in (METRICS[name] for name in metrics):
-        if not metric.measures_speed and metric.unavailable(contest.case) is None:
-            record |= metric.values(metric.table(contest.case, explanations))
-    return record, method
-
-
-def check_time_limit(contest: Benchmark, method: Method) -> None:
-    """A quick comparison does not wait for a method that is slow beyond measure; two targets tell.
-
-    The processors' time where that is less, so that what else the machine does leaves nobody out.
-    """
-    if not contest.quick or isinstance(method, LaraMethod):
-        return
-    device = contest.targets.device
-    method.explain(contest.targets[:1])  # what the first call has to prepare does not count
-    started, busy = clock(device), time.process_time()
-    some = contest.targets[:2]
-    method.explain(some)
-    spent = min(clock(device) - started, (time.process_time() - busy) / torch.get_num_threads())
-    minutes = spent / len(some) * len(contest.targets) / 60
-    if minutes > QUICK_MINUTES:
-        raise LaraError(
-            f"its {len(contest.targets)} explanations would take about {minutes:.0f} minutes, and a quick comparison "
-            f"waits for {QUICK_MINUTES}; a full one has it."
-        )
-
-
-def fitted(
-    contest: Benchmark,
-    name: str,
-    seed: int,
-    makers: Mapping[str, Maker] = METHODS,
-    taught: Mapping[str, Path] = MappingProxyType({}),
-) -> tuple[Method, float]:
-    method = makers[name](contest, seed)
-    start = time.perf_counter()
-    known = taught.get(_key(asdict(method.config))) if isinstance(method, LaraMethod) else None
-    if known and isinstance(method, LaraMethod) and _loaded(method, known, "It is learned anew."):
-        return method, method.fit_seconds
-    if method.learns:
-        learners = contest.dataset.train
-        if isinstance(method, LaraMethod):
-            learners = contest.dataset.split(method.config.train_on)
-        elif contest.quick:
-            learners = sample_targets(learners, QUICK_LEARNERS, 0)  # drawn: the first ones may all be of one kind
-        method.fit(learners)
-    spent = time.perf_counter() - start
-    if isinstance(method, LaraMethod):
-        method.fit_seconds = spent
-    return method, spent
-
-
-def briefly_trained(contest: Benchmark, name: str, seed: int, makers: Mapping[str, Maker] = METHODS) -> Method:
-    """Ready to explain, for measuring its speed."""
-    method = makers[name](contest, seed).with_fewer_steps()
-    if method.learns:
-        method.fit(contest.targets)
-    return method
-
-
-def _loaded(method: LaraMethod, weights: Path, otherwise: str) -> bool:
+def _load(method: Method, weights: Path, code: str) -> bool:
+    """Load an explainer. If it is damaged, print a notice and return False."""
+    assert isinstance(method, LaraMethod)
     try:
         method.load(weights)
     except LaraError as damage:
-        log_info(f"{damage} {otherwise}")
+        notice(code, problem=str(damage))
         return False
     return True
 
 
-def timed(
-    contest: Benchmark,
-    name: str,
-    seed: int,
-    folder: Path,
-    yardsticks: dict[int, LaraMethod],
-    makers: Mapping[str, Maker],
-) -> dict[str, float]:
-    """The speed of one method. LARA is taken as it was trained, where it is kept."""
-    if seed not in yardsticks:
-        yardsticks[seed] = briefly_trained(contest, "lara-amortised", seed)  # type: ignore[assignment]
-    weights = folder / f"{name}-{seed}.pt"
-    method = makers[name](contest, seed)
-    otherwise = "Speed is measured with another one."
-    if not (isinstance(method, LaraMethod) and weights.exists() and _loaded(method, weights, otherwise)):
-        method = briefly_trained(contest, name, seed, makers)
-    return in_turns(method, yardsticks[seed])
+def _speed_file(path: Path) -> Path:
+    return path.with_name(f"{path.stem}-speed.json")
+
+
+def _write(path: Path, record: dict) -> None:
+    with atomic_write(path) as temporary:
+        temporary.write_text(json.dumps(record, indent=1))
+
+
+def _read_result(path: Path, settings: dict | None) -> dict | None:
+    """Return the stored values if they were measured with these settings of LARA."""
+    record = _read(path, {"method": text, "label": text, "seed": whole()})
+    return record if record is not None and record.get("settings") == settings else None
+
+
+def _read(path: Path, fields: dict[str, Check]) -> dict | None:
+    """Return a stored record, or None if there is none or it is damaged."""
+    if not path.exists():
+        return None
+    try:
+        return validate(json.loads(path.read_text()), fields, path)
+    except (ValueError, RecursionError, LaraError) as damage:
+        notice("benchmark.damaged", path=path, problem=str(damage))
+        return None

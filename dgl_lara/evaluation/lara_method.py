@@ -1,10 +1,10 @@
-"""LARA under the protocol of the methods that it is compared with, in the forms that a comparison shows."""
+"""LARA as one of the methods of a benchmark, in several forms."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from torch import Tensor
 
@@ -26,8 +26,16 @@ STYLES = {
 
 
 class LaraMethod(Method):
-    """`explain` includes the pass of g over everything, `explain_again` does not: it goes on from the embeddings of an
-    earlier pass, as PGExplainer does from f's."""
+    """LARA. `explain` includes the pass of g over the full graph, `explain_again` uses the embeddings of that pass.
+
+    Args:
+        game: The explained game.
+        seed: Seed of training.
+        config: Settings of training.
+        validation: Validation targets.
+        label: The name in tables.
+        corrected: Correct the scores by the samples kept from training.
+    """
 
     name: ClassVar[str] = "lara"
 
@@ -40,10 +48,9 @@ class LaraMethod(Method):
         label: str = "lara",
         corrected: bool = True,
     ) -> None:
-        """`corrected`: scores are corrected by what f said in training; else they are g's own."""
         super().__init__(game, seed)
         self.corrected = corrected
-        self.fit_seconds, self.nodes_asked = 0.0, 0  # what learning took, and what f was given for it
+        self.fit_seconds, self.nodes_asked = 0.0, 0  # the cost of training
         self.config, self.validation, self._label = replace(config, seed=seed), validation, label
         self.lara = LARA.of_game(game)
         self.embeddings: Embeddings | None = None
@@ -52,9 +59,13 @@ class LaraMethod(Method):
     def label(self) -> str:
         return self._label
 
+    @property
+    def settings(self) -> dict[str, Any]:
+        return asdict(self.config)
+
     def with_fewer_steps(self) -> LaraMethod:
         self.config = replace(self.config, steps=2)
-        self.lara.warn_if_poor = False  # nobody relies on what it says
+        self.lara.warn_if_poor = False  # its scores are not used
         return self
 
     def fit(self, targets: Tensor) -> None:
@@ -64,15 +75,15 @@ class LaraMethod(Method):
         self.nodes_asked = self.game.caller.nodes_evaluated - before
 
     def save(self, path: Path) -> None:
+        """Save the explainer and the cost of training."""
         self.lara.save(path, fit_seconds=self.fit_seconds, nodes_asked=self.nodes_asked)
 
-    def load(self, path: Path) -> float:
-        """In the place of `fit`; returns the seconds that it took then."""
+    def load(self, path: Path) -> None:
+        """Load a saved explainer instead of training one."""
         explainer, stored = load_explainer(path, self.game.features.device)
         validate(stored, {"fit_seconds": number, "nodes_asked": whole()}, path)
         self.lara.with_explainer(explainer, stored)
         self.fit_seconds, self.nodes_asked = stored["fit_seconds"], stored["nodes_asked"]
-        return self.fit_seconds
 
     def explain(self, targets: Tensor) -> Explanations:
         self.lara.check_trained()
@@ -80,6 +91,7 @@ class LaraMethod(Method):
         return self.explain_again(targets)
 
     def explain_again(self, targets: Tensor) -> Explanations:
+        """Explain targets from the embeddings of the last `explain`."""
         assert self.embeddings is not None
-        found = Scorer(self.lara.explainer_, self.game, self.embeddings).explain(targets)
-        return replace(self.lara.trusted(found) if self.corrected else found, method=self.label)
+        explanations = Scorer(self.lara.explainer_, self.game, self.embeddings).explain(targets)
+        return replace(self.lara.trusted(explanations) if self.corrected else explanations, method=self.label)

@@ -1,4 +1,4 @@
-"""Evaluating a run: LARA beside `random` (the floor) and `sampled` (the per-instance reference), metric by metric."""
+"""Evaluation of a run by one metric after another: LARA, `random` (the lower bound) and `sampled` (the reference)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from dgl_lara._util.progress import log_info, phase
+from dgl_lara._util.notices import notice
+from dgl_lara._util.progress import phase
 from dgl_lara.baselines.random import Random
 from dgl_lara.baselines.sampled import Sampled
 from dgl_lara.explanation import Explanations
@@ -17,93 +18,106 @@ from dgl_lara.game.game import Game
 from dgl_lara.inference.local import explain_nearby, game_nearby
 from dgl_lara.inference.scorer import Scorer, embed_all
 from dgl_lara.lara import LARA
+from dgl_lara.messages import message
 from dgl_lara.metrics import METRICS
 from dgl_lara.metrics.common.metric import EvalCase
 from dgl_lara.metrics.throughput import speed
 
-AFFORDABLE = 300_000_000  # evaluated nodes that the `sampled` row may cost
-FEW = 1_000  # targets; the surroundings of more are most of the graph
+MAX_SAMPLED_NODES = 300_000_000  # that the method `sampled` may evaluate
+MAX_NEARBY_TARGETS = 1_000  # the neighbourhoods of more targets are most of the graph
 
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """A trained LARA, and what it is judged on."""
+    """A trained LARA, and what it is evaluated on.
+
+    Args:
+        lara: The trained LARA.
+        case: Game, targets and ground truth.
+        pairs: Coalition pairs of `sampled`. 0 leaves it out, None means the default of the task.
+        costs: Nodes that f evaluated for one explanation, by method.
+    """
 
     lara: LARA
     case: EvalCase
-    pairs: int | None = None  # coalition pairs of the `sampled` row; 0: leave it out; None: the usual number
-    costs: dict[str, float] = field(default_factory=dict)  # method -> nodes that f was given for each explanation
+    pairs: int | None = None
+    costs: dict[str, float] = field(default_factory=dict)
 
-    def cost_in_words(self) -> str:
-        """What f had to do, once the explanations are made."""
-        spent = [f"{label} {cost:,.0f}" for label, cost in self.costs.items()]
+    def cost_text(self) -> str:
+        """Return how many nodes f evaluated, once the explanations are computed."""
+        parts = [f"{label} {cost:,.0f}" for label, cost in self.costs.items()]
         if self.lara.cost_ is not None:
-            shared = f"in training, shared by all {self.case.game.num_targets:,} {self.case.game.task}s"
-            spent.append(f"lara {self.lara.cost_:,.0f} ({shared}), none after it")
-        return f"nodes that the model was given, for each explanation: {'; '.join(spent)}" if spent else ""
+            targets = f"{self.case.game.num_targets:,} {self.case.game.task}s"
+            parts.append(message("evaluation.cost_of_lara", cost=self.lara.cost_, targets=targets))
+        return message("evaluation.cost", methods=", ".join(parts)) if parts else ""
 
     @cached_property
     def explanations(self) -> list[Explanations]:
-        """Of every method, on the same targets; made once for all metrics. LARA's come last."""
+        """Explain the targets by every method. LARA's explanations come last."""
         game, targets, seed = self.case.game, self.case.targets, self.case.seed
         results = [Random(game, seed).explain(targets)]
         sampled = Sampled(game, seed, self.pairs)
         cost = 2 * sampled.pairs * int(game.players(targets).counts.sum())
-        if cost > AFFORDABLE:
-            log_info(f"{sampled.label} is left out, it would evaluate {cost:,} nodes; lower --targets or --pairs.")
+        if cost > MAX_SAMPLED_NODES:
+            notice("evaluation.sampled_left_out", method=sampled.label, nodes=cost)
         elif sampled.pairs:
             before = game.caller.nodes_evaluated
             with phase(sampled.label):
                 results.append(sampled.explain(targets))
             self.costs[sampled.label] = (game.caller.nodes_evaluated - before) / len(targets)
-        amortised = self.lara.trusted(
-            Scorer(self.lara.explainer_, game, self.lara.embed()).explain(targets), correct=False
-        )
+        scores = Scorer(self.lara.explainer_, game, self.lara.embed()).explain(targets)
+        amortised = self.lara.trusted(scores, correct=False)
         if self.lara.samples_ is None:
             return [*results, amortised]
         return [*results, replace(amortised, method="lara, amortised"), self.lara.trusted(amortised)]
 
 
-def evaluate(subject: Evaluation, name: str) -> pd.DataFrame:
-    """One table, with a column `method`; empty where the metric cannot be had."""
+def evaluate(evaluation: Evaluation, name: str) -> pd.DataFrame:
+    """Compute the table of one metric.
+
+    Args:
+        evaluation: The trained LARA and the targets.
+        name: Name of the metric.
+
+    Returns:
+        A table with a column `method`. It is empty if the metric is unavailable.
+    """
     metric = METRICS[name]
     if metric.measures_speed:
-        return _speed(subject)
-    if metric.unavailable(subject.case) is not None:
+        return _speed(evaluation)
+    if metric.unavailable(evaluation.case) is not None:
         return pd.DataFrame()
     tables = {}
-    for explanations in subject.explanations:
+    for explanations in evaluation.explanations:
         with phase(f"{name} of {explanations.method}"):
-            tables[explanations.method] = metric.table(subject.case, explanations)
-    return _below_each_other(tables)
+            tables[explanations.method] = metric.table(evaluation.case, explanations)
+    return _concatenate(tables)
 
 
-def _below_each_other(tables: dict[str, pd.DataFrame]) -> pd.DataFrame:
+def _concatenate(tables: dict[str, pd.DataFrame]) -> pd.DataFrame:
     for method, table in tables.items():
         table.insert(0, "method", method)
     return pd.concat(tables.values(), ignore_index=True)
 
 
-def _speed(subject: Evaluation) -> pd.DataFrame:
-    """With everything from the bare graph on (f, the pass of g, the scores); the same for a few nodes, on their
-    surroundings alone; and with p and t at hand."""
-    lara, game = subject.lara, subject.case.game
+def _speed(evaluation: Evaluation) -> pd.DataFrame:
+    """Time LARA from the bare graph on, for a few targets from their neighbourhoods, and from stored embeddings."""
+    lara, game = evaluation.lara, evaluation.case.game
     explainer, inputs, stored = lara.explainer_, lara.config_.inputs, lara.embed()
-    everyone, asked = torch.arange(game.num_targets, device=game.features.device), subject.case.targets
-    targets = torch.cat([asked, everyone[~torch.isin(everyone, asked)]])
+    every_target, first = torch.arange(game.num_targets, device=game.features.device), evaluation.case.targets
+    targets = torch.cat([first, every_target[~torch.isin(every_target, first)]])
 
     def from_scratch(some: Tensor) -> Explanations:
-        where = (game.f, game.graph, game.features, game.task, game.hops, game.value)
-        bare = Game.create(*where, memory=game.budget.memory, players=game.player_spec)
+        data = (game.f, game.graph, game.features, game.task, game.hops, game.value)
+        bare = Game.create(*data, memory=game.budget.memory, players=game.player_spec)
         return Scorer(explainer, bare, embed_all(explainer, bare, inputs)).explain(some)
 
     def nearby(some: Tensor) -> Explanations:
-        where = (game.f, game.graph, game.features, some, explainer, game.value, game.budget.memory)
-        near = game_nearby(*where, game.player_spec)
-        return explain_nearby(explainer, near, inputs, some)
+        data = (game.f, game.graph, game.features, some, explainer, game.value, game.budget.memory)
+        return explain_nearby(explainer, game_nearby(*data, game.player_spec), inputs, some)
 
     tables = {"lara, from scratch": speed(from_scratch, targets)}
-    if game.task.has_distances:
-        tables["lara, from scratch, nearby"] = speed(nearby, targets[:FEW])
+    if game.task.nearby_nodes(game.graph, targets[:1], game.hops) is not None:
+        tables["lara, from scratch, nearby"] = speed(nearby, targets[:MAX_NEARBY_TARGETS])
     tables["lara, embeddings stored"] = speed(lambda some: Scorer(explainer, game, stored).explain(some), targets)
-    return _below_each_other(tables)
+    return _concatenate(tables)

@@ -76,6 +76,9 @@ class GraphTask(Task):
     def context_nodes(self, batch: EgoBatch, row: Tensor) -> tuple[Tensor, ...]:
         return ()
 
+    def check_training_on_all(self) -> None:
+        raise InputError("benchmark.new_graphs")
+
     def gate(self, name: str) -> str:
         return "none"  # a player has no distance to a graph
 

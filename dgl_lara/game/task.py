@@ -175,6 +175,9 @@ class Task(ABC):
     def check_layerwise(self) -> None:  # noqa: B027
         """Raise an error if the task has no layer-wise pass."""
 
+    def check_training_on_all(self) -> None:  # noqa: B027
+        """Raise an error if the explained targets must be new to g."""
+
     def check_embedding(self, name: str) -> None:  # noqa: B027
         """Raise an error if g cannot use this form of embedding, "dual" or "single"."""
 

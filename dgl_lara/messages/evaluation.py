@@ -27,10 +27,32 @@ MESSAGES = {
         "Signed uses the score, absolute its size, because evidence against the class matters too. Pooled means all "
         "players of all targets together. Targets without a ground truth are left out."
     ),
+    "benchmark.damaged": "{path} is damaged and is measured again ({problem}).",
+    "benchmark.left_out": "{method} is left out: {reason}",
+    "benchmark.new_graphs": "The test targets are new graphs, so there are no more targets to learn from.",
+    "benchmark.quick": (
+        "Quick: LARA makes {steps} of 300 steps on large graphs and trains as usual on small ones. The paper's form "
+        "makes {paper_steps} of 3,000 steps. Other methods that learn use {learners} targets. {methods}. phi is "
+        "estimated from {pairs} pairs. A method whose explanations would take more than {minutes} minutes is left out."
+    ),
+    "benchmark.timed_untrained": "{problem} Speed is measured with another explainer.",
+    "benchmark.too_slow": (
+        "Its {targets} explanations would take about {minutes:.0f} minutes, at most {most} in a quick benchmark. Leave "
+        "out --quick."
+    ),
+    "benchmark.trained_again": "{problem} It is trained again.",
     "characterization.note": (
         "average over sparsity 0.3 ... 0.7, fid+: labels that change without the important players, fid-: with them "
         "alone"
     ),
+    "evaluation.cost": "nodes that the model evaluated for each explanation: {methods}",
+    "evaluation.cost_of_lara": "lara {cost:,.0f} (in training, shared by all {targets}), none after it",
+    "evaluation.fewer_targets": " --targets {targets} would take about {time}.",
+    "evaluation.sampled_left_out": (
+        "{method} is left out, because it would evaluate {nodes:,} nodes. Reduce --targets or --pairs."
+    ),
+    "evaluation.takes_long": "This will take about {time} ({parts}).{shorter}",
+    "evaluation.without_sampled": " --pairs 0 leaves out 'sampled'.",
     "fidelity.note": "average over sparsity 0.3 ... 0.7, ± standard error over targets",
     "fidelity.note_kept": (
         "average over sparsity 0.3 ... 0.7, ± standard error over targets, 'kept': the target itself stays"

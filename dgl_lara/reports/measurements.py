@@ -79,7 +79,7 @@ def measure(run: Run, split: str, max_targets: int, pairs: int | None, reference
         history=run.history,
         tables=tables,
         speed=_speed(evaluation),
-        cost=evaluation.cost_in_words(),
+        cost=evaluation.cost_text(),
         examples=examples_of(run, explanations),
         summaries=summaries_of(run.parts, "all", MAX_SUMMARY_TARGETS),
         eval_options=f"--run {shlex.quote(str(run.folder))}{' --trust' * bool(run.config.model)} --split {split} "

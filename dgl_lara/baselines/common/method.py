@@ -97,6 +97,11 @@ class Method:
         return self.game.f(graph, features, **{argument: weights})
 
     @property
+    def settings(self) -> dict[str, Any] | None:
+        """Return the settings that stored results of a benchmark depend on, or None."""
+        return None
+
+    @property
     def label(self) -> str:
         """Return the name in a table, with the settings that matter."""
         return self.name
