@@ -1,4 +1,4 @@
-"""`Explanation`: why the model returns its prediction for one target, as numbers, a sentence, a picture and files."""
+"""`Explanation` is why the model returns its prediction for one target, as numbers, a sentence, a picture or a file."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ ENDINGS = (*TABLES, *PICTURES)
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Explanation:
-    """Scores of the players of one target: a view of `Explanations` with a single target.
+    """Scores of the players of one target, a view of `Explanations` with a single target.
 
     Attributes:
         batch: The explanations of this target alone.
@@ -147,7 +147,7 @@ class Explanation:
 
     @property
     def noun(self) -> str:
-        """Noun for one player: neighbour, atom, edge."""
+        """Noun for one player, such as "neighbour"."""
         return self.game.player_set.noun_in(self._is_molecule)
 
     @property
@@ -160,7 +160,7 @@ class Explanation:
 
     @property
     def value_name(self) -> str:
-        """Name of the explained value: logit, probability, score."""
+        """Name of the explained value, such as "logit"."""
         name = self.task.value_name(self.game.value)
         return name if self.batch.rather_than is None else f"{name} difference"
 
@@ -334,7 +334,7 @@ class Explanation:
         return self._positions(self.game.player_set.player_of_nodes(targets, self.nodes))
 
     def player_of_edges(self, graph: dgl.DGLGraph) -> Tensor | None:
-        """Return the position among `players` of each edge (-1: none), or None if edges are not players."""
+        """Return the position among `players` of each edge (-1 for none), or None if edges are not players."""
         src, dst = graph.edges()
         return self._positions(self.game.player_set.player_of_edges(self.nodes[src], self.nodes[dst]))
 
@@ -421,11 +421,11 @@ class Explanation:
         """Draw a picture.
 
         Args:
-            max_players: Largest number of nodes to draw, the strongest first (features: at most 25).
+            max_players: Largest number of nodes to draw, the strongest first. Features have at most 25 bars.
             words: Write the sentence above it.
 
         Returns:
-            A matplotlib figure: nodes around the target, coloured by score. Edge players are edges with colour and
+            A matplotlib figure with nodes around the target, coloured by score. Edge players are edges with colour and
             width, feature players are bars.
         """
         from dgl_lara.explanation.view import draw_explanation
@@ -433,10 +433,10 @@ class Explanation:
         return draw_explanation(self, max_players, words)
 
     def to_html(self, max_players: int = 120, others: Sequence[Explanation] = ()) -> str:
-        """Return a page to explore: pan, zoom, hover, and a slider that removes players.
+        """Return a page to explore, with zoom, details and a slider that removes players.
 
         Args:
-            max_players: Largest number of nodes to draw (features: at most 25).
+            max_players: Largest number of nodes to draw.
             others: Explanations of the same target by other players. The page can be switched to them.
 
         Raises:
@@ -449,7 +449,7 @@ class Explanation:
             if (other.task, other.target) != (self.task, self.target):
                 own, got = (f"{one.task} {one.target}" for one in (self, other))
                 raise InputError("explanation.other_target", target=own, got=got)
-        return page([view_of(one, max_players) for one in (self, *others)])
+        return page([view_of(one, max_players)[1] for one in (self, *others)])
 
     def _repr_html_(self) -> str:
         from dgl_lara.explanation.plot.figure import inline

@@ -1,4 +1,4 @@
-"""`Explanations`: the scores of a batch of targets. `explanations[3]` is the `Explanation` of one of them."""
+"""`Explanations` are the scores of a batch of targets. `explanations[3]` is the `Explanation` of one of them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ENDINGS = (".csv", ".parquet")
 class Explanations:
     """Scores of the players of a batch of targets.
 
-    A score is a player's removal-based attribution: the mean of the explained value over random coalitions with the
+    A score is a player's removal-based attribution, the mean of the explained value over random coalitions with the
     player, minus the mean over those without it. Scores do not add up to the value.
 
     Attributes:
@@ -45,9 +45,9 @@ class Explanations:
         game: What was explained. Pictures and sentences need it.
         names: Names for pictures and sentences.
         variance: (num_pairs,) expected squared error of each score, or None if it is unknown.
-        corrected: (num_targets,) bool: model calls corrected the scores. None for methods other than LARA.
+        corrected: (num_targets,) whether model calls corrected the scores. None for methods other than LARA.
         rather_than: (num_targets,) class against which the explained one is set, or None.
-        novelty: (num_targets,) distance of a target's surroundings from the training data: about 1 is familiar, 2 is
+        novelty: (num_targets,) distance of a target's surroundings from the training data. About 1 is familiar, 2 is
             far. None on the graph of the training.
 
     Examples:
@@ -76,7 +76,7 @@ class Explanations:
         return f"Explanations of {targets} by {self.method}: {len(self.scores)} scores (see to_frame())"
 
     def __getitem__(self, index: int) -> Explanation:
-        """Return the explanation at this position (not: of the node with this number)."""
+        """Return the explanation at this position (not of the node with this number)."""
         if not isinstance(index, Integral) or isinstance(index, bool):
             raise TypeError(message("explanations.index_type", got=index))
         if not -len(self) <= index < len(self):
@@ -181,7 +181,7 @@ class Explanations:
 
     @property
     def is_target(self) -> Tensor:
-        """(num_pairs,) bool: the player is the target itself."""
+        """(num_pairs,) whether the player is the target itself."""
         return self.task.is_target(self.players)
 
     @property
@@ -223,7 +223,7 @@ class Explanations:
             motif: (num_nodes,) motif that each node belongs to, -1 for none.
 
         Returns:
-            (num_pairs,) bool: the player is in the target's own motif (graph task: in any). An edge is in it if both
+            (num_pairs,) whether the player is in the target's own motif (or in any, for graphs). An edge is in it if both
             ends are.
         """
         players = self.players
@@ -239,7 +239,7 @@ class Explanations:
             include_target: Whether the target itself may be important.
 
         Returns:
-            (num_pairs,) bool: the top (1 - sparsity) of each target's players, at least one.
+            (num_pairs,) whether the player is in the top (1 - sparsity) of each target's players, at least one.
 
         Raises:
             InputError: If the sparsity is out of range.
@@ -277,7 +277,7 @@ class Explanations:
         return frame.assign(**rival, **player_columns(self.game, self.names, players.player))
 
     def summary(self, explained_class: int | None = None) -> Summary:
-        """Return what matters in general: features, hops and groups of players, and typical explanations.
+        """Return what matters in general, by groups of players, and typical explanations.
 
         Args:
             explained_class: Use only the targets that are explained as this class.

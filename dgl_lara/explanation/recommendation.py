@@ -1,4 +1,4 @@
-"""Links on a graph of ratings are recommendations: sentences about them use who liked what.
+"""Links on a graph of ratings are recommendations, and sentences about them use who liked what.
 
 A graph holds ratings if the edges between both ends' types carry one number named `rating`. A rating above the average
 of its relation is a like.
@@ -29,7 +29,7 @@ def holds_ratings(game: Game) -> bool:
 
 
 def recommendation_clauses(game: Game, user: int, item: int, players: Tensor) -> list[str]:
-    """Return a clause for each player: its rating of the item, or the user's rating of it."""
+    """Return a clause for each player about its rating of the item, or the user's rating of it."""
     assert isinstance(game.f, HeteroAdapter)
     of_user, of_item = _likes(game, user), _likes(game, item)
     types, _ = game.f.types.locate(players)

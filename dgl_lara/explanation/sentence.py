@@ -1,4 +1,4 @@
-"""An explanation in two short sentences: what carries the prediction, and what the model returns without it.
+"""An explanation in two short sentences, on what carries the prediction and what the model returns without it.
 
 The removal is evaluated by the model, and it has the last word:
 
@@ -22,9 +22,9 @@ from dgl_lara._util.tables import cell
 
 MAX_NAMED = 3  # players
 MAX_REMOVED = 5  # players
-SIMILAR_SCORE = 0.9  # of the last named score: players with more are named too
+SIMILAR_SCORE = 0.9  # of the last named score, from which players are named too
 ZERO_SCORE = 1e-6  # of the largest score
-FAINT_SCORE = 0.01  # of the strongest score: players with less are neither removed with it nor named after the target
+FAINT_SCORE = 0.01  # of the strongest score, below which players are neither removed with it nor named after the target
 SMALL_CHANGE = 0.05  # of the explained value, or of its distance from the value without players
 
 CARRIED = "carried by"  # the named players, or all together, carry the value

@@ -1,7 +1,7 @@
-"""`Summary`: what matters in general, over all targets of `Explanations`, and which explanations are typical.
+"""`Summary` is what matters in general over all targets of `Explanations`, and which of them are typical.
 
-Players form groups: by hop, by the class that the model predicts for them (edges: for both ends), by label in graphs
-(atoms), by node type or relation. Features are one group each. The scores of a group are summed for each target and
+Players form groups by hop, by the class that the model predicts for them (or for both ends of an edge), by label in
+graphs (atoms), by node type or relation. Features are one group each. The scores of a group are summed for each target and
 averaged over all targets, also those without a player in it.
 """
 
@@ -58,10 +58,10 @@ class Summary:
         targets: Number of targets.
         value: Name of the explained value.
         explained_class: Name of the class if it is the same for all targets.
-        groups: One table for each way to group players: by, item, for, against (mean sums of positive and negative
-            scores), share (of all sums in the table), players (mean number per target).
+        groups: One table for each way to group players. Columns are by, item, for and against (mean sums of positive
+            and negative scores), share (of all sums in the table) and players (mean number per target).
         swarm: Scores of the strongest features, if features are players.
-        typical: Few explanations that represent the others: row, target, share.
+        typical: Few explanations that represent the others, with columns row, target, share.
     """
 
     kind: str
@@ -79,7 +79,7 @@ class Summary:
 
     @property
     def title(self) -> str:
-        """One line: targets, class and value."""
+        """One line with targets, class and value."""
         classes = f", class {self.explained_class}" if self.explained_class else ", each for its predicted class"
         if self.value == "output":
             classes = ""
@@ -123,15 +123,7 @@ class Summary:
 
 
 def save_summaries(summaries: Sequence[Summary], path: Path) -> None:
-    """Write summaries of several player sets to one file.
-
-    Args:
-        summaries: The summaries.
-        path: A table (.csv) or a picture (.png, .svg, .pdf).
-
-    Raises:
-        InputError: If the file ends otherwise.
-    """
+    """Write summaries of several player sets to one file, as in `Summary.save`."""
     if path.suffix not in SUMMARIES:
         raise InputError("explanation.file_ending", endings=", ".join(SUMMARIES), got=path.name)
     with atomic_write(path) as temporary:
@@ -145,11 +137,7 @@ def save_summaries(summaries: Sequence[Summary], path: Path) -> None:
 
 
 def summarise(explanations: Explanations, game: Game) -> Summary:
-    """Return the summary of some explanations.
-
-    Raises:
-        InputError: If there are none.
-    """
+    """Return the summary of some explanations, or raise InputError if there are none."""
     if not len(explanations):
         raise InputError("summary.empty")
     own_names = game.player_set.display_names(explanations.names.columns)
@@ -235,7 +223,7 @@ def _table(explanations: Explanations, grouping: Grouping) -> pd.DataFrame:
     return table if grouping.by == "hop" else table.sort_values("share", ascending=False, kind="stable")
 
 
-# --- features: one point for each target
+# --- points of features
 
 
 def _swarm(explanations: Explanations, game: Game, table: pd.DataFrame, names: list[str]) -> list[Swarm]:
@@ -260,7 +248,7 @@ def _evenly(count: int, max_count: int) -> Tensor:
 
 
 def _typical(explanations: Explanations, groupings: list[Grouping]) -> pd.DataFrame:
-    """Return the medoids: few explanations that are near to all others by their profiles."""
+    """Return the medoids, few explanations that are near to all others by their profiles."""
     rows = _evenly(len(explanations), MAX_COMPARED).to(explanations.scores.device)
     profile = _profiles(explanations, rows, groupings)
     medoid, share = medoids(np.clip(1 - profile @ profile.T, 0, None), NUM_TYPICAL)
@@ -302,15 +290,7 @@ def _profiles(explanations: Explanations, rows: Tensor, groupings: list[Grouping
 
 
 def medoids(distance: np.ndarray, max_count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return medoids, greedily chosen and then moved to the middle of those that they represent.
-
-    Args:
-        distance: (n, n) distances.
-        max_count: Largest number of medoids.
-
-    Returns:
-        Their indices, and the share that each represents.
-    """
+    """Return the indices of medoids and the share that each represents, from (n, n) distances."""
     chosen: list[int] = []
     nearest = np.full(len(distance), np.inf)
     while len(chosen) < min(max_count, len(distance)):

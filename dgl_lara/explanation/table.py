@@ -1,4 +1,4 @@
-"""Tables of scores: their columns, and the numbers by which users know nodes."""
+"""Tables of scores with the numbers by which users know nodes."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def pairs_frame(**columns: Any) -> pd.DataFrame:
 
 
 def player_columns(game: Game | None, names: Labels, players: Tensor) -> dict[str, Any]:
-    """Return columns that describe players: both ends of an edge, the name of a feature."""
+    """Return columns that describe players, such as both ends of an edge."""
     if game is None:
         return {}
     ends = {name: end.cpu().numpy() for name, end in zip("uv", game.player_set.endpoints(players), strict=False)}

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from dgl_lara.explanation.plot.html import View, ViewData, drawn_players
+from dgl_lara.explanation.plot.html import drawn_players, picture_data
 from dgl_lara.explanation.plot.scene import Bars, Scene, compose, compose_bars
 from dgl_lara.messages import message
 
@@ -70,47 +70,46 @@ def draw_explanation(explanation: Explanation, max_players: int, words: bool) ->
     return draw(picture, title, class_name, value, removed)
 
 
-def view_of(explanation: Explanation, max_players: int, steps: int = SLIDER_STEPS) -> View:
-    """Return what a page shows of an explanation.
-
-    Args:
-        explanation: The explanation.
-        max_players: Largest number of nodes to draw.
-        steps: Steps of the slider. The model is called twice for each.
-    """
-    batch, rank = explanation.batch, explanation.batch.rank()
-    picture = _picture_of(explanation, max_players)
-    drawn = drawn_players(picture)
+def view_of(
+    explanation: Explanation, max_players: int, steps: int = SLIDER_STEPS
+) -> tuple[Scene | Bars, dict[str, Any]]:
+    """Return the picture and the JSON content of a page. The model is called twice for each step of its slider."""
+    batch, picture = explanation.batch, _picture_of(explanation, max_players)
+    data, drawn = picture_data(picture), drawn_players(picture)
     if explanation.player_of_nodes is None:
         names = explanation.player_names()
         drawn_names = [names[player] for player in drawn]
     else:  # both ends of a link are drawn, and are one player
         drawn_names = explanation.node_names(explanation.nodes[drawn])
         drawn = explanation.player_of_nodes.cpu().numpy()[drawn]
+    rank, order = batch.rank() + 1, batch.rank(include_target=False)
+    classes, named = _classes_of_drawn(explanation, drawn), {*explanation.sentence.named, *explanation.sentence.removed}
+    for row, player in enumerate(drawn.tolist()):
+        data["players"][row] |= {
+            "name": drawn_names[row],
+            "rank": int(rank[player]),
+            "order": int(order[player]),
+            "details": _details(explanation, player),
+            "named": player in named,
+            "class": None if classes is None else classes[row],
+        }
     removable = len(explanation) - int(batch.is_target.sum())
     counts = torch.linspace(removable, 0, min(removable, steps) + 1).round().int().tolist()
     keep, remove = explanation.curves(counts)
-    named = {*explanation.sentence.named, *explanation.sentence.removed}
-    data = ViewData(
-        title=explanation.in_words(),
-        about=_about(explanation),
-        explained_class=explanation.class_name,
-        value=explanation.value_name,
-        output=explanation.output,
-        noun=explanation.noun,
-        names=drawn_names,
-        players=len(explanation),
-        removable=removable,
-        counts=counts,
-        keep=keep,
-        remove=remove,
-        rank=(rank[drawn] + 1).tolist(),
-        order=batch.rank(include_target=False)[drawn].tolist(),
-        details=[_details(explanation, player) for player in drawn],
-        classes=_classes_of_drawn(explanation, drawn),
-        named=[player in named for player in drawn.tolist()],
-    )
-    return picture, data
+    return picture, {
+        **data,
+        "title": explanation.in_words(),
+        "about": _about(explanation),
+        "count": len(explanation),
+        "removable": removable,  # all players but the target
+        "noun": explanation.noun,
+        "counts": counts,  # of important players, for each step of the slider
+        "keep": keep,  # outputs of the model with only these players
+        "remove": remove,  # and without them
+        "class": explanation.class_name,
+        "value": explanation.value_name,
+        "output": explanation.output,
+    }
 
 
 def _picture_of(explanation: Explanation, max_players: int) -> Scene | Bars:
@@ -120,7 +119,7 @@ def _picture_of(explanation: Explanation, max_players: int) -> Scene | Bars:
 
 
 def _marks(explanation: Explanation, nodes: Tensor) -> list[str] | None:
-    """Return what is written on nodes: names of the user's own, or numbers within a type that has no names."""
+    """Return what is written on nodes, the user's own names or numbers within a type without names."""
     labels = explanation.batch.names.labels
     own = None if labels is None else [labels[node] for node in nodes.tolist()]
     types, ids = explanation.game.user_ids(nodes)
@@ -145,7 +144,7 @@ def _about(explanation: Explanation) -> str:
 
 
 def _classes_of_drawn(explanation: Explanation, drawn: np.ndarray) -> list[str] | None:
-    """Return the class that the model predicts for each drawn player: a node, or both ends of an edge."""
+    """Return the class that the model predicts for each drawn node, or for both ends of each edge."""
     of_class, players = explanation.batch.names.of_class, explanation.players[torch.from_numpy(drawn)]
     ends = explanation.game.player_set.endpoints(players)
     classes = [explanation.classes_of(end) for end in ends]
@@ -156,7 +155,7 @@ def _classes_of_drawn(explanation: Explanation, drawn: np.ndarray) -> list[str] 
 
 
 def _details(explanation: Explanation, player: int) -> list[str]:
-    """Return further facts about a player: the largest features of a node, the value of a column."""
+    """Return the largest features of a node, or the value of a column."""
     if explanation.player_of_nodes is None:
         return list(filter(None, [_value_of(explanation, player)]))
     row, columns = explanation.game.node_features(int(explanation.players[player])), explanation.batch.names.columns
@@ -165,7 +164,7 @@ def _details(explanation: Explanation, player: int) -> list[str]:
 
 
 def _value_of(explanation: Explanation, player: int) -> str:
-    """Return what the target has in the column of a player (a graph: on average), or ""."""
+    """Return what the target has in the column of a player (a graph on average), or ""."""
     nodes = explanation.task.target_nodes(explanation.game.graph, explanation.batch.players.targets)
     return explanation.game.player_set.value_of(explanation.players[player : player + 1], nodes)
 

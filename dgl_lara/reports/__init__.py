@@ -1,1 +1,1 @@
-"""What a person sees: tables and pictures."""
+"""Tables and pages for readers."""

@@ -1,4 +1,4 @@
-"""A benchmark as a table with one row for each method: for the terminal, as CSV, JSON and Markdown."""
+"""A benchmark as a table with one row for each method, for the terminal and as CSV, JSON and Markdown."""
 
 from __future__ import annotations
 
@@ -29,11 +29,7 @@ SHORT_NAMES = {"LARA is x times faster": "x LARA", "LARA, stored, is x times fas
 
 
 def summary(records: pd.DataFrame) -> pd.DataFrame:
-    """Return one row for each method with mean and standard deviation of each figure over the seeds.
-
-    Args:
-        records: One row for each method and seed.
-    """
+    """Return one row for each method with mean and standard deviation of each figure over the seeds."""
     rows = []
     for name, group in records.groupby("method", sort=False):
         row: dict[str, object] = {"method": group["label"].iloc[-1], "name": name, "seeds": len(group)}
@@ -47,12 +43,7 @@ def summary(records: pd.DataFrame) -> pd.DataFrame:
 
 
 def cells_of(table: pd.DataFrame, mark: Callable[[str], str]) -> tuple[list[str], list[list[str]]]:
-    """Return header and cells, 'mean ± std'.
-
-    Args:
-        table: Result of `summary`.
-        mark: Marks the best cells of a column.
-    """
+    """Return header and cells, 'mean ± std', with the best cells of a column marked."""
     columns = [column for column in COLUMNS if column in table]
     rivals = table[table["name"] != FLOOR]
     rows = []
@@ -73,12 +64,7 @@ def cells_of(table: pd.DataFrame, mark: Callable[[str], str]) -> tuple[list[str]
 
 
 def terminal_table(table: pd.DataFrame, width: int) -> str:
-    """Return the table in pieces of this width with short names, and notes.
-
-    Args:
-        table: Result of `summary`.
-        width: Letters of a line.
-    """
+    """Return the table in pieces of this width (letters), with short names and notes."""
     header, rows = cells_of(table, lambda text: f"*{text}")
     names = [SHORT_NAMES.get(name, name.removesuffix(", average").replace(" f ", " the model ")) for name in header]
     methods, *figures = zip(names, *rows, strict=True)
@@ -113,7 +99,7 @@ def note_codes(table: pd.DataFrame) -> list[str]:
 
 
 def _merit(column: str, figure: float) -> float:
-    """Return the figure that counts: noise that lifts an R2 above 1 does not make a method better."""
+    """Return the figure that counts, without the noise that lifts an R2 above 1."""
     return min(figure, 1.0) if column.startswith("R2") else figure
 
 
@@ -124,18 +110,7 @@ def _number(value: float) -> str:
 def write_comparison(
     records: pd.DataFrame, table: pd.DataFrame, title: str, folder: Path, note: str = ""
 ) -> list[Path]:
-    """Write a benchmark as CSV, JSON and Markdown. Files of other methods, targets or seeds stay.
-
-    Args:
-        records: One row for each method and seed.
-        table: Their `summary`.
-        title: What was compared.
-        folder: Folder of the files.
-        note: Further note for the Markdown.
-
-    Returns:
-        The files.
-    """
+    """Write a benchmark as CSV, JSON and Markdown. Files of other methods, targets or seeds stay."""
     question = {"what": title, "methods": table["name"].tolist(), "seeds": int(table["seeds"].max())}
     content = {"what": title, "question": question, "records": json.loads(records.to_json(orient="records"))}
     first = free_path(folder / "benchmark.json", question)

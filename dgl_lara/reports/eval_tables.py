@@ -1,4 +1,4 @@
-"""Evaluation tables: a short form for the terminal, the full one as CSV and JSON in the run folder."""
+"""Evaluation tables, in a short form for the terminal and in full as CSV and JSON."""
 
 from __future__ import annotations
 
@@ -15,13 +15,7 @@ from dgl_lara.metrics import METRICS
 
 
 def print_table(name: str, table: pd.DataFrame, width: int) -> str:
-    """Return the short form of a table.
-
-    Args:
-        name: Name of the metric.
-        table: Its table.
-        width: Letters of a line.
-    """
+    """Return the short form of the table of a metric, in pieces of this width (letters), with notes."""
     metric = METRICS[name]
     note = metric.note(table) if len(table) else ""
     return text_blocks(*metric.summary(table), width) + (f"\n{note}" if note else "")
@@ -30,21 +24,7 @@ def print_table(name: str, table: pd.DataFrame, width: int) -> str:
 def write_results(
     metric: str, table: pd.DataFrame, folder: Path, stem: str, title: str, question: Mapping[str, object]
 ) -> list[Path]:
-    """Write <stem>-<metric>.csv and .json of a table, and its picture if it has one.
-
-    Files of another question (other targets, another seed) stay, and the new ones get a number.
-
-    Args:
-        metric: Name of the metric.
-        table: Its table.
-        folder: Folder of the files.
-        stem: Beginning of their names.
-        title: What was evaluated.
-        question: What the table depends on.
-
-    Returns:
-        The files. None if the folder is read-only.
-    """
+    """Write <stem>-<metric>.csv and .json of a table, and its plot. Files of another question stay."""
     try:
         return _write(metric, table, free_path(folder / f"{stem}-{metric}.json", question), title, question)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""What matters in general to a run: a summary for each of its player sets."""
+"""Summaries of a run, one for each of its player sets."""
 
 from __future__ import annotations
 
@@ -14,18 +14,7 @@ from dgl_lara.runs.run import Run
 def summaries_of(
     parts: Sequence[Run], split: str, max_targets: int, explained_class: int | None = None, hint: str = ""
 ) -> list[tuple[Summary, Explanations]]:
-    """Return a summary for each player set, with its explanations.
-
-    Args:
-        parts: Runs of one folder with different player sets.
-        split: Split of the targets.
-        max_targets: Largest number of targets, drawn at random.
-        explained_class: Use only targets that the model predicts as this class.
-        hint: How to get more targets, for the notice.
-
-    Raises:
-        InputError: If the model predicts the class for no target.
-    """
+    """Return a summary for each player set, with its explanations of randomly drawn targets."""
     first, found = parts[0], []
     targets = first.dataset.split(split).to(first.lara.features.device)
     if explained_class is not None:

@@ -1,4 +1,4 @@
-"""One page on a run to send to others: what was explained, how well, examples, settings, caveats.
+"""One page on a run to send to others, with figures, examples, settings and caveats.
 
 `measurements.measure` computes the figures. `report.html` is the template, and `messages/reports.py` has the texts.
 """

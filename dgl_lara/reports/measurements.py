@@ -47,16 +47,7 @@ class ReportData:
 
 
 def measure(run: Run, split: str, max_targets: int, pairs: int | None, reference_pairs: int, seed: int) -> ReportData:
-    """Evaluate a run for a report.
-
-    Args:
-        run: A trained run.
-        split: Split of the targets.
-        max_targets: Largest number of targets, drawn at random.
-        pairs: Pairs of coalitions for direct sampling. 0 leaves it out, None chooses them.
-        reference_pairs: Pairs of coalitions for the reference attribution.
-        seed: Seed of the draws.
-    """
+    """Evaluate a trained run for a report. `pairs` are those of direct sampling (0 leaves it out)."""
     dataset, lara = run.dataset, run.trained()
     targets = sample_targets(dataset.split(split), max_targets, seed)
     evaluation = Evaluation(lara, EvalCase(lara.game, targets, dataset.motif, reference_pairs, seed), pairs)

@@ -10,7 +10,6 @@ import torch
 
 from dgl_lara._util.templates import rendered
 from dgl_lara.explanation import Explanation
-from dgl_lara.explanation.plot.html import view_data
 from dgl_lara.explanation.view import scene_of, view_of
 from dgl_lara.serve.cache import UNKNOWN, round_digits
 from dgl_lara.serve.handlers import RequestHandler
@@ -141,7 +140,7 @@ def view(handler: RequestHandler, query: ViewQuery) -> Json:
     expected = explanations.confidence
     confidence = float("nan") if expected is None else float(round_digits(expected.numpy())[0])
     return {
-        **view_data(picture, data),
+        **data,
         "links": _links(handler, explanation, picture),
         "target": query.target if "," in query.target else int(query.target),
         "instance": target_fields,

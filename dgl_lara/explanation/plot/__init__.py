@@ -1,1 +1,1 @@
-"""One explanation to look at: words, layout, pictures, pages."""
+"""Pictures and pages of explanations."""

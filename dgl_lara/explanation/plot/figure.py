@@ -32,7 +32,7 @@ TRUTH = "#009E73"
 INK = "#1a1a1a"
 MAX_LETTERS_INSIDE = 6  # of a node
 LETTER_WIDTH = 0.6 * 6 / 72 / EDGE_INCHES  # of a label next to a node, in edges
-MAX_STEEP_SINE = 0.4  # from the vertical: below it a label is above or below its node
+MAX_STEEP_SINE = 0.4  # from the vertical, up to which a label is above or below its node
 DASHES = (2.2, 1.6)
 MAX_MARK_LETTERS = 14
 RING_GAP = 0.09  # between the target and the ring around it
@@ -42,15 +42,7 @@ ARROW_BEND = 0.12  # of an arrow whose opposite is drawn too
 
 
 def draw(scene: Scene, title: str, explained_class: str, value: str, removed: str = "") -> Figure:
-    """Draw a scene. Everything is measured in inches, so nodes and letters keep their size.
-
-    Args:
-        scene: Nodes and edges with their positions.
-        title: Sentence above the picture, or "".
-        explained_class: Name of the class.
-        value: Name of the explained value.
-        removed: Line about the players that the sentence removes.
-    """
+    """Draw a scene. Everything is measured in inches, so nodes and letters keep their size."""
     outer_labels = _outer_labels(scene)
     low, high = (corner + margin for corner, margin in zip(_corners(scene, outer_labels), (-0.05, 0.05), strict=True))
     unit = float(min(EDGE_INCHES, 8.5 / (high[0] - low[0]), 7.5 / (high[1] - low[1])))  # of one edge
@@ -91,7 +83,7 @@ def draw(scene: Scene, title: str, explained_class: str, value: str, removed: st
 
 
 def wrapped(title: str, notes: list[str], value: str, inches: float) -> tuple[list[str], list[str]]:
-    """Return lines of the title, and of the notes below a picture (with a title: also what scores are)."""
+    """Return lines of the title, and of the notes below a picture (with a title also what scores are)."""
     if title:
         additive = message("scores.not_additive", value=value)
         notes = [*notes, f"{additive[0].upper()}{additive[1:]}."]
@@ -231,7 +223,7 @@ def _write_inside(axis: Axes, scene: Scene, row: int, radius: float, unit: float
 
 @dataclass(frozen=True)
 class _Label:
-    """A mark too long for its node: next to it, away from the target, and turned if it would cover the next one."""
+    """A mark next to a node that is too small for it, turned if it would cover the next one."""
 
     text: str
     start: np.ndarray  # (2,)
@@ -263,7 +255,7 @@ class _Label:
 def _outer_labels(scene: Scene) -> list[_Label]:
     labels, radii = [], _radii(scene)
     for row, mark in enumerate(scene.marks):
-        is_centre = row == scene.target == scene.targets[-1]  # other nodes surround it: the legend names it
+        is_centre = row == scene.target == scene.targets[-1]  # other nodes surround it, so the legend names it
         if _fits_inside(mark) or is_centre:
             continue
         centre, text = scene.position[row], shortened(mark, MAX_MARK_LETTERS)
@@ -314,13 +306,7 @@ def _legend_handles(scene: Scene) -> list[Line2D]:
 
 
 def write(figure: Figure, path: Path, ending: str) -> None:
-    """Write a figure as .png, .svg or .pdf. Equal figures give equal bytes: no date, fixed identifiers.
-
-    Args:
-        figure: The figure.
-        path: The file.
-        ending: ".png", ".svg" or ".pdf", since the file may be a temporary one.
-    """
+    """Write a figure as .png, .svg or .pdf. Equal figures give equal bytes, without dates."""
     metadata = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(ending, {})
     drawn = io.BytesIO()  # on a full disk matplotlib cannot close a file that it opened itself
     with matplotlib.rc_context({"svg.hashsalt": "dgl-lara", "svg.fonttype": "none"}):

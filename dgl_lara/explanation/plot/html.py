@@ -1,10 +1,9 @@
-"""One explanation as a page to explore: a single file without outside scripts, pictures or fonts."""
+"""One explanation as a page to explore, in a single file without outside scripts, pictures or fonts."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,37 +12,11 @@ from markupsafe import Markup
 from dgl_lara._util.templates import rendered
 from dgl_lara.explanation.plot.scene import Bars, Scene, shapes_of
 
-View = tuple[Scene | Bars, "ViewData"]
 
-
-@dataclass(frozen=True)
-class ViewData:
-    """What a page shows besides the picture. Lists of players have the rows of `drawn_players`."""
-
-    title: str
-    about: str
-    explained_class: str  # name or number
-    value: str
-    output: float
-    noun: str  # for one player
-    names: list[str]
-    players: int
-    removable: int  # all players but the target
-    counts: list[int]  # of important players, for each step of the slider
-    keep: list[float]  # output of the model with only these players
-    remove: list[float]  # output without them
-    rank: list[int]  # among all players, from 1
-    order: list[int]  # among the removable players, from 0
-    details: list[list[str]]
-    classes: list[str] | None  # that the model predicts for players, or for both ends of edges
-    named: list[bool]  # the title names or removes the player
-
-
-def page(views: Sequence[View]) -> str:
+def page(views: Sequence[dict[str, Any]]) -> str:
     """Return the HTML. Several explanations of one target are behind a switch."""
-    data = Markup(embedded([view_data(*view) for view in views]))
-    first = views[0][1]
-    return rendered(__package__, "explanation.html", title=first.title, about=first.about, data=data)
+    title, about = views[0]["title"], views[0]["about"]
+    return rendered(__package__, "explanation.html", title=title, about=about, data=Markup(embedded(views)))
 
 
 def drawn_players(picture: Scene | Bars) -> np.ndarray:
@@ -59,39 +32,15 @@ def embedded(data: Any) -> str:
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 
 
-def view_data(picture: Scene | Bars, data: ViewData) -> dict[str, Any]:
-    """Return the JSON content of one view."""
+def picture_data(picture: Scene | Bars) -> dict[str, Any]:
+    """Return the JSON content of a picture. Its `players` have the rows of `drawn_players`."""
     if isinstance(picture, Bars):
         drawn: dict[str, Any] = _bars(picture)
     elif picture.edge_score is not None:
         drawn = _edges(picture)
     else:
         drawn = {**_graph(picture), "players": _nodes(picture), "points": None}
-    for row, player in enumerate(drawn["players"]):
-        player |= {
-            "name": data.names[row],
-            "rank": data.rank[row],
-            "order": data.order[row],
-            "details": data.details[row],
-            "named": data.named[row],
-            "class": None if data.classes is None else data.classes[row],
-        }
-    return {
-        **drawn,
-        "largest": picture.max_score,
-        "rest": picture.rest,
-        "title": data.title,
-        "about": data.about,
-        "count": data.players,
-        "removable": data.removable,
-        "noun": data.noun,
-        "counts": data.counts,
-        "keep": data.keep,
-        "remove": data.remove,
-        "class": data.explained_class,
-        "value": data.value,
-        "output": data.output,
-    }
+    return {**drawn, "largest": picture.max_score, "rest": picture.rest}
 
 
 def _graph(scene: Scene) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Positions of nodes: rings of hops around a target, or forces for a graph without one. Deterministic."""
+"""Positions of nodes, on rings of hops around a target or by forces. Deterministic."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 NODE_GAP = 0.62  # between neighbours on a ring. Rings are at least 1 apart
 END_DISTANCE = 0.5  # of both ends of a link from the centre
 MAX_TRIALS = 250  # arrangements of the first ring
-EVEN_RING_NODES = 12  # of the first ring: larger ones get equal distances
+EVEN_RING_NODES = 12  # of the first ring, up to which distances may differ
 MIN_OPEN_ANGLE = 2 * np.pi / 3  # without nodes, for an open circle
 OPEN_END = 0.65  # by which an open circle continues behind its last nodes, with room for a label
 LABEL_DISTANCE = 0.62  # of a label from the nodes of its ring
@@ -21,17 +21,9 @@ MAX_KAMADA_KAWAI_NODES = 200  # distances between all pairs of more take too lon
 
 
 def rings(hop: np.ndarray, edges: np.ndarray) -> np.ndarray:
-    """Place nodes at hop h on ring h around the target.
+    """(num_nodes, 2) Place nodes at hop h on ring h around the target, with few crossings and short edges.
 
-    The order on the first ring is searched for few crossings and short edges. Every other node is as near as possible
-    to the nodes through which it reaches the target.
-
-    Args:
-        hop: (num_nodes,) distance to the target.
-        edges: (num_edges, 2) nodes.
-
-    Returns:
-        (num_nodes, 2) positions.
+    The order on the first ring is searched. Every other node is near the nodes through which it reaches the target.
     """
     edges = _undirected(edges)
     order = _chain(np.flatnonzero(hop == 1), edges)
@@ -52,7 +44,7 @@ def rings(hop: np.ndarray, edges: np.ndarray) -> np.ndarray:
 
 
 def arcs(position: np.ndarray, hop: np.ndarray) -> list[np.ndarray]:
-    """Return a line (points, 2) for each hop: a circle, or the part of it with nodes."""
+    """Return a line (points, 2) for each hop, a circle or the part of it with nodes."""
     lines = []
     for ring in range(1, int(hop.max(initial=0)) + 1):
         x, y = position[hop == ring].T
@@ -191,17 +183,9 @@ def crossings(position: np.ndarray, edges: np.ndarray) -> int:
 
 
 def forces(num_nodes: int, edges: np.ndarray, labels: Sequence[str] | None = None) -> np.ndarray:
-    """Place the nodes of a graph without a target: edges about one unit long, the long side horizontal.
+    """(num_nodes, 2) Place the nodes of a graph without a target, unconnected parts in rows, the long side horizontal.
 
-    Unconnected parts form rows.
-
-    Args:
-        num_nodes: Number of nodes.
-        edges: (num_edges, 2) nodes.
-        labels: Atoms of a molecule, which RDKit then draws if it is installed.
-
-    Returns:
-        (num_nodes, 2) positions.
+    RDKit draws molecules (`labels` are their atoms) if it is installed.
     """
     graph = nx.Graph(_undirected(edges).tolist())
     graph.add_nodes_from(range(num_nodes))
@@ -249,7 +233,7 @@ def _lengths(position: np.ndarray, edges: np.ndarray) -> np.ndarray:
 
 
 def _untangled(graph: nx.Graph, nodes: list[int]) -> np.ndarray:
-    """Return the best Kamada-Kawai layout from several starts: from one alone, rings come out twisted."""
+    """Return the best Kamada-Kawai layout from several starts. A single one twists rings."""
     if len(nodes) > MAX_KAMADA_KAWAI_NODES:
         placed = nx.spring_layout(graph, seed=0, iterations=200)
         return np.array([placed[node] for node in nodes])

@@ -1,4 +1,4 @@
-"""What a picture of one explanation shows: which players, where, and a line about the others."""
+"""What a picture of one explanation shows, and where."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ELEMENTS = {
 }  # fmt: skip
 HOP_LABEL_SIZE = np.array([0.35, 0.12])  # half of what "2 hops" takes
 NODE_SIZE = 0.55  # half of what a node with its rim takes
-FULL_GRAPH_NODES = 150  # graphs up to this size are drawn in full: pieces of a molecule would not show what it is
+FULL_GRAPH_NODES = 150  # graphs up to this size are drawn in full, since pieces of a molecule mean little
 FULLY_MARKED_NODES = 30  # nodes up to which each one is marked
 MARKED_NODES = 15  # of a larger crowd
 CROWDED_EDGES = 60  # edges from which on those that connect no node with the target are faint
@@ -36,10 +36,10 @@ class Scene:
     marks: list[str]  # what is written on nodes
     score: np.ndarray | None  # (drawn,) None if edges are players
     hop: np.ndarray | None  # (drawn,) None for a graph
-    truth: np.ndarray | None  # (drawn,) bool: in the true motif
-    other_class: np.ndarray | None  # (drawn,) bool: the model predicts another class than the explained one
+    truth: np.ndarray | None  # (drawn,) in the true motif
+    other_class: np.ndarray | None  # (drawn,) the model predicts another class than the explained one
     edges: np.ndarray  # (num_edges, 2) rows of `index`. An edge in both directions appears once
-    one_way: np.ndarray  # (num_edges,) bool: the edge runs from the first to the second node only
+    one_way: np.ndarray  # (num_edges,) the edge runs from the first to the second node only
     edge_player: np.ndarray | None  # (num_edges,) which player an edge is, -1 for none. None if nodes are players
     edge_score: np.ndarray | None  # (num_edges,) 0 for edges that are not players
     position: np.ndarray  # (drawn, 2)
@@ -72,7 +72,7 @@ class Scene:
 
     @property
     def target(self) -> int | None:
-        """Row of the target (of a link: of the first end)."""
+        """Row of the target, or of the first end of a link."""
         return None if self.hop is None else int(self.targets[0])
 
     @cached_property
@@ -87,7 +87,7 @@ class Scene:
 
     @cached_property
     def is_faint(self) -> np.ndarray:
-        """(num_edges,) bool: among many edges, one that is on no node's strongest path to the target."""
+        """(num_edges,) whether the edge is on no strongest path to the target, among many edges."""
         if self.hop is None or self.score is None or len(self.edges) < CROWDED_EDGES:
             return np.zeros(len(self.edges), dtype=bool)
         inner = _inner_neighbours(np.abs(self.score), self.hop, self.edges)
@@ -103,35 +103,20 @@ def shapes_of(scene: Scene) -> dict[str, int]:
 
 
 def compose(
-    names: list[str],
-    labels: list[str] | None,
-    score: np.ndarray,
-    hop: np.ndarray | None,
-    truth: np.ndarray | None,
-    edges: np.ndarray,
+    names: list[str],  # of nodes in words
+    labels: list[str] | None,  # of nodes, written on them instead of the names
+    score: np.ndarray,  # of nodes, or of players if edges are players
+    hop: np.ndarray | None,  # distance of nodes to the target, None for a graph
+    truth: np.ndarray | None,  # nodes in the true motif
+    edges: np.ndarray,  # (num_edges, 2) nodes, each direction by itself
     max_nodes: int,
-    named: Sequence[int] = (),
-    other_class: np.ndarray | None = None,
-    edge_player: np.ndarray | None = None,
-    types: list[str] | None = None,
-    class_name: str = "",
+    named: Sequence[int] = (),  # nodes (or edge players) that the sentence names or removes
+    other_class: np.ndarray | None = None,  # nodes with another predicted class
+    edge_player: np.ndarray | None = None,  # player that each edge is, -1 for none
+    types: list[str] | None = None,  # of nodes, if there are several
+    class_name: str = "",  # of the explained class
 ) -> Scene:
-    """Choose the nodes to draw and lay them out.
-
-    Args:
-        names: Name of each node in words.
-        labels: Labels of nodes, which are written on them instead of the names.
-        score: Score of each node, or of each player if edges are players.
-        hop: Distance of each node to the target, or None for a graph.
-        truth: Whether each node is in the true motif.
-        edges: (num_edges, 2) nodes, each direction by itself.
-        max_nodes: Largest number of nodes to draw.
-        named: Nodes (or edge players) that the sentence names or removes. They are drawn and marked.
-        other_class: Whether the model predicts another class for each node.
-        edge_player: Player that each edge is, -1 for none.
-        types: Type of each node, if there are several.
-        class_name: Name of the explained class.
-    """
+    """Choose the nodes to draw and place them."""
     strength, named_nodes = np.abs(score), set(named)
     if edge_player is not None:
         strength = _strength_at_nodes(score, edges, edge_player, len(names))
@@ -180,7 +165,7 @@ def _marks(
     named: set[int],
     molecule: bool,
 ) -> list[str]:
-    """Return what is written on nodes: atoms by symbol (named ones by name), of a crowd only the strongest."""
+    """Return what is written on nodes. Atoms have symbols (named ones numbers), in a crowd only the strongest are marked."""
     marks = [names[node] for node in chosen] if own is None else own
     if molecule:
         return [names[node] if node in named else mark for node, mark in zip(chosen, marks, strict=True)]
@@ -207,7 +192,7 @@ def _max_score(score: np.ndarray, hop: np.ndarray | None) -> float:
 def _choose(
     strength: np.ndarray, hop: np.ndarray | None, edges: np.ndarray, max_nodes: int, named: set[int]
 ) -> np.ndarray:
-    """Return at most `max_nodes` nodes, rising: named and strong ones, each with its strongest path to the target."""
+    """Return at most `max_nodes` named and strong nodes, rising, each with its strongest path to the target."""
     is_named = np.isin(np.arange(len(strength)), list(named))
     order = np.lexsort((-strength, ~is_named))
     if hop is None:
@@ -268,7 +253,7 @@ class Bars:
 
     index: np.ndarray  # (drawn,) positions among all players
     names: list[str]
-    details: list[str]  # of each player: its value
+    details: list[str]  # the value of each player
     score: np.ndarray  # (drawn,)
     max_score: float
     rest: str  # one line about the players that are not drawn, or ""

@@ -1,4 +1,4 @@
-"""A summary as a picture: bars of the sums for and against, and one point for each target and feature."""
+"""A summary as a picture, with bars for groups and points for targets."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def draw_summaries(summaries: Sequence[Summary]) -> Figure:
             axis.set(ylim=(rows - 0.4, -0.6))  # equal heights in all panels
         if one.swarm:
             _points(strip, axes[-1], one.swarm)
-    handles = axes[0].get_legend_handles_labels()  # above all panels: within one it would cover a bar
+    handles = axes[0].get_legend_handles_labels()  # above all panels, since within one it would cover a bar
     figure.legend(*handles, fontsize=6.5, frameon=False, loc="outside upper right", ncols=2)
     return figure
 
@@ -60,7 +60,7 @@ def _bars(axis: Axes, table: pd.DataFrame, heading: str) -> None:
 
 
 def _points(strip: SubFigure, axis: Axes, swarm: Sequence[Swarm]) -> None:
-    """Draw a beeswarm: one point for each target, coloured by its own value of the feature."""
+    """Draw one point for each target, coloured by its own value of the feature (a beeswarm)."""
     axis.axvline(0, color="#b0b0b0", linewidth=0.8, zorder=0)
     span = max((float(np.abs(row.score).max(initial=0)) for row in swarm), default=0) or 1.0
     for position, row in enumerate(swarm):
