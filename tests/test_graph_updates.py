@@ -85,7 +85,7 @@ def test_explanations_equal_those_of_a_fresh_run(laras, players, tmp_path):
     outputs, expected_outputs = explainer.game.full_outputs[keep], fresh.game.full_outputs
     torch.testing.assert_close(outputs, expected_outputs, rtol=1e-4, atol=1e-5)
     for node in keep.tolist():
-        found = explainer.amortised(torch.tensor([node]))
+        found = explainer.scorer.explain(torch.tensor([node]))
         expected = fresh.explain([int(number[node])], corrected=False)
         assert expected.scores.abs().max() > 1e-4
         assert len(found.scores) == len(expected.scores)

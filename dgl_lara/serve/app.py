@@ -33,13 +33,7 @@ SECONDS_BETWEEN_POLLS = 0.005  # while a request waits for its update
 
 
 class Service:
-    """Endpoints of all models.
-
-    Args:
-        models: Models to serve.
-        limits: Limits of a request.
-        supervisor: Process that can reload the runs.
-    """
+    """Endpoints of all models. `supervisor` is the process that can reload the runs."""
 
     def __init__(self, models: Sequence[ServedModel], limits: Limits, supervisor: int | None = None) -> None:
         self.models = {model.name: model for model in models}
@@ -72,23 +66,23 @@ class Service:
 
     # --- KServe v1
 
-    async def list_models(self, request: Request) -> Response:
+    async def _list_models(self, request: Request) -> Response:
         return _json({"models": list(self.models)})
 
-    async def show_model(self, request: Request) -> Response:
+    async def _show_model(self, request: Request) -> Response:
         name, _, verb = request.path_params["name"].rpartition(":")
         if name in self.models and verb in ("explain", "predict"):
             raise HttpError("http.needs_post", 405, verb=verb)
         return _json({"name": self._model(request).name, "ready": True})
 
-    async def explain(self, request: Request) -> Response:
+    async def _explain(self, request: Request) -> Response:
         handler = self._handler(request)
         query = handler.parse(await request.body())
         if query.is_ready:
             return _counted(handler, query.answer())
         return _counted(handler, await self._compute(self._long if query.is_long else self._short, query.answer))
 
-    async def predict(self, request: Request) -> Response:
+    async def _predict(self, request: Request) -> Response:
         handler, body = self._handler(request), parse_body(PredictBody, await request.body())
         if any(instance.subgraph or instance.pair for instance in body.instances):
             return _counted(handler, await self._compute(self._long, handler.predict, body))
@@ -96,7 +90,7 @@ class Service:
 
     # --- the graph
 
-    async def update_graph(self, request: Request) -> Response:
+    async def _update_graph(self, request: Request) -> Response:
         model, update = self._model(request), parse_body(GraphUpdate, await request.body())
         entry = await asyncio.to_thread(model.accept, update)
         metrics.updates.labels(model.name).inc()
@@ -109,7 +103,7 @@ class Service:
         content = {"sequence": entry["sequence"], "nodes": entry["nodes"], "applied": applied}
         return _json(content, 200 if applied else 202)
 
-    async def reload(self, request: Request) -> Response:
+    async def _reload(self, request: Request) -> Response:
         self._model(request)
         if self.supervisor is None:
             raise HttpError("reload.unsupported", 409)
@@ -118,50 +112,50 @@ class Service:
 
     # --- the explorer
 
-    async def show_targets(self, request: Request) -> Response:
+    async def _show_targets(self, request: Request) -> Response:
         handler, query = self._handler(request), parse_query(TargetsQuery, request.query_params)
         return _json(await self._compute(self._long, list_targets, handler, query))
 
-    async def show_view(self, request: Request) -> Response:
+    async def _show_view(self, request: Request) -> Response:
         handler, query = self._handler(request), parse_query(ViewQuery, request.query_params)
         return _counted(handler, await self._compute(self._long, view, handler, query))
 
-    async def show_explorer(self, request: Request) -> Response:
+    async def _show_explorer(self, request: Request) -> Response:
         if "text/html" not in request.headers.get("accept", ""):  # KServe's clients check this path first
             return _json({"status": "alive"})
         return HTMLResponse(explorer_page(), headers={"referrer-policy": "no-referrer"})
 
     # --- the service itself
 
-    async def healthz(self, request: Request) -> Response:
+    async def _healthz(self, request: Request) -> Response:
         return _json({"status": "ok"})
 
-    async def metrics(self, request: Request) -> Response:
+    async def _metrics(self, request: Request) -> Response:
         return Response(metrics.metrics_text(), media_type="text/plain; version=0.0.4")
 
-    async def show_openapi(self, request: Request) -> Response:
+    async def _show_openapi(self, request: Request) -> Response:
         return _json(openapi(tuple(self.models)))
 
-    async def show_docs(self, request: Request) -> Response:
+    async def _show_docs(self, request: Request) -> Response:
         return HTMLResponse(docs_page(tuple(self.models)))
 
     @property
     def routes(self) -> list[Route]:
         model = "/v1/models/{name}"
         return [
-            Route(f"{model}:explain", self.explain, methods=["POST"]),
-            Route(f"{model}:predict", self.predict, methods=["POST"]),
-            Route(f"{model}/graph", self.update_graph, methods=["POST"]),
-            Route(f"{model}/reload", self.reload, methods=["POST"]),
-            Route(f"{model}/targets", self.show_targets),
-            Route(f"{model}/view", self.show_view),
-            Route("/v1/models", self.list_models),
-            Route(model, self.show_model),
-            Route("/healthz", self.healthz),
-            Route("/metrics", self.metrics),
-            Route("/openapi.json", self.show_openapi),
-            Route("/docs", self.show_docs),
-            Route("/", self.show_explorer),
+            Route(f"{model}:explain", self._explain, methods=["POST"]),
+            Route(f"{model}:predict", self._predict, methods=["POST"]),
+            Route(f"{model}/graph", self._update_graph, methods=["POST"]),
+            Route(f"{model}/reload", self._reload, methods=["POST"]),
+            Route(f"{model}/targets", self._show_targets),
+            Route(f"{model}/view", self._show_view),
+            Route("/v1/models", self._list_models),
+            Route(model, self._show_model),
+            Route("/healthz", self._healthz),
+            Route("/metrics", self._metrics),
+            Route("/openapi.json", self._show_openapi),
+            Route("/docs", self._show_docs),
+            Route("/", self._show_explorer),
         ]
 
 

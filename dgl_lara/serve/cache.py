@@ -63,9 +63,7 @@ class TopKRows:
 class ExplanationCache:
     """One row for each target: its best players, the confidence, the text and the state of the row.
 
-    Args:
-        path: File of the cache. It is created, with all rows missing, unless it has the right size.
-        rows: Number of targets.
+    The file is created, with all rows missing, unless it has the right size.
     """
 
     player: np.ndarray
@@ -140,13 +138,7 @@ class ExplanationCache:
         return [text[start : start + length] for start, length in zip(starts, lengths, strict=True)]
 
     def copy_to(self, path: Path, rows: int, stale: np.ndarray) -> None:
-        """Copy valid rows to another file.
-
-        Args:
-            path: The other file.
-            rows: Number of its rows, at least that of this cache.
-            stale: (rows,) bool, rows that are not copied.
-        """
+        """Copy valid rows that are not `stale` (bool, one a row) to a file with as many rows or more."""
         if rows == self.rows:
             shutil.copyfile(self.path, path)
         other = ExplanationCache(path, rows)

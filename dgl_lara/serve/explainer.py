@@ -24,27 +24,22 @@ from dgl_lara.serve.ids import IdCodec, Json
 
 
 def lara_on_updated_graph(lara: LARA, graph: dgl.DGLGraph, features: Tensor, outputs: Tensor) -> LARA:
-    """Return the trained explainer on a graph after updates, without the samples of the graph before.
-
-    Args:
-        lara: Explainer of the run.
-        graph: The updated graph.
-        features: (num_nodes, columns) its features.
-        outputs: (num_nodes, num_classes) outputs of the model on it.
-    """
+    """Return the trained explainer on a graph after updates, with the outputs of the model on that graph."""
     game = lara.game
-    other = LARA(game.f, graph, features, lara.task, game.hops, lara.value, lara.config, lara.memory,
-                 players=lara.players)  # fmt: skip
+    settings = (game.hops, lara.value, lara.config, lara.memory)
+    other = LARA(game.f, graph, features, lara.task, *settings, players=lara.players)
     other.explainer_, other.config_, other.errors_, other.cost_ = (
         lara.explainer_, lara.config_, lara.errors_, lara.cost_
     )  # fmt: skip
-    known = ModelOutputs(outputs, context_hops=game.context_hops)
-    where = (game.f, graph, features, game.task, game.hops, lara.value)
-    other.game = Game.create(*where, players=lara.players, memory=lara.memory, known=known)
+    cached = ModelOutputs(outputs, context_hops=game.context_hops)
+    arguments = (game.f, graph, features, game.task, game.hops, lara.value)
+    other.game = Game.create(*arguments, players=lara.players, memory=lara.memory, known=cached)
+    if lara.samples_ is not None and game.player_set.keeps_ids:
+        other.samples_ = _UnchangedSamples(**vars(lara.samples_))
     return other
 
 
-class UnchangedSamples(SharedSamples):
+class _UnchangedSamples(SharedSamples):
     """Samples from training, for targets that no update has affected. The graph may have more nodes now."""
 
     def _as_many(self, game: Game) -> bool:
@@ -71,11 +66,7 @@ class ServedExplainer:
         unchanged: Tensor | None = None,
     ) -> None:  # fmt: skip
         self.lara, self.source, self.target, self.cache, self.ids = lara, source, target, cache, ids
-        self.unchanged = unchanged
-
-    @property
-    def game(self) -> Game:
-        return self.lara.game
+        self.unchanged, self.game = unchanged, lara.game
 
     @cached_property
     def predicted(self) -> np.ndarray:
@@ -107,12 +98,7 @@ class ServedExplainer:
                     yield chunk, self.lara.trusted(amortised, correct)
 
     def explain_one(self, target: int, classes: Sequence[int] = ()) -> Explanations:
-        """Return the explanation of one target.
-
-        Args:
-            target: Index of the target.
-            classes: Class to explain instead of the predicted one, and the class it is contrasted with.
-        """
+        """Return the explanation of one target, for its predicted class or for `classes` as in `ClassQuery.repeat`."""
         ((_, explanations),) = self.explain(torch.tensor([target]), ClassQuery.repeat(classes, 1))
         return explanations
 
@@ -158,13 +144,7 @@ class ServedExplainer:
             self.cache.fill(chunk, best, map(orjson.dumps, self.to_json(chunk, best, [TOP] * len(chunk))))
 
     def to_json(self, targets: np.ndarray, best: TopKRows, tops: Sequence[int]) -> Iterator[Json]:
-        """Yield the explanation of each target as JSON.
-
-        Args:
-            targets: Indices of the targets.
-            best: Their rows.
-            tops: How many players of each.
-        """
+        """Yield the explanation of each target as JSON, with as many players as `tops` allows."""
         columns = zip(
             targets.tolist(), self.predicted[targets].tolist(), self.values[targets].tolist(),
             explanation_fields(best, np.minimum(best.kept, tops)), strict=True,
@@ -192,7 +172,7 @@ class ServedExplainer:
         return [names[player] for player in players]
 
 
-class CompiledExplainer(ServedExplainer):
+class _CompiledExplainer(ServedExplainer):
     """Explanations by the compiled walk, for one target and for many, so that all answers have equal bits.
 
     `source` is p by term, (terms, num_nodes, dim), as the walk reads it.
@@ -215,27 +195,29 @@ class CompiledExplainer(ServedExplainer):
         source[:, nodes] = p[rows].view(len(nodes), len(source), source.shape[2]).transpose(0, 1)
 
 
-def is_compiled(lara: LARA) -> bool:
-    """Return whether the compiled walk explains this player set."""
+def _is_compiled(lara: LARA) -> bool:
     return fastest_kernel(lara.explainer_, lara.game) is WalkKernel
 
 
 def explainer_of_run(lara: LARA, cache: ExplanationCache, ids: IdCodec) -> ServedExplainer:
     """Return the explainer on the graph of the run."""
     embeddings = lara.embed()
-    if not is_compiled(lara):
-        return ServedExplainer(lara, embeddings.source, embeddings.target, cache, ids)
-    source = torch.from_numpy(by_term(embeddings.source, lara.explainer_.config.terms))
-    return CompiledExplainer(lara, source, embeddings.target, cache, ids)
+    source = embeddings.source
+    if _is_compiled(lara):
+        source = torch.from_numpy(by_term(source, lara.explainer_.config.terms))
+    return make_explainer(lara, source, embeddings.target, cache, ids)
+
+
+def make_explainer(
+    lara: LARA, source: Tensor, target: Tensor, cache: ExplanationCache, ids: IdCodec, unchanged: Tensor | None = None
+) -> ServedExplainer:
+    """Return the fastest explainer for a player set, see `ServedExplainer`."""
+    kind = _CompiledExplainer if _is_compiled(lara) else ServedExplainer
+    return kind(lara, source, target, cache, ids, unchanged)
 
 
 def explanation_fields(best: TopKRows, counts: np.ndarray) -> Iterator[tuple[Json, list[tuple[int, int, float]]]]:
-    """Yield the trust in each explanation and its best players as (player, hop, score).
-
-    Args:
-        best: Rows of the cache.
-        counts: (num_targets,) how many players of each.
-    """
+    """Yield the trust in each explanation and its `counts` best players as (player, hop, score)."""
     columns = (best.confidence, best.state == CORRECTED, counts, best.player, best.hop, best.score)
     for confidence, corrected, count, *players in zip(*(column.tolist() for column in columns), strict=True):
         trust = {"confidence": None if confidence != confidence else confidence, "source": SOURCES[corrected]}

@@ -26,17 +26,7 @@ from dgl_lara.serve.schemas import TOP, ExplainBody, Instance, PredictBody, Targ
 
 
 class RequestHandler:
-    """Answers one request to one model, on the snapshot that is the newest when it is created.
-
-    Args:
-        model: The model.
-        deadline: Monotonic time at which the request fails.
-
-    Attributes:
-        computed: Explanations that were computed.
-        from_cache: Explanations from the cache.
-        model_calls: Calls of the explained model.
-    """
+    """Answers one request to one model, on the snapshot that is the newest when it is created."""
 
     def __init__(self, model: ServedModel, deadline: float = float("inf")) -> None:
         self.model, self.snapshot, self.deadline = model, model.follow(), deadline
@@ -108,12 +98,7 @@ class RequestHandler:
         return explanations
 
     def locate(self, ref: TargetRef, lara: LARA) -> tuple[LARA, int]:
-        """Return the explainer on the graph of a target, and the index of the target there.
-
-        Args:
-            ref: The target. Its graph may come with the request, and the run may not know its pair.
-            lara: Explainer of the run.
-        """
+        """Return the explainer on the graph of a target, which the run may lack, and the index of the target there."""
         if ref.subgraph is not None:
             self.ids.check_subgraph_fields(ref)
             other = lara_on_subgraph(lara, ref.subgraph, ref.pair)
@@ -154,14 +139,7 @@ class RequestHandler:
 
 @dataclass(frozen=True, eq=False)
 class CachedQuery:
-    """Explanations that the cache holds, or will hold.
-
-    Args:
-        handler: Handler of the request.
-        explainer: Explainer with the cache.
-        targets: Indices of the targets.
-        tops: How many players of each. None: as many as the cache holds.
-    """
+    """Explanations that the cache holds, or will hold: the best `tops` players of each, or all that it keeps."""
 
     handler: RequestHandler
     explainer: ServedExplainer

@@ -26,12 +26,8 @@ NOT_IN_RUN = -1  # index of a pair that the run was not trained with
 TARGET_FIELDS = ("node", "graph", "pair")
 
 
-class NodeIds:
-    """Ids and names of the nodes of a graph with one type.
-
-    Args:
-        name: Returns the name of a node.
-    """
+class _NodeIds:
+    """Ids and names of the nodes of a graph with one type."""
 
     def __init__(self, name: Callable[[int], str]) -> None:
         self.name = name
@@ -53,13 +49,8 @@ class NodeIds:
         return ""
 
 
-class HeteroNodeIds(NodeIds):
-    """Ids and names of the nodes of a graph with several types.
-
-    Args:
-        types: Types of the nodes.
-        labels: Names of all nodes, if there are any.
-    """
+class _HeteroNodeIds(_NodeIds):
+    """Ids and names of the nodes of a graph with several types."""
 
     def __init__(self, types: HeteroIndex, labels: Sequence[str] | None) -> None:
         self.types, self.labels = types, labels
@@ -107,11 +98,11 @@ class IdCodec:
     ) -> None:
         self.model, self.graph, self.task = game.f, game.graph, game.task
         self.names, self.node_name, self.relation = dict(names), node_name, relation
-        self.nodes = NodeIds(node_name)
+        self.nodes = _NodeIds(node_name)
         if game.types is not None:
             if isinstance(names.get("labels"), Mapping):
                 self.names["labels"] = game.types.node_names(names["labels"])
-            self.nodes = HeteroNodeIds(game.types, self.names.get("labels"))
+            self.nodes = _HeteroNodeIds(game.types, self.names.get("labels"))
 
     def for_request(self, game: Game, has_own_graph: bool) -> IdCodec:
         """Return the ids of a game that was made for a request. A graph of its own has no names."""
@@ -120,11 +111,7 @@ class IdCodec:
     # --- requests
 
     def indices(self, refs: Sequence[TargetRef], count: int) -> np.ndarray:
-        """Return the indices of targets, of which there are `count`.
-
-        Raises:
-            InputError: An instance names no target of this model.
-        """
+        """Return the indices of targets, of which there are `count`."""
         for ref in refs:
             if any((getattr(ref, field) is None) == (field == self.field) for field in TARGET_FIELDS):
                 raise InputError("instance.target", task=self.task, field=self.field)
@@ -223,7 +210,7 @@ class IdCodec:
         return [str(number) if node_type == self.nodes.target_type else None for node_type, number in pairs]
 
 
-class GraphIds(IdCodec):
+class _GraphIds(IdCodec):
     """Ids and names for a model that explains graphs."""
 
     field = "graph"
@@ -241,7 +228,7 @@ class GraphIds(IdCodec):
         return []
 
 
-class PairIds(IdCodec):
+class _PairIds(IdCodec):
     """Ids and names for a model that explains links."""
 
     field = "pair"
@@ -312,7 +299,7 @@ class PairIds(IdCodec):
         ]
 
 
-CODECS: dict[str, type[IdCodec]] = {"node": IdCodec, "graph": GraphIds, "link": PairIds}
+CODECS: dict[str, type[IdCodec]] = {"node": IdCodec, "graph": _GraphIds, "link": _PairIds}
 
 
 def make_ids(

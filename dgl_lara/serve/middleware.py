@@ -26,13 +26,7 @@ LOCAL_NAMES = {"localhost", "127.0.0.1", "[::1]"}
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits of one request.
-
-    Args:
-        body: Bytes of the body.
-        seconds: Time until the answer.
-        waiting: Requests of a worker that may wait for a computation.
-    """
+    """Limits of one request."""
 
     body: int = 16 * 2**20
     seconds: float = 60.0
@@ -40,13 +34,7 @@ class Limits:
 
 
 class HttpError(LaraError):
-    """An error with an HTTP status of its own.
-
-    Args:
-        code: Key of the text in the catalogue.
-        status: HTTP status.
-        fields: Values of the placeholders in that text.
-    """
+    """An error with an HTTP status of its own."""
 
     def __init__(self, code: str, status: int, **fields: object) -> None:
         super().__init__(code, **fields)
@@ -54,17 +42,7 @@ class HttpError(LaraError):
 
 
 class RequestMiddleware:
-    """ASGI application around another.
-
-    Args:
-        app: The other application.
-        limits: Limits of a request.
-        token: Bearer token that requests must have.
-        loopback_only: Whether the service listens on the loopback only.
-
-    Attributes:
-        draining: Close each connection after its next answer.
-    """
+    """ASGI application around another. If `draining`, it closes each connection after its next answer."""
 
     def __init__(self, app: ASGIApp, limits: Limits, token: str | None = None, loopback_only: bool = False) -> None:
         self.app, self.limits, self.token = app, limits, token
@@ -102,7 +80,7 @@ class RequestMiddleware:
             if status:
                 raise
             await _respond(answer, *_to_http_error(error, self.limits))
-        route = scope["endpoint"].__name__ if "endpoint" in scope else "none"
+        route = scope["endpoint"].__name__.strip("_") if "endpoint" in scope else "none"
         metrics.latency.labels(route).observe(time.perf_counter() - started)
         metrics.requests.labels(route, status).inc()
 

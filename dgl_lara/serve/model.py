@@ -33,19 +33,16 @@ CURRENT_FIELDS = {"sequence": whole(1), "embedded_again": whole(), "sums": table
 
 
 class ServedModel:
-    """A run that is served. `follow` returns its newest snapshot, and only the updater writes.
+    """A run that is served under a name. Only the updater writes, and `follow` returns the newest snapshot.
 
-    Args:
-        name: Name in URLs.
-        run: The run.
-        state: Folder for caches and graph updates. None: a folder in that of the run.
+    Caches and graph updates are in the folder `state`, by default in that of the run.
     """
 
     def __init__(self, name: str, run: Run, state: Path | None = None) -> None:
         self.name, self.run = name, run
         self.laras: dict[str, LARA] = {part.lara.players.name: part.trained() for part in run.parts}
         self.lara = next(iter(self.laras.values()))
-        self.task = self.lara.task
+        self.task, self._num_nodes = self.lara.task, self.lara.graph.num_nodes()
         self.ids = make_ids(self.lara.game, run.names, self.node_name, self.lara.asked["relation"])
         home = state / name if state else run.folder / "serving"
         try:
@@ -139,11 +136,7 @@ class ServedModel:
     # --- updates
 
     def accept(self, update: GraphUpdate) -> Entry:
-        """Check an update, write it to the log and return its entry.
-
-        Raises:
-            InputError: The update does not fit the graph, or this model takes none.
-        """
+        """Check an update, write it to the log and return its entry."""
         is_supported = self.task.targets_are_nodes and self.lara.types is None
         if not is_supported or self.lara.explainer_.config.edge_columns:
             raise InputError("update.unsupported")
@@ -251,8 +244,8 @@ class ServedModel:
 
     def node_name(self, node: int) -> str:
         """Return the name of a node, or its number."""
-        labels, count = self.ids.names["labels"], self.lara.graph.num_nodes()
-        if node < count:
+        labels = self.ids.names["labels"]
+        if node < self._num_nodes:
             return str(labels[node]) if labels is not None else str(node)
         entries = self.log.entries()
         for entry in entries[self._num_named :]:
@@ -264,14 +257,7 @@ class ServedModel:
 def open_models(
     folders: Sequence[Path], state: Path | None, memory: int | None, trust: bool | str
 ) -> list[ServedModel]:
-    """Open runs under the names of their folders.
-
-    Args:
-        folders: Folders of the runs.
-        state: Folder for caches and graph updates, see `ServedModel`.
-        memory: Bytes of working memory.
-        trust: Whether code of a run may be loaded, as for `open_run`.
-    """
+    """Open runs under the names of their folders."""
     names = [folder.resolve().name for folder in folders]
     for name in names:
         if names.count(name) > 1:

@@ -18,6 +18,7 @@ ERRORS = {
     400: "the request is invalid", 401: "a bearer token is needed", 404: "there is no such model",
     405: "the path has no such method", 413: "the request is too large", 503: "the service is busy or timed out",
 }  # fmt: skip
+JSON = "application/json"
 
 
 def _list_of(item: Schema) -> Schema:
@@ -36,25 +37,44 @@ EXPLANATION = _object(
     players=_list_of(PLAYER),
 )  # fmt: skip
 PREDICTION = _object(target=TARGET, **{"class": INTEGER}, name=TEXT, logits=_list_of(NUMBER))
+EXPLAINED = _object(predictions=_list_of(NUMBER), explanations=_list_of(EXPLANATION))
+UPDATED = _object(sequence=INTEGER, nodes=_list_of(INTEGER), applied=FLAG)
 MODEL = "/v1/models/{name}"
 
 
 @cache
 def openapi(models: tuple[str, ...]) -> dict[str, Any]:
-    """Return the OpenAPI document.
-
-    Args:
-        models: Names of the models.
-    """
-    _, shapes = models_json_schema(
-        [(body, "validation") for body in (ExplainBody, PredictBody, GraphUpdate)],
-        ref_template="#/components/schemas/{model}",
-    )
+    """Return the OpenAPI document for models with these names."""
+    bodies: Any = [(body, "validation") for body in (ExplainBody, PredictBody, GraphUpdate)]
+    _, shapes = models_json_schema(bodies, ref_template="#/components/schemas/{model}")
     name = {"name": "name", "in": "path", "required": True, "schema": {**TEXT, "enum": list(models)}}
+    paths: dict[str, Any] = {
+        "/v1/models": _get("list_models", "List the models.", _object(models=_list_of(TEXT))),
+        MODEL: _get("show_model", "Show one model.", _object(name=TEXT, ready=FLAG)),
+        f"{MODEL}:explain": _post("explain", "Explain predictions.", EXPLAINED, ExplainBody),
+        f"{MODEL}:predict": _post(
+            "predict", "Return the outputs of the model.", _object(predictions=_list_of(PREDICTION)), PredictBody
+        ),
+        f"{MODEL}/graph": _post(
+            "update_graph", "Add or remove nodes and edges, on disk and applied when answered (202: applied later).",
+            UPDATED, GraphUpdate, (200, 202),
+        ),
+        f"{MODEL}/reload": _post("reload", "Reload the runs.", _object(reloading=FLAG), None, (202, 409)),
+        f"{MODEL}/targets": _get(
+            "show_targets", "List targets.", _object(total=INTEGER, rows=_list_of({"type": "object"})), TargetsQuery
+        ),
+        f"{MODEL}/view": _get("show_view", "Return what the explorer shows.", {"type": "object"}, ViewQuery),
+        "/healthz": _get("healthz", "Check that the service answers.", _object(status=TEXT)),
+        "/metrics": _get("metrics", "Return metrics for Prometheus.", TEXT, media="text/plain"),
+    }  # fmt: skip
+    for path, methods in paths.items():
+        if path.startswith(MODEL):
+            for call in methods.values():
+                call["parameters"].insert(0, {"$ref": "#/components/parameters/name"})
     return {
         "openapi": "3.1.0",
         "info": {"title": "dgl-lara", "version": __version__, "description": "Explanations of a graph neural network."},
-        "paths": _paths(),
+        "paths": paths,
         "components": {
             "schemas": {**shapes["$defs"], "Error": _object(error=TEXT, code=TEXT)},
             "parameters": {"name": name},
@@ -64,77 +84,39 @@ def openapi(models: tuple[str, ...]) -> dict[str, Any]:
     }
 
 
-def _paths() -> dict[str, Any]:
-    explained = _object(predictions=_list_of(NUMBER), explanations=_list_of(EXPLANATION))
-    updated = _object(sequence=INTEGER, nodes=_list_of(INTEGER), applied=FLAG)
-    targets = _object(total=INTEGER, rows=_list_of({"type": "object"}))
-    return {
-        "/v1/models": {"get": _call("list_models", "List the models.", _object(models=_list_of(TEXT)))},
-        MODEL: {"get": _call("show_model", "Show one model.", _object(name=TEXT, ready=FLAG), MODEL)},
-        f"{MODEL}:explain": {"post": _call("explain", "Explain predictions.", explained, MODEL, ExplainBody)},
-        f"{MODEL}:predict": {
-            "post": _call(
-                "predict", "Return the outputs of the model.", _object(predictions=_list_of(PREDICTION)), MODEL,
-                PredictBody,
-            )
-        },
-        f"{MODEL}/graph": {
-            "post": _call(
-                "update_graph", "Add or remove nodes and edges. The update is on disk and applied when it is answered.",
-                updated, MODEL, GraphUpdate, also={202: "the update is on disk and will be applied soon"},
-            )
-        },
-        f"{MODEL}/reload": {
-            "post": _call("reload", "Reload the runs without losing a request.", _object(reloading=FLAG), MODEL,
-                          status=202, also={409: "this process cannot reload"})
-        },
-        f"{MODEL}/targets": {"get": _call("show_targets", "List targets.", targets, MODEL, query=TargetsQuery)},
-        f"{MODEL}/view": {
-            "get": _call("show_view", "Return what the explorer shows of one explanation.", {"type": "object"}, MODEL,
-                         query=ViewQuery)
-        },
-        "/healthz": {"get": _call("healthz", "Check that the service answers.", _object(status=TEXT))},
-        "/metrics": {"get": _call("metrics", "Return metrics for Prometheus.", TEXT, media="text/plain")},
-    }  # fmt: skip
-
-
-def _call(
-    name: str,
-    summary: str,
-    answer: Schema,
-    path: str = "",
-    body: type[BaseModel] | None = None,
-    query: type[BaseModel] | None = None,
-    status: int = 200,
-    media: str = "application/json",
-    also: dict[int, str] | None = None,
+def _get(
+    name: str, summary: str, answer: Schema, query: type[BaseModel] | None = None, media: str = JSON
 ) -> dict[str, Any]:
-    """Return one operation. `also`: further statuses, of which those below 300 have the same answer."""
-    error = {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}
-    responses: dict[str, Any] = {str(status): {"description": summary, "content": {media: {"schema": answer}}}}
-    for code, description in (also or {}).items():
-        content = {"content": {media: {"schema": answer}}} if code < 300 else {}
-        responses[str(code)] = {"description": description, **content}
-    responses |= {str(code): {"description": description, "content": error} for code, description in ERRORS.items()}
-    parameters = ([{"$ref": "#/components/parameters/name"}] if path else []) + _parameters(query)
-    call = {"operationId": name, "summary": summary, "responses": responses, "parameters": parameters}
+    call = _call(name, summary, answer, (200,), media)
+    if query is not None:
+        shape = query.model_json_schema()
+        call["parameters"] += [
+            {"name": field, "in": "query", "required": field in shape.get("required", []), "schema": _not_null(schema)}
+            for field, schema in shape["properties"].items()
+        ]
+    return {"get": call}
+
+
+def _post(
+    name: str, summary: str, answer: Schema, body: type[BaseModel] | None, statuses: tuple[int, ...] = (200,)
+) -> dict[str, Any]:
+    call = _call(name, summary, answer, statuses, JSON)
     if body is not None:
         schema = {"$ref": f"#/components/schemas/{body.__name__}"}
-        call["requestBody"] = {"required": True, "content": {"application/json": {"schema": schema}}}
-    return call
+        call["requestBody"] = {"required": True, "content": {JSON: {"schema": schema}}}
+    return {"post": call}
 
 
-def _parameters(query: type[BaseModel] | None) -> list[dict[str, Any]]:
-    if query is None:
-        return []
-    shape = query.model_json_schema()
-    return [
-        {"name": name, "in": "query", "required": name in shape.get("required", []), "schema": _without_null(field)}
-        for name, field in shape["properties"].items()
-    ]
+def _call(name: str, summary: str, answer: Schema, statuses: tuple[int, ...], media: str) -> dict[str, Any]:
+    error = {JSON: {"schema": {"$ref": "#/components/schemas/Error"}}}
+    responses: dict[str, Any] = {str(code): {"description": text, "content": error} for code, text in ERRORS.items()}
+    for status in statuses:
+        content = {media: {"schema": answer}} if status < 300 else error
+        responses[str(status)] = {"description": summary, "content": content}
+    return {"operationId": name, "summary": summary, "responses": responses, "parameters": []}
 
 
-def _without_null(field: Schema) -> Schema:
+def _not_null(field: Schema) -> Schema:
     """Return the schema of a query parameter, which is left out instead of null."""
     options = [option for option in field.get("anyOf", []) if option.get("type") != "null"]
     rest = {name: value for name, value in field.items() if name not in ("anyOf", "default", "title")}

@@ -18,13 +18,7 @@ from dgl_lara.serve.schemas import Edges, Rows, Subgraph
 
 
 def lara_on_subgraph(lara: LARA, subgraph: Subgraph, pair: tuple[int, int] | None) -> LARA:
-    """Return the explainer on the graph of a request.
-
-    Args:
-        lara: Explainer of the run.
-        subgraph: The graph.
-        pair: The link to explain, for a model that explains links.
-    """
+    """Return the explainer on the graph of a request, for one link of it if links are explained."""
     build = _hetero_graph if isinstance(lara.model, HeteroAdapter) else _plain_graph
     graph, features = build(lara, subgraph)
     return lara.on(graph, features, None if pair is None else [pair])

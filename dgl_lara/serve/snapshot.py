@@ -27,13 +27,11 @@ from dgl_lara.game.node_task import khop_batch
 from dgl_lara.lara import LARA
 from dgl_lara.serve.cache import ExplanationCache
 from dgl_lara.serve.explainer import (
-    CompiledExplainer,
     ServedExplainer,
-    UnchangedSamples,
     explainer_of_run,
     grow_rows,
-    is_compiled,
     lara_on_updated_graph,
+    make_explainer,
 )
 from dgl_lara.serve.ids import IdCodec
 from dgl_lara.serve.updates import UpdatedGraph, downstream, upstream
@@ -91,11 +89,9 @@ def open_snapshot(laras: Mapping[str, LARA], folder: Path, sequence: int, ids: I
     unchanged, explainers = read("unchanged"), {}
     for name, base in laras.items():
         lara = lara_on_updated_graph(base, graph, features, outputs)
-        if base.samples_ is not None and lara.game.player_set.keeps_ids:
-            lara.samples_ = UnchangedSamples(**vars(base.samples_))
         cache = ExplanationCache(folder / f"{name}-cache", len(features))
-        kind = CompiledExplainer if is_compiled(lara) else ServedExplainer
-        explainers[name] = kind(lara, read(f"{name}-source"), read(f"{name}-target"), cache, ids, unchanged)
+        embeddings = (read(f"{name}-source"), read(f"{name}-target"))
+        explainers[name] = make_explainer(lara, *embeddings, cache, ids, unchanged)
     return Snapshot(sequence, graph, features, read("removed").numpy(), unchanged, explainers)
 
 
@@ -105,15 +101,9 @@ def checksums(folder: Path) -> dict[str, str]:
 
 
 def write_snapshot(before: Snapshot, after: UpdatedGraph, folder: Path) -> int:
-    """Write the snapshot after some updates. Only p and t of affected nodes are computed.
+    """Write the snapshot after some updates, and return the number of affected nodes.
 
-    Args:
-        before: Snapshot before the updates.
-        after: Graph after them.
-        folder: Where to write.
-
-    Returns:
-        The number of affected nodes.
+    Only their p and t are computed.
     """
     folder.mkdir(parents=True, exist_ok=True)
     graph, first = after.graph, before.first.lara

@@ -100,13 +100,7 @@ def _exit_reason(process: BaseProcess) -> str:
 
 
 class WorkerGroup:
-    """Updater and workers of one loading of the runs.
-
-    Args:
-        number: How often the runs were loaded.
-        models: The loaded runs.
-        supervisor: The supervisor.
-    """
+    """Updater and workers of one loading of the runs."""
 
     def __init__(self, number: int, models: list[ServedModel], supervisor: Supervisor) -> None:
         self.number, self.models, self.supervisor = number, models, supervisor
@@ -213,11 +207,7 @@ class Supervisor:
         return bool(self._signals & {signal.SIGTERM, signal.SIGINT})
 
     def run(self, announce: Callable[[str], None]) -> None:
-        """Serve until SIGTERM or Ctrl-C.
-
-        Args:
-            announce: Called with the address when the service is ready.
-        """
+        """Serve until SIGTERM or Ctrl-C, and call `announce` with the address when the service is ready."""
         models = self.load()
         wake, waker = os.pipe()
         os.set_blocking(wake, False)
@@ -267,11 +257,7 @@ def is_loopback(port: socket.socket) -> bool:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Return a socket that listens.
-
-    Raises:
-        InputError: The address is not available.
-    """
+    """Return a socket that listens at an address."""
     if not host.strip():  # for the operating system this is every network
         raise InputError("port.host")
     server = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)

@@ -21,9 +21,6 @@ class UpdateLog:
     """Entries with sequence numbers from 1 and a checksum each.
 
     Several processes may append. A last line that a crash has truncated does not count, and the next entry replaces it.
-
-    Args:
-        path: File of the log. It is created if there is none.
     """
 
     def __init__(self, path: Path) -> None:
@@ -61,11 +58,7 @@ class UpdateLog:
         return entry
 
     def append(self, make: Callable[[list[Entry]], Entry]) -> Entry:
-        """Append an entry and return it when it is on disk.
-
-        Args:
-            make: Returns the new entry, given all earlier ones. No other process appends meanwhile.
-        """
+        """Append the entry that `make` returns, given all earlier ones, and return it when it is on disk."""
         with self.path.open("r+b") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             earlier = self.entries()

@@ -20,16 +20,7 @@ TARGETS_BETWEEN_POLLS = 64
 
 
 def run_updater(models: Sequence[ServedModel], fill: bool = True, delay: float = 0.0) -> None:
-    """Apply updates until SIGTERM.
-
-    Args:
-        models: Models to keep up to date.
-        fill: Compute explanations of all targets while there are no updates.
-        delay: Seconds to wait before the first update.
-
-    Raises:
-        SystemExit: A log cannot be applied that was never applied before.
-    """
+    """Apply updates until SIGTERM, after `delay` seconds. If `fill`, compute missing explanations meanwhile."""
     is_stopped = False
 
     def stop(*_: object) -> None:

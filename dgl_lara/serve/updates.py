@@ -30,12 +30,6 @@ def apply_updates(graph: dgl.DGLGraph, features: Tensor, removed: Tensor, entrie
     """Apply entries of the log in their order.
 
     Edges are a set. Adding an edge twice or removing a missing edge changes nothing.
-
-    Args:
-        graph: Graph before the updates.
-        features: (num_nodes, columns) its features.
-        removed: (num_nodes,) bool, nodes that are removed already.
-        entries: Entries to apply.
     """
     rows = [row for entry in entries for row in entry["features"]]
     count = graph.num_nodes() + len(rows)

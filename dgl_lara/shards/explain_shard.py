@@ -11,13 +11,7 @@ from dgl_lara.shards.shard_folder import Shard, ShardFolder, ShardRecord
 
 
 def explain_shard(job: ExplainJob, shard: Shard, folder: ShardFolder) -> ShardRecord:
-    """Explain one shard unless it is complete, and return its record.
-
-    Args:
-        job: Job with the targets of all shards.
-        shard: Which of them to explain.
-        folder: Folder of the shards.
-    """
+    """Explain one shard of a job unless it is complete, and return its record."""
     targets, metadata = shard.select(job.targets), _metadata(job, shard.total, folder.ending)
     folder.check_request(metadata)
     record = folder.find_record(shard)

@@ -38,12 +38,7 @@ Count = Annotated[int, Field(ge=0)]
 
 @dataclass(frozen=True)
 class Shard:
-    """One of several shards.
-
-    Args:
-        index: Which of them, from 0.
-        total: How many there are.
-    """
+    """One of several shards, counted from 0."""
 
     index: int
     total: int
@@ -178,11 +173,7 @@ class ShardFolder:
         return manifest
 
     def manifest(self) -> ShardManifest:
-        """Return the manifest.
-
-        Raises:
-            LaraError: Shards are missing.
-        """
+        """Return the manifest, or raise an error if shards are missing."""
         request = self.request()
         if request is None:
             raise InputError("shards.none", folder=self.folder)
@@ -195,17 +186,7 @@ class ShardFolder:
         return manifest
 
     def join(self, out: Path) -> int:
-        """Write all shards to one file.
-
-        Args:
-            out: The file. Parquet shards are also joined to a .csv or .jsonl file.
-
-        Returns:
-            The number of rows.
-
-        Raises:
-            LaraError: A shard is missing or was changed.
-        """
+        """Check all shards, write them to one file, and return the number of rows."""
         endings = EXPORTS if self.ending == ".parquet" else (self.ending,)
         if out.suffix not in endings:
             raise InputError("shards.join_ending", endings=", ".join(endings), got=out.name)
