@@ -1,4 +1,4 @@
-"""The words a user can choose from that are no registry's file names; light, for the command line and the code."""
+"""Words that users choose from. Light, because the command line imports it for --help."""
 
 from typing import Literal, get_args
 
@@ -13,14 +13,15 @@ EMBEDDINGS = get_args(Embedding)
 ENCODERS = get_args(Encoder)
 INPUTS = get_args(Inputs)
 TRAIN_ON = get_args(TrainOn)
+SPLITS = ("train", "val", "test")
 PRESETS = ("default", "paper")
 PLAYERS = ("nodes", "edges", "features")
 FEATURES_OF = ("field", "target")
 BASELINES = ("zero", "mean", "rows")
-PICTURES = (".png", ".svg", ".pdf", ".html")  # endings of what one explanation can be saved as
+PICTURES = (".png", ".svg", ".pdf", ".html")  # file endings of pictures of an explanation
 TABLES = (".csv", ".json", ".graphml")
-SUMMARIES = (".csv", ".png", ".svg", ".pdf")  # of what a summary can be saved as
+SUMMARIES = (".csv", ".png", ".svg", ".pdf")  # file endings of summaries
 EXPORTS = (".parquet", ".csv", ".jsonl")
-RUNS = "runs"  # the folder that new runs are put into
-# LARA's own rows in a comparison; see evaluation/lara_method.py
+RUNS = "runs"  # folder of new runs
+# rows of LARA in a comparison, see evaluation/lara_method.py
 LARA_FORMS = ("lara-paper", "lara", "lara-amortised", "lara-all")

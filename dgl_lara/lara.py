@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import cached_property
 from pathlib import Path
@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from dgl_lara._util.distributed import get_process_group
-from dgl_lara._util.progress import log_info, with_status, working
+from dgl_lara._util.progress import log_info, status
 from dgl_lara._util.randomness import generator, sample_targets
 from dgl_lara._util.validation import checked, checked_device, whole_number
 from dgl_lara.attribution.shared_samples import SampleReservoir, SharedSamples, draw_more
@@ -251,7 +251,7 @@ class LARA:
 
     # --- learning
 
-    @with_status("preparing to train")
+    @status("training", as_prefix=False)
     def fit(
         self,
         targets: Targets,
@@ -313,7 +313,7 @@ class LARA:
     def _learn(
         self, targets: Tensor, judging: Tensor, resume: dict | None, judged: Callable[[TrainingState], None]
     ) -> None:
-        with working("preparing what the explainer sees of each node"):
+        with status("preparing what the explainer sees of each node"):
             seen = encoder_graph(self.game, self.config_.inputs)
         ranks = get_process_group()
         self._take(train(InMemory(self.game, self.config_, ranks, seen), targets, judging, resume, judged))
@@ -323,7 +323,7 @@ class LARA:
         before = self.game.caller.nodes_evaluated
         self.samples_ = self._shared_samples()
         self.cost_ = (self.state_.nodes_asked + self.game.caller.nodes_evaluated - before) / self.game.num_targets
-        with working("learning how far the scores can be trusted"):
+        with status("learning how far the scores can be trusted"):
             self.errors_ = self._learned_errors(judging)
         if self.warn_if_poor:
             notice_low_agreement(self.agreement, self.state_.best_of_neighbours)
@@ -407,7 +407,7 @@ class LARA:
     def _embed(self, workers: int) -> Embeddings:
         kind, device = self.config_.inputs, self.features.device
         if not self._is_too_large:
-            with working("one pass of the explainer over everything"):
+            with status("one pass of the explainer over everything"):
                 seen, self._seen = self._seen or encoder_graph(self.game, kind), None
                 return embed_graph(self.explainer_, seen)
         try:
@@ -617,6 +617,10 @@ class LARA:
             self.samples_ = None
             return
         self.samples_ = self.samples_.at(*self._places(self.task.pairs, before))
+
+    def fit_config(self, config: TrainingConfig, requested: Container[str] = ()) -> TrainingConfig:
+        """Return settings that fit the memory, without changing those that were requested by name."""
+        return within_memory(config, self.game, requested)
 
     def keep_embeddings(self, folder: Path, data: str) -> None:
         """Keep embeddings in a folder from now on.

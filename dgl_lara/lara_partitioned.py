@@ -8,7 +8,7 @@ players, samples that all targets share (and the corrections made from them), re
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
@@ -16,7 +16,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from dgl_lara._util.progress import working
+from dgl_lara._util.progress import status
 from dgl_lara.blackbox.call import Model
 from dgl_lara.blackbox.eval_mode import eval_mode
 from dgl_lara.datasets.dataset import Dataset
@@ -74,6 +74,10 @@ class PartitionedLara(LARA):
         )
         self._embedding = threading.RLock()
 
+    def fit_config(self, config: TrainingConfig, requested: Container[str] = ()) -> TrainingConfig:
+        """Return settings with mini-batches. Raise InputError if they need the whole graph."""
+        return checked_config(with_mini_batches(config, requested))
+
     def keep_embeddings(self, folder: Path, data: str) -> None:
         """Keep arrays with one row for each node in a folder from now on."""
         self.rows = RowStore(folder / "rows", data)
@@ -117,7 +121,7 @@ class PartitionedLara(LARA):
         backend = OutOfCore(self.game, self.config_)
         self._take(train(backend, targets, judging, resume, judged))
         self.cost_ = self.state_.nodes_asked / self.game.num_targets
-        with working("learning how far the scores can be trusted"):
+        with status("learning how far the scores can be trusted"):
             self.errors_ = self._errors_of_judge(backend)
 
     def _errors_of_judge(self, backend: OutOfCore) -> ErrorModel | None:
@@ -183,7 +187,7 @@ class DistributedLara(PartitionedLara):
     def _keep(self, store: RowStore) -> None:
         """f's answer, p and t of the nodes of this part, among those of the others."""
         game, ranks = self.game, self.game.ranks
-        with working("embedding every node"), eval_mode(self.explainer_), torch.no_grad():
+        with status("embedding every node"), eval_mode(self.explainer_), torch.no_grad():
             p, t = self.explainer_(part_graph(game, self.config_.inputs))
         of = key_of(self.explainer_, game)
         for name, key, rows in (("answer", game.model_key, game.full_outputs), ("p", of, p), ("t", of, t)):

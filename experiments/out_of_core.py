@@ -25,7 +25,7 @@ import numpy as np
 import pandas as pd
 
 from dgl_lara._util.atomic import atomic_write
-from dgl_lara.cli.options import Memory
+from dgl_lara.cli.options import MEMORY
 
 RESULTS = Path(__file__).parent / "results"
 GROUPS = Path("/sys/fs/cgroup/memory")
@@ -123,7 +123,7 @@ class Watched:
 @click.command()
 @click.option("--nodes", type=int, default=2_400_000, show_default=True)
 @click.option("--parts", default=4, show_default=True)
-@click.option("--limit", type=Memory(), help="Of each command, page cache included; needs root.")
+@click.option("--limit", type=MEMORY, help="Of each command, page cache included; needs root.")
 @click.option("--memory", default="6GB", show_default=True, help="Given to train and explain.")
 @click.option("--batch-size", default=128, show_default=True)
 @click.option("--targets", default=12_800, show_default=True)

@@ -277,15 +277,6 @@ def test_interrupted_then_resumed(own_folders, quick_runs, tmp_path, monkeypatch
     assert " 10 test targets" in first["what"] and " 3 test targets" in second["what"]  # neither replaces the other
 
 
-def test_no_total_is_told_before_each_method_was_timed_once(own_folders, quick_runs, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("dgl_lara._util.progress.SECONDS_BETWEEN_LINES", -1)
-    monkeypatch.setattr("dgl_lara._util.progress.PATIENCE", -1)
-    run_benchmark(benchmark_on(quick_runs["ba-shapes"], 3), ["random", "gradient"], ["fidelity"], 2, tmp_path)
-    lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("comparing: ")]
-    told = {line.split("/")[0].removeprefix("comparing: "): " left, " in line for line in lines}
-    assert {place: told[place] for place in "123"} == {"1": False, "2": True, "3": True}
-
-
 def test_a_method_that_cannot_is_left_out_with_its_reason(tmp_path, notices):
     class Data:
         train = val = test = torch.arange(12)

@@ -10,7 +10,6 @@ import torch
 from games import PooledGCN, SmallGCN, gcn_game, random_graph
 
 from dgl_lara import LARA
-from dgl_lara._util import progress
 from dgl_lara._util.progress import Progress
 from dgl_lara._util.randomness import generator
 from dgl_lara.attribution.exact import exact
@@ -266,14 +265,15 @@ def test_compiled_and_plain_corrections_agree(game, lara):
     torch.testing.assert_close(better.variance, variance * lara.errors_.stretch, rtol=1e-2, atol=1e-6)
 
 
-def test_many_corrections_say_how_far_they_are(lara, monkeypatch, capsys):
+def test_many_corrections_say_how_far_they_are(lara, monkeypatch):
     """And are the same in however many parts they are made."""
     expected = lara.explain(range(40))
     monkeypatch.setattr(posterior, "A_PART", 15)
-    monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", 0.0)
+    counts = []
+    monkeypatch.setattr(Progress, "advance", lambda bar, count=1: counts.append((bar.label, count, bar.total)))
     found = lara.explain(range(40))
     torch.testing.assert_close(found.scores, expected.scores, rtol=0, atol=0)
-    assert "correcting scores: 15/40 after" in capsys.readouterr().err
+    assert ("correcting scores", 15, 40) in counts
 
 
 def test_zero_shared_pairs_is_as_before(game, asked):
@@ -384,8 +384,7 @@ def test_model_calls_only_for_the_doubtful(game, lara):
 
 def test_a_bar_of_a_refinement_says_how_many_are_in_doubt_and_which_round_it_is(lara, monkeypatch):
     labels = []
-    monkeypatch.setattr(Progress, "show", lambda bar: labels.append(bar.label))
-    monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", -1.0)
+    monkeypatch.setattr(Progress, "advance", lambda bar, count=1: labels.append(bar.label))
     found = lara.explain(range(25, 40), corrected=False)
     lara.settle(found, at_least=0.95)
     doubtful = int((found.confidence < 0.95).sum())

@@ -23,7 +23,7 @@ from dgl_lara import LARA, TrainingConfig
 from dgl_lara._util.atomic import atomic_write, save_tensors
 from dgl_lara._util.interrupts import held_back_interrupts
 from dgl_lara._util.numba_threads import kernel
-from dgl_lara._util.writable import unwritable
+from dgl_lara._util.writable import obstacle_to_write
 from dgl_lara.blackbox.eval_mode import eval_mode
 from dgl_lara.cli import main
 from dgl_lara.datasets import cache, load
@@ -94,7 +94,7 @@ def test_links_and_devices_stay_what_they_are(tmp_path):
     assert link.is_symlink() and real.read_text() == "new"
     assert pipe.is_fifo() and received == ["new"]
     assert sorted(one.name for one in tmp_path.iterdir()) == ["link.json", "pipe.json", "real.json"]
-    assert not unwritable(Path("/dev/null")) and not unwritable(link) and not unwritable(pipe)
+    assert not obstacle_to_write(Path("/dev/null")) and not obstacle_to_write(link) and not obstacle_to_write(pipe)
 
 
 @pytest.mark.long

@@ -184,9 +184,9 @@ def test_no_result_replaces_a_file_of_a_run_or_a_list_that_is_read(here):
     Path("link.json").symlink_to("r/config.json")
     for out in ("r/config.json", "link.json", Path("r/config.json").absolute()):
         result = run("explain", "--run", "r", "--node", 3, "--out", out)
-        assert result.exit_code == 2 and "is a file of the run in" in result.output
+        assert result.exit_code == 2 and "[path.of_run]" in result.output
     result = run("explain", "--run", "r", "--nodes", listed, "--out", "list.csv")
-    assert result.exit_code == 2 and "another file than the list that is read" in result.output
+    assert result.exit_code == 2 and "[explain.out_is_list]" in result.output
     assert Path("r/config.json").read_bytes() == before and listed.read_text() == "3\n5\n"
 
 
@@ -259,7 +259,7 @@ def test_killed_between_two_files_of_the_last_checkpoint(here, monkeypatch, noti
     again = after != "checkpoint.pt"
     assert resumed.exit_code == 0 and ("training.was_finished" in notices.codes) == (not again)
     assert not again or notices.fields("training.resumed") == {"step": 2, "total": 3}
-    assert ("with what was asked again after the interruption" in resumed.output) == again
+    assert ("including repetitions after the interruption" in resumed.output) == again
     torch.testing.assert_close(torch.load("k/explainer.pt", weights_only=True)["weights"], unbroken, rtol=0, atol=0)
     assert Path("k/metrics.csv").read_text() == Path("r/metrics.csv").read_text()
 

@@ -13,6 +13,7 @@ from click.testing import CliRunner
 from dgl_lara._util.atomic import locked
 from dgl_lara.cli import main
 from dgl_lara.cli.config_file import to_toml
+from dgl_lara.messages import message
 from dgl_lara.runs.folder import newest_run, resume_command
 from dgl_lara.runs.overview import OURS, RunSummary
 
@@ -169,16 +170,15 @@ def test_a_run_that_is_not_there_is_refused_before_anything_is_loaded(here, monk
 
 def test_a_graph_file_is_asked_for_by_what_is_missing(here):
     found = run("explain", "--run", "one", "--graph", "nope.npz")
-    assert found.exit_code == 2 and "nope.npz does not exist" in found.stderr
+    assert found.exit_code == 2 and "[explain.no_graph_file]" in found.stderr
     Path("g.npz").write_bytes(b"")
     found = run("explain", "--run", "one", "--graph", "g.npz")
-    assert found.exit_code == 2 and "say what to explain on g.npz: --node" in found.stderr
+    assert found.exit_code == 2 and "[options.missing]" in found.stderr
 
 
 def test_refined_scores_say_how_good_they_are(here):
     found = run("explain", "--run", "one", "--node", 5, "--refine", 4, "--verify")
-    assert "corrected by what the model said of coalitions, and expected to explain" in found.stdout.replace("\n", " ")
-    assert "(high is good)" in found.stdout and "(low is good)" in found.stdout
+    assert found.exit_code == 0 and "fidelity+" in found.stdout and "fidelity-" in found.stdout
     run("explain", "--run", "one", "--split", "test", "--refine", 4, "--out", "refined.csv")
     frame = pd.read_csv("refined.csv")
     assert set(frame.source) == {"corrected"} and frame.confidence.between(0, 1).all() and frame.moved.min() > 0
@@ -327,27 +327,27 @@ def test_the_command_line_goes_before_the_file(here):
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "expected"),
     [
-        ("[train", "is not a TOML file"),
-        ("dataset = 'cora'", "must have a table [train] for this command (it has [dataset])"),
-        ("", "must have a table [train] for this command (it has nothing)"),
-        ("[train]\n[evall]\ntargets = 3", "there is no command 'evall'. Did you mean 'eval'?"),
-        ("[train]\nplayers = []", "'players' of [train] names nothing; leave it out"),
-        ("[train]\ndatast = 'cora'", "[train] has no option 'datast'. Did you mean 'dataset'?"),
-        ("[train]\ndim = 'wide'", "Invalid value for '--dim'"),
-        ("[train]\ndim = {a = 1}", "must be a plain value"),
-        ("[train]\ndim = [1]", "must be a plain value (got a list)"),
-        ("[train]\nout = [1, 2]", "must be a plain value (got a list)"),
-        ("[train]\nplayers = [[1]]", "must be a plain value (got a list)"),
+        ("[train", "[config.not_toml]"),
+        ("dataset = 'cora'", "[config.no_table]"),
+        ("", "[config.no_table]"),
+        ("[train]\n[evall]\ntargets = 3", "'eval'? [config.no_command]"),
+        ("[train]\nplayers = []", "[config.empty]"),
+        ("[train]\ndatast = 'cora'", "'dataset'? [config.no_option]"),
+        ("[train]\ndim = 'wide'", "'--dim'"),
+        ("[train]\ndim = {a = 1}", "[config.type]"),
+        ("[train]\ndim = [1]", "[config.type]"),
+        ("[train]\nout = [1, 2]", "[config.type]"),
+        ("[train]\nplayers = [[1]]", "[config.type]"),
         ("[train]\ndataset = 1979-05-27", "1979-05-27"),
     ],
 )
-def test_settings_that_cannot_be_understood(tmp_path, monkeypatch, text, said):
+def test_invalid_config_files(tmp_path, monkeypatch, text, expected):
     monkeypatch.chdir(tmp_path)
     Path("run.toml").write_text(text)
     result = run("train", "--config", "run.toml")
-    assert result.exit_code == 2 and said in " ".join(result.stderr.split()) and "Traceback" not in result.output
+    assert result.exit_code == 2 and expected in " ".join(result.stderr.split()) and "Traceback" not in result.output
 
 
 def test_every_kind_of_value_survives_a_file():
@@ -416,11 +416,11 @@ def test_a_run_that_was_never_trained_is_not_the_newest(tmp_path, monkeypatch):
     assert newest_run() == Path("runs/begun")
 
 
-def test_refining_the_doubtful_says_who_still_is(quick_runs):
-    asked = ("explain", "--run", quick_runs["ba-shapes"], "--node", 512, "--refine", "auto", "--at-least")
-    assert "all are expected to reach 0.1%, and the model was asked about none" in run(*asked, 0.001).output
-    spent = "1 in doubt (below 99.9%): the model was asked about 896 coalitions for it"
-    assert f"{spent}, and 1 still is: more pairs may help (--refine N)" in run(*asked, 0.999).output
+def test_the_cost_of_refining_is_printed(quick_runs):
+    words = ("explain", "--run", quick_runs["ba-shapes"], "--node", 512, "--refine", "auto", "--at-least")
+    assert message("refine.none", least=0.001) in run(*words, 0.001).output
+    cost = message("refine.still_doubtful", count=1, least=0.999, coalitions=896, left=1)
+    assert cost in run(*words, 0.999).output
 
 
 def test_a_player_set_is_resumed_with_its_run(here):

@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 
-from dgl_lara._util.progress import working
+from dgl_lara._util.progress import status
 from dgl_lara._util.writable import is_device
 from dgl_lara.errors import InputError, LaraError
 
@@ -121,7 +121,7 @@ def exclusive_file(path: Path, waiting: str) -> Iterator[bool]:
         try:
             if not _has_lock(handle, wait=False):
                 waited = True
-                with working(waiting):
+                with status(waiting):
                     _has_lock(handle, wait=True)
             if os.fstat(handle).st_nlink:
                 try:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from dgl_lara._util.progress import Progress, repeat
+from dgl_lara._util.progress import Progress
 from dgl_lara.game.class_query import ClassQuery
 from dgl_lara.game.game import Game
 from dgl_lara.game.player_index import Players
@@ -45,8 +45,7 @@ def signed(keep: Tensor) -> Tensor:
 
 def differences(game: Game, players: Players, keep: Tensor, query: ClassQuery | None = None) -> Tensor:
     """(num_masks, num_targets): d(S) = f(S) - f(N without S), of the explained class unless others are given."""
-    with repeat(2):
-        return game.values_per_target(players, keep, query) - game.values_per_target(players, ~keep, query)
+    return game.values_per_target(players, keep, query) - game.values_per_target(players, ~keep, query)
 
 
 def per_player(game: Game, players: Players, pairs: int, generator: torch.Generator) -> Estimate:
@@ -164,8 +163,7 @@ def unbiased(sigma: Tensor, d: Tensor, own: Tensor) -> tuple[Tensor, Tensor]:
 def split_half_estimate(first: Samples, second: Samples) -> Estimate:
     """The mean of two independent unbiased estimates, whose difference is their noise, player by player: the square of
     `error` is right on average over any choice of players."""
-    with repeat(2):
-        one, two = unbiased_each(first).phi, unbiased_each(second).phi
+    one, two = unbiased_each(first).phi, unbiased_each(second).phi
     return Estimate((one + two) / 2, (one - two).abs() / 2)
 
 

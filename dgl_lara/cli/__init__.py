@@ -1,4 +1,4 @@
-"""The `dgl-lara` command. A command parses, calls and prints; heavy imports happen inside, so --help is instant."""
+"""The `dgl-lara` command. Commands import heavy libraries when they run, so that --help is instant."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import click
 from dgl_lara import __version__
 from dgl_lara.cli.benchmark import benchmark
 from dgl_lara.cli.config_file import CONFIG
-from dgl_lara.cli.console import LOUDNESS, echo, may_tell, never_silent, print_error, speak_as_usual
+from dgl_lara.cli.console import LOUDNESS, UsageError, echo, may_report, never_silent, print_error, reset_loudness
 from dgl_lara.cli.datasets import datasets
 from dgl_lara.cli.eval import evaluate_command
 from dgl_lara.cli.explain import explain_command
@@ -34,23 +34,22 @@ from dgl_lara.errors import LaraError
 
 
 class Command(click.Group):
-    """Turns our errors into one sentence and an exit code, and Ctrl-C into a quiet end."""
+    """The group of all commands. It turns errors into one sentence and an exit code, and Ctrl-C into a quiet end."""
 
     def main(self, args: Sequence[str] | None = None, **more: Any) -> Any:  # type: ignore[override]
-        """As click's own; but Ctrl-C while it still reads the command line, or at a question, is one everywhere."""
+        """Run the command line. Ctrl-C ends it quietly at any moment."""
         try:
             code = super().main(args, **{**more, "standalone_mode": False})
         except click.Abort:
-            _say_interrupted()
+            _print_interrupted()
             code = 130
         except click.ClickException as error:
             if isinstance(error, click.NoSuchOption) and error.ctx and error.ctx.command is self:
-                where = "Options stand behind a command: dgl-lara COMMAND [OPTIONS]."
-                error = click.UsageError(f"{error.format_message()} {where}", error.ctx)
+                error = UsageError("options.before_command", problem=error.format_message())
             error.show()
             code = error.exit_code
-        except OSError as error:  # of --help or --version
-            _say_what_failed(error)
+        except OSError as error:  # while --help or --version prints
+            _exit_on(error)
         sys.exit(code if isinstance(code, int) else 0)
 
     def resolve_command(
@@ -58,63 +57,63 @@ class Command(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name, command, rest = super().resolve_command(ctx, args)
         if command is not None:
-            refuse_two_values(click.Context(command, ctx, name, resilient_parsing=True), rest)
+            _check_repeated(click.Context(command, ctx, name, resilient_parsing=True), rest)
         return name, command, rest
 
     def invoke(self, ctx: click.Context) -> Any:
-        speak_as_usual()
+        reset_loudness()
         try:
-            with never_silent(), warnings_in_words():
+            with never_silent(), _plain_warnings():
                 return super().invoke(ctx)
         except LaraError as error:
             print_error(f"Error: {error}" + ("" if " " in error.code else f" [{error.code}]"))
             sys.exit(error.exit_code)
         except OSError as error:
-            _say_what_failed(error)
+            _exit_on(error)
         except KeyboardInterrupt:
-            _say_interrupted()
+            _print_interrupted()
             sys.exit(130)
         except click.UsageError as error:
-            if not may_tell():
+            if not may_report():
                 sys.exit(error.exit_code)
             raise
 
 
-def refuse_two_values(context: click.Context, words: list[str]) -> None:
-    """click would take the last one, and nobody hears of the first."""
+def _check_repeated(context: click.Context, words: list[str]) -> None:
+    """Raise UsageError for a repeated option. click would silently use the last one."""
     try:
         _, _, given = context.command.make_parser(context).parse_args(list(words))
     except click.UsageError:
-        return  # click says it itself
+        return  # click reports it
     for option, times in Counter(given).items():
         takes_one = isinstance(option, click.Option) and not (option.multiple or option.is_flag or option.count)
         if times > 1 and takes_one:
-            raise click.UsageError(f"{option.opts[0]} is given {times} times, and takes one value.", context)
+            raise UsageError("options.repeated", name=option.opts[0], times=times)
 
 
 @contextmanager
-def warnings_in_words() -> Iterator[None]:
-    """Our own are sentences for whoever reads, without the line of code that Python adds."""
-    as_usual = warnings.showwarning
+def _plain_warnings() -> Iterator[None]:
+    """Print our own warnings without the line of code that Python adds."""
+    original = warnings.showwarning
 
     def show(message: Warning | str, category: type[Warning], filename: str, *more: Any) -> None:
         if Path(filename).is_relative_to(Path(__file__).parents[1]):
             print_error(f"note: {message}")
         else:
-            as_usual(message, category, filename, *more)
+            original(message, category, filename, *more)
 
     with warnings.catch_warnings():
         warnings.showwarning = show  # type: ignore[assignment]
         yield
 
 
-def _say_what_failed(error: OSError) -> NoReturn:
+def _exit_on(error: OSError) -> NoReturn:
     print_error(f"Error: {error.filename or 'the output'}: {error.strerror or error}.")
     sys.exit(1)
 
 
-def _say_interrupted() -> None:
-    if os.environ.get("RANK", "0") == "0":  # of several processes one says so
+def _print_interrupted() -> None:
+    if os.environ.get("RANK", "0") == "0":  # the first of several processes
         echo("Interrupted.", err=True)
 
 

@@ -1,11 +1,10 @@
-"""`dgl-lara benchmark`: methods x metrics in one table."""
+"""`dgl-lara benchmark`: compare methods by metrics in one table."""
 
 from __future__ import annotations
 
 import shutil
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -13,53 +12,55 @@ from dgl_lara._util.registry import closest
 from dgl_lara.baselines import BASELINES
 from dgl_lara.cli.console import echo
 from dgl_lara.cli.options import (
+    COUNT,
     FILE,
     NEW_FOLDER,
     RUN,
-    Count,
-    check_there,
+    Parsed,
+    check_options,
+    check_run,
     choose_device,
     dataset_options,
     device_option,
+    gnn_for,
     load_dataset,
-    target_for,
+    options_set,
     trust_options,
 )
 from dgl_lara.constants import LARA_FORMS, VALUES
 from dgl_lara.datasets import Options
+from dgl_lara.errors import InputError
 from dgl_lara.messages import message
 from dgl_lara.metrics import METRICS
 
 METHODS = (*BASELINES.names, *LARA_FORMS)
 
 
-class CommaList(click.ParamType):
-    """Words with commas between them, or 'all'."""
+def _comma_list(name: str, known: tuple[str, ...]) -> Parsed:
+    """Return the type of words with commas between them, or of 'all'."""
 
-    def __init__(self, kind: str, known: tuple[str, ...]) -> None:
-        self.name, self.known = kind, known
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
-        words = tuple(self.known) if value == "all" else tuple(word.strip() for word in str(value).split(","))
-        wrong = [word for word in words if word not in self.known]
-        if wrong:
-            some = f"'all' or some of {', '.join(self.known)}"
-            self.fail(f"{self.name} are {some} (got '{wrong[0]}').{closest(wrong[0], self.known)}", param, ctx)
+    def parse(text: str) -> tuple[str, ...]:
+        words = known if text == "all" else tuple(word.strip() for word in text.split(","))
+        if wrong := [word for word in words if word not in known]:
+            hint = closest(wrong[0], known)
+            raise InputError("option.words", name=name, known=", ".join(known), got=wrong[0], hint=hint)
         return words
+
+    return Parsed(name, parse)
 
 
 @click.command()
 @partial(dataset_options, required=False)
-@click.option("--run", "folder", type=RUN, help="Compare on the model and data of this run instead.")
-@click.option("--target", "target_file", type=FILE, help="Model to explain (.pt or .npz); else one is trained.")
-@click.option("--methods", type=CommaList("methods", METHODS), default="all", show_default=True,
-              help=f"With commas between them: {', '.join(METHODS)}.")  # fmt: skip
-@click.option("--metric", "metrics", type=CommaList("metrics", METRICS.names), default="all", show_default=True,
-              help=f"With commas between them: {', '.join(METRICS)}.")  # fmt: skip
-@click.option("--targets", type=Count(), default=200, show_default=True, help="Test targets, at most.")
-@click.option("--seeds", type=Count(), default=5, show_default=True, help="How often each is repeated.")
-@click.option("--value", type=click.Choice(VALUES), default="logit", show_default=True, help="The number explained.")
-@click.option("--quick", is_flag=True, help="Shorter training, mostly of the rivals: minutes instead of hours.")
+@click.option("--run", "folder", type=RUN, help="Compare on the model and data of this run.")
+@click.option("--target", "target_file", type=FILE, help="Model to explain (.pt or .npz); Default: train one.")
+@click.option("--methods", type=_comma_list("methods", METHODS), default="all", show_default=True,
+              help=f"Comma-separated: {', '.join(METHODS)}.")  # fmt: skip
+@click.option("--metric", "metrics", type=_comma_list("metrics", METRICS.names), default="all", show_default=True,
+              help=f"Comma-separated: {', '.join(METRICS)}.")  # fmt: skip
+@click.option("--targets", type=COUNT, default=200, show_default=True, help="Test targets, at most.")
+@click.option("--seeds", type=COUNT, default=5, show_default=True, help="Repetitions of each method.")
+@click.option("--value", type=click.Choice(VALUES), default="logit", show_default=True, help="Number to explain.")
+@click.option("--quick", is_flag=True, help="Shorter training, mostly of the baselines: minutes, not hours.")
 @click.option("--out", type=NEW_FOLDER, help="Folder of the results. Default: runs/benchmark-<dataset>.")
 @device_option
 @trust_options
@@ -78,8 +79,8 @@ def benchmark(
     device: str,
     trust: bool | str,
 ) -> None:
-    """Compare LARA with its rivals; goes on where it was if it is interrupted."""
-    check_there(folder)
+    """Compare LARA with baselines. An interrupted comparison continues where it stopped."""
+    check_run(folder)
     from dgl_lara._util.progress import log_info
     from dgl_lara._util.writable import check_folder
     from dgl_lara.evaluation.benchmark import Benchmark, quick_note, results_folder, run_benchmark
@@ -88,16 +89,15 @@ def benchmark(
     from dgl_lara.runs.folder import RUNS
     from dgl_lara.runs.open import open_run
 
-    if (name is None) == (folder is None):
-        raise click.UsageError("give either --dataset or --run.")
+    check_options(options_set(), one_of=("--dataset", "--run"))
     if out is None:
-        check_folder(RUNS, "name another place with --out")
+        check_folder(RUNS, "Name another place with --out.")
     if folder:
         run = open_run(folder, choose_device(device), trust=trust)
         dataset, game = run.dataset, run.game
     else:
         dataset = load_dataset(str(name), options, device)
-        model, _ = target_for(dataset, target_file, 0)
+        model, _ = gnn_for(dataset, target_file, 0)
         game = LARA(model, dataset.graph, dataset.features, dataset.task, value=value).game
     benchmark = Benchmark.on(dataset, game, targets, quick)
     many = f"{len(methods)} method{'s' * (len(methods) != 1)}, {seeds} seed{'s' * (seeds != 1)} of each"

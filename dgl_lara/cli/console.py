@@ -1,6 +1,6 @@
-"""What a command prints, and how much.
+"""Output of commands: what is printed, and how much.
 
-A reader who has had enough (`| head -1`) ends the printing, not the work: files that were asked for are still written.
+If the reader of the output ends (`| head -1`), the printing stops and the work goes on, so that files are complete.
 """
 
 from __future__ import annotations
@@ -17,44 +17,9 @@ import click
 
 from dgl_lara.messages import message
 
-LOADING = 2.0  # seconds after which a word is due
+SILENCE = 2.0  # seconds after which a command reports what it does
+JOIN_SECONDS = 5.0
 WATCHER = "watcher"
-PATIENT = 5.0  # for the one who watches to be done, unless it cannot write
-
-
-def echo(text: str = "", err: bool = False) -> None:
-    progress = sys.modules.get("dgl_lara._util.progress")
-    if progress:
-        progress.heard()
-    try:
-        click.echo(text, err=err)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def print_error(text: str) -> None:
-    """Why a command ends; of several processes that work as one, one says it."""
-    if may_tell():
-        echo(text, err=True)
-
-
-def warn_about(run: Path) -> None:
-    """Print notices about a run whose training was stopped, or whose explainer has learned little."""
-    from dgl_lara._util.notices import notice
-    from dgl_lara.explanation.trust import notice_low_agreement
-    from dgl_lara.runs.overview import RunSummary
-
-    summary = RunSummary(run)
-    if summary.stopped and summary.is_being_trained:
-        notice("run.in_training", done=summary.stopped)
-    elif summary.stopped:
-        notice("run.stopped", done=summary.stopped, command=summary.resume_command)
-    notice_low_agreement(summary.agreement)
-
-
-def may_tell() -> bool:
-    ranks = sys.modules.get("dgl_lara._util.distributed")
-    return ranks is None or ranks.get_process_group().may_tell()
 
 
 class UsageError(click.UsageError):
@@ -70,55 +35,99 @@ class UsageError(click.UsageError):
         super().__init__(f"{message(code, **fields)} [{code}]")
 
 
+def echo(text: str = "", err: bool = False) -> None:
+    """Print a line."""
+    progress = sys.modules.get("dgl_lara._util.progress")
+    if progress:
+        progress.mark_output()
+    try:
+        click.echo(text, err=err)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def print_error(text: str) -> None:
+    """Print why a command ends. Only one of several processes prints it."""
+    if may_report():
+        echo(text, err=True)
+
+
+def may_report() -> bool:
+    """Return whether this process prints the error that several processes meet."""
+    distributed = sys.modules.get("dgl_lara._util.distributed")
+    return distributed is None or distributed.get_process_group().may_report()
+
+
+def note_run(folder: Path | None) -> Path:
+    """Return the run of --run, or the newest run after a notice about it."""
+    from dgl_lara._util.notices import notice
+    from dgl_lara._util.progress import detail
+    from dgl_lara.runs.folder import newest_run
+
+    if folder is not None:
+        detail(f"run {folder}")
+        return folder
+    notice("run.newest", folder=(newest := newest_run()))
+    return newest
+
+
+def warn_about(folder: Path) -> None:
+    """Print notices about a run whose training was stopped, or whose explainer has learned little."""
+    from dgl_lara._util.notices import notice
+    from dgl_lara.explanation.trust import notice_low_agreement
+    from dgl_lara.runs.overview import RunSummary
+
+    run = RunSummary(folder)
+    if run.stopped and run.is_being_trained:
+        notice("run.in_training", done=run.stopped)
+    elif run.stopped:
+        notice("run.stopped", done=run.stopped, command=run.resume_command)
+    notice_low_agreement(run.agreement)
+
+
 def width() -> int:
-    """Letters that a line may have: a terminal's, and as many as it takes in a file."""
+    """Return the columns of the terminal. A file has no limit."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else sys.maxsize
 
 
-def speak_as_usual() -> None:
-    """Several commands may run in one process; each begins anew."""
-    progress = sys.modules.get("dgl_lara._util.progress")  # not loaded: nothing to undo, and --help stays light
+def reset_loudness() -> None:
+    """Undo -q and -v of an earlier command in this process."""
+    progress = sys.modules.get("dgl_lara._util.progress")  # if it is not loaded there is nothing to undo
     if progress:
         progress.set_loudness(progress.USUAL)
 
 
 @contextmanager
 def never_silent() -> Iterator[None]:
-    """Whoever waits for a command hears what it is at, from the loading of torch to the last file."""
+    """Report what a command does whenever it is silent for long, from the first import to the last file."""
     over = threading.Event()
 
-    def after_a_while() -> None:
-        if not over.wait(LOADING):
-            from dgl_lara.cli.heartbeat import watch  # not before: --help stays light
+    def watch() -> None:
+        if not over.wait(SILENCE):
+            from dgl_lara._util.progress import report_silence  # not before, to keep --help light
 
-            watch(over)
+            report_silence(over)
 
-    watcher = threading.Thread(target=after_a_while, name=WATCHER, daemon=True)
+    watcher = threading.Thread(target=watch, name=WATCHER, daemon=True)
     watcher.start()
     try:
         yield
     finally:
         over.set()
-        # whoever lets a tensor go while the interpreter ends aborts the process: this one must have ended before
-        watcher.join(PATIENT)
+        watcher.join(JOIN_SECONDS)  # freeing a tensor during interpreter shutdown aborts the process
 
 
-def _quiet(context: click.Context, option: click.Parameter, given: bool) -> None:
-    if given:
-        from dgl_lara._util.progress import QUIET, set_loudness
+def _loudness_option(names: list[str], level: str, help: str) -> click.Option:
+    def set_level(context: click.Context, option: click.Parameter, is_set: bool) -> None:
+        if is_set:
+            from dgl_lara._util import progress
 
-        set_loudness(QUIET)
+            progress.set_loudness(getattr(progress, level))
 
-
-def _verbose(context: click.Context, option: click.Parameter, given: bool) -> None:
-    if given:
-        from dgl_lara._util.progress import VERBOSE, set_loudness
-
-        set_loudness(VERBOSE)
+    return click.Option(names, is_flag=True, expose_value=False, callback=set_level, help=help)
 
 
 LOUDNESS = [
-    click.Option(["-q", "--quiet"], is_flag=True, expose_value=False, callback=_quiet, help="Results and errors only."),
-    click.Option(["-v", "--verbose"], is_flag=True, expose_value=False, callback=_verbose,
-                 help="Also what is done in between, and how long it took."),
-]  # fmt: skip
+    _loudness_option(["-q", "--quiet"], "QUIET", "Print results and errors only."),
+    _loudness_option(["-v", "--verbose"], "VERBOSE", "Print each step and its time."),
+]

@@ -1,4 +1,4 @@
-"""`dgl-lara datasets`: what can be explained, and what is at hand."""
+"""`dgl-lara datasets`: list the data sets."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dgl_lara.datasets import DATASETS
     "--data-dir", type=NonEmptyPath(exists=True, file_okay=False, path_type=Path), help="Folder with original data."
 )
 def datasets(data_dir: Path | None) -> None:
-    """List the data sets: size, ground truth, where each comes from, whether it is present here."""
+    """List the data sets with size, ground truth, origin, and whether the files are present."""
     from dgl_lara._util.tables import text_blocks
     from dgl_lara.datasets.cache import find_files
 
@@ -27,18 +27,7 @@ def datasets(data_dir: Path | None) -> None:
             return "yes, and the original" if found else "yes"
         return "yes" if found else "no (download)" if entry.download else "no"
 
-    header = [
-        "name",
-        "task",
-        "graphs",
-        "nodes",
-        "edges",
-        "labels",
-        "features",
-        "ground truth",
-        "origin",
-        "present",
-    ]
+    header = ["name", "task", "graphs", "nodes", "edges", "labels", "features", "ground truth", "origin", "present"]
     rows = [
         [name, e.task, e.graphs, e.nodes, e.edges, e.labels, e.features, e.truth, e.origin, present(name)]
         for name, e in DATASETS.items()

@@ -10,15 +10,19 @@ import click
 
 from dgl_lara.cli.console import echo, warn_about, width
 from dgl_lara.cli.options import (
+    COUNT,
+    DATASET_NAME,
+    INDEX,
     RUN,
-    Count,
-    DatasetName,
     OutputPath,
-    check_there,
+    check_options,
+    check_run,
     choose_device,
     device_option,
+    options_set,
     players_option,
     seed_option,
+    split_option,
     stored_name,
     trust_options,
 )
@@ -32,16 +36,20 @@ if TYPE_CHECKING:
 
 @click.command("eval")
 @click.option("--run", "folder", type=RUN, help="Run to evaluate. Default: the newest.")
-@click.option("--dataset", "name", type=DatasetName(), help="The newest run of this data set.")
+@click.option("--dataset", "name", type=DATASET_NAME, help="Evaluate the newest run of this data set.")
 @click.option("--metric", "metrics", type=click.Choice([*METRICS, "all"]), default=["fidelity"], multiple=True,
-              show_default=True, help="Can be given several times.")  # fmt: skip
-@click.option("--split", type=click.Choice(["train", "val", "test"]), default="test", show_default=True)
-@click.option("--targets", type=Count(), default=1000, show_default=True, help="At most so many.")
-@click.option("--pairs", type=Count(0), help="Coalition pairs of the 'sampled' row. [300; graphs: 100]")
-@click.option("--reference-pairs", type=Count(100, 1_000_000), default=2000, show_default=True,
+              show_default=True, help="Repeatable.")  # fmt: skip
+@split_option("Measure on this split.", "test")
+@click.option("--targets", type=COUNT, default=1000, show_default=True, help="Number of targets, at most.")
+@click.option("--pairs", type=INDEX, help="Coalition pairs of the 'sampled' row. Default: 300, for graphs 100.")
+@click.option("--reference-pairs", type=click.IntRange(100, 1_000_000), default=2000, show_default=True,
               help="Coalition pairs of the true attribution that agreement is measured against.")  # fmt: skip
-@click.option("--json", "json_file", type=OutputPath(dir_okay=False, allow_dash=True, path_type=Path),
-              help="Write the figures here too; '-': to standard output, and all else to standard error.")  # fmt: skip
+@click.option(
+    "--json",
+    "json_file",
+    type=OutputPath(dir_okay=False, allow_dash=True, path_type=Path),
+    help="Write the figures to this file too. '-': to standard output, with everything else on standard error.",
+)
 @seed_option
 @players_option
 @device_option
@@ -60,7 +68,7 @@ def evaluate_command(
     device: str,
     trust: bool | str,
 ) -> None:
-    """Measure a trained explainer; tables, CSV and JSON, and a plot of fidelity against sparsity."""
+    """Measure a trained explainer. Prints tables and writes CSV, JSON and plots."""
     from dgl_lara._util.randomness import sample_targets
     from dgl_lara.evaluation.run_evaluation import Evaluation, evaluate
     from dgl_lara.evaluation.runtime_estimate import announce
@@ -70,9 +78,8 @@ def evaluate_command(
     from dgl_lara.runs.open import open_run
     from dgl_lara.runs.overview import RunSummary
 
-    if folder and name:
-        raise click.UsageError("give --run or --dataset, not both.")
-    check_there(folder)
+    check_options(options_set(), exclusive=[("--run", "--dataset")])
+    check_run(folder)
     where = folder or newest_run(name and stored_name(name))
     run = open_run(where, choose_device(device), trust=trust, players=players, to_explain=True)
     dataset, lara = run.dataset, run.trained()
@@ -86,11 +93,11 @@ def evaluate_command(
         reasons = ", ".join(f"{each}: {message(reason)}" for each, reason in lacking.items())
         raise InputError("metric.unavailable", reasons=reasons)
     to_stdout = json_file == Path("-")
-    tell = partial(echo, err=to_stdout)
-    tell(f"{what}; run {run.folder}")
+    report = partial(echo, err=to_stdout)
+    report(f"{what}; run {run.folder}")
     warn_about(run.folder)
     for each, reason in lacking.items():
-        tell(f"no {each}: {message(reason)}")
+        report(f"no {each}: {message(reason)}")
     names = tuple(each for each in names if each not in lacking)
     announce(subject, names)
     question = {"targets": len(chosen), "split": split, "seed": seed, "pairs": pairs, "reference": reference_pairs}
@@ -103,13 +110,13 @@ def evaluate_command(
             continue  # one table shows both
         results[each] = evaluate(subject, each)
         written += write_results(each, results[each], run.folder, stem, what, question)
-        tell(f"\n{each}")
-        tell(print_table(each, results[each], width()))
+        report(f"\n{each}")
+        report(print_table(each, results[each], width()))
     if cost := subject.cost_text():
-        tell("\n" + cost)
+        report("\n" + cost)
     if to_stdout:
         echo(as_json(what, question, results))
     elif json_file:
         written.append(write_json(json_file, what, question, results))
     if written:
-        tell("\nwritten: " + ", ".join(map(str, written)))
+        report("\nwritten: " + ", ".join(map(str, written)))

@@ -1,4 +1,4 @@
-"""`dgl-lara explore`: a run in the browser, node by node."""
+"""`dgl-lara explore`: explore a run in the browser."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from urllib.parse import urlencode
 import click
 
 from dgl_lara.cli.console import echo
-from dgl_lara.cli.options import RUN, Count, Memory, trust_options
+from dgl_lara.cli.options import INDEX, RUN, memory_option, trust_options
 from dgl_lara.cli.serve import STATE_OPTION, ServeOptions, start
 
 
 @click.command("explore")
-@click.option("--run", "folders", type=RUN, multiple=True, help="Run to explore; again for more. Default: the newest.")
-@click.option("--node", "--graph", "target", type=Count(0), help="Where to begin.")
-@click.option("--port", type=Count(0, 65535), default=0, help="[any free one]")
-@click.option("--browser/--no-browser", default=True, help="Open the page, or only say where it is.")
+@click.option("--run", "folders", type=RUN, multiple=True, help="Run to explore. Repeatable. Default: the newest.")
+@click.option("--node", "--graph", "target", type=INDEX, help="Target to start with.")
+@click.option("--port", type=click.IntRange(0, 65535), default=0, help="Default: any free port.")
+@click.option("--browser/--no-browser", default=True, help="Open the page, or only print its address.")
 @STATE_OPTION
-@click.option("--memory", type=Memory(), help="Working memory to keep to, like 4GB. [70 % of what is free]")
+@memory_option
 @trust_options
 def explore(
     folders: tuple[Path, ...],
@@ -30,7 +30,7 @@ def explore(
     memory: int | None,
     trust: bool | str,
 ) -> None:
-    """Walk through a run in the browser: why is this node what the model says, and that one?"""
+    """Explore the explanations of a run in the browser."""
 
     def announce(names: list[str], where: str) -> None:
         begin = {} if target is None else {"model": names[0], "target": target}

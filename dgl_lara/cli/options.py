@@ -1,23 +1,23 @@
-"""What several commands share: types of arguments, options, and how to get a data set, a target, a device."""
+"""Options that several commands share: argument types, checks of combinations, data sets, models, devices."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Container
-from math import nan
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
 
-from dgl_lara._util.writable import unwritable
+from dgl_lara._util.writable import obstacle_to_write
 from dgl_lara.cli.console import UsageError
-from dgl_lara.constants import PLAYERS, RUNS
+from dgl_lara.constants import PLAYERS, RUNS, SPLITS
 from dgl_lara.datasets import DATASETS, SOURCES, Options, check_name, is_path
 from dgl_lara.errors import InputError, LaraError
 from dgl_lara.gnns import recipe_for
+from dgl_lara.messages import message
 from dgl_lara.runs.folder import is_run_file
 
 if TYPE_CHECKING:
@@ -26,301 +26,304 @@ if TYPE_CHECKING:
     from dgl_lara.datasets.dataset import Dataset
     from dgl_lara.gnns.base import ShippedModel
 
-
-MOST_SHARDS = 99_999  # their files stand in order up to here
-
-
-class NonEmptyPath(click.Path):
-    """A path; an empty one is a mistake (a shell variable that was not set), not the current folder."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if str(value) == "" or "\0" in str(value):
-            self.fail(f"must name a file or a folder (got {str(value)!r}).", param, ctx)
-        return super().convert(value, param, ctx)
+MAX_SHARDS = 99_999  # file names sort in order up to here
+MEMORY_UNITS = {"GB": 2**30, "MB": 2**20}
+INDEX, COUNT, SEED = click.IntRange(0, 10**9), click.IntRange(1, 10**9), click.IntRange(0, 2**32 - 1)
 
 
-class OutputPath(NonEmptyPath):
-    """What will be written; a place where it cannot be is refused before any work."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        path = super().convert(value, param, ctx)
-        if not (self.allow_dash and str(path) == "-") and (sentence := unwritable(path)):
-            self.fail(sentence, param, ctx)
-        if is_run_file(Path(os.path.realpath(path))):
-            self.fail(f"'{path}' is a file of the run in {path.parent}; name another one.", param, ctx)
-        return path
+# --- types of arguments
 
 
-class Count(click.IntRange):
-    """A whole number within bounds that no list exceeds; digits as people type them."""
+def fail(code: str, param: click.Parameter | None, ctx: click.Context | None, **fields: object) -> None:
+    """Raise click's error about one option (exit code 2)."""
+    raise click.BadParameter(f"{message(code, **fields)} [{code}]", ctx, param)
 
-    def __init__(self, low: int = 1, high: int = 10**9) -> None:
-        super().__init__(low, high)
+
+class Parsed(click.ParamType):
+    """An argument that a function reads.
+
+    Args:
+        name: Shown in the help.
+        parse: Returns the value of a text, or raises a LaraError.
+    """
+
+    def __init__(self, name: str, parse: Callable[[str], Any]) -> None:
+        self.name, self.parse = name, parse
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        is_number = re.fullmatch(r"[+-]?[0-9]{1,18}", str(value).strip())
-        if not is_number or not int(self.min or 0) <= int(value) <= int(self.max or 0):
-            self.fail(f"must be a whole number from {self.min} to {self.max:,} (got '{str(value)[:40]}').", param, ctx)
-        return int(value)
+        try:
+            return self.parse(value.strip()) if isinstance(value, str) else value
+        except LaraError as error:
+            fail(error.code, param, ctx, **error.fields)
 
 
-class Rate(click.FloatRange):
-    """A number above 0, and no infinity or NaN."""
+def parse_memory(text: str) -> int:
+    """Return the bytes of a size such as 4GB or 500MB."""
+    try:
+        size = int(float(text[:-2]) * MEMORY_UNITS[text[-2:].upper()])
+    except (ValueError, KeyError, OverflowError):  # infinity too
+        size = 0
+    if size <= 0:
+        raise InputError("option.memory", got=text)
+    return size
+
+
+def parse_index(text: str) -> int:
+    """Return a number from 0 on."""
+    if not re.fullmatch("[0-9]{1,9}", text):
+        raise InputError("option.index", got=text[:40])
+    return int(text)
+
+
+def parse_shard(text: str) -> tuple[int, int]:
+    """Return number and total of a shard such as 0/4."""
+    parts = re.fullmatch("([0-9]{1,5})/([0-9]{1,5})", text)
+    number, total = map(int, parts.groups()) if parts else (0, 0)
+    if number >= total:
+        raise InputError("option.shard", most=MAX_SHARDS, got=text[:40])
+    return number, total
+
+
+def count_or(*words: str) -> Parsed:
+    """Return the type of a number from 1 on, or of a word."""
+
+    def parse(text: str) -> int | str:
+        if text in words:
+            return text
+        if not (re.fullmatch("[0-9]{1,18}", text) and int(text) > 0):
+            raise InputError("option.count_or_word", words=" or ".join(f"'{word}'" for word in words), got=text[:40])
+        return int(text)
+
+    return Parsed("|".join([*words, "integer"]), parse)
+
+
+class PositiveFloat(click.FloatRange):
+    """A finite number above 0."""
 
     def __init__(self, high: float = 1000.0) -> None:
         super().__init__(0, high, min_open=True)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        number = super().convert(value, param, ctx)
+        return number if number == number else fail("option.nan", param, ctx)
+
+
+class NonEmptyPath(click.Path):
+    """A path that is not empty. An empty one comes from an unset shell variable."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if str(value) == "" or "\0" in str(value):
+            fail("path.empty", param, ctx, got=str(value))
+        return super().convert(value, param, ctx)
+
+
+class OutputPath(NonEmptyPath):
+    """A path that can be written and is no file of a run. This is checked before any work."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        path = super().convert(value, param, ctx)
+        if not (self.allow_dash and str(path) == "-") and (reason := obstacle_to_write(path)):
+            fail("path.unwritable", param, ctx, path=path, reason=reason)
+        if is_run_file(Path(os.path.realpath(path))):
+            fail("path.of_run", param, ctx, path=path, folder=path.parent)
+        return path
+
+
+class RunFolder(NonEmptyPath):
+    """A run folder, or its name in runs/."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if os.path.isfile(value):
+            fail("run.is_file", param, ctx, path=value)
+        folder = Path(super().convert(value, param, ctx))
+        listed = Path(RUNS) / folder
         try:
-            given = float(value)
-        except ValueError:
-            given = nan
-        if not 0 < given <= float(self.max or 0):
-            self.fail(f"must be a number above 0, up to {self.max:,g} (got '{str(value)[:40]}').", param, ctx)
-        return given
-
-
-class NumberOrFile(click.ParamType):
-    """A whole number, or the name of a .bin or .npz file."""
-
-    name = "number|file"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | Path:
-        if isinstance(value, int | Path):
-            return value
-        if str(value).endswith((".bin", ".npz")):
-            return Path(value)
-        return Count(0).convert(value, param, ctx)
-
-
-class ClassName(click.ParamType):
-    """A class by its number, or by the name that the data set has for it."""
-
-    name = "number|name"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | str:
-        return Count(0).convert(value, param, ctx) if re.fullmatch(r"[+-]?[0-9]+", str(value).strip()) else str(value)
-
-
-class ShardOf(click.ParamType):
-    """0/4: the first of four."""
-
-    name = "i/n"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, int]:
-        if isinstance(value, tuple):
-            return value
-        parts = re.fullmatch("([0-9]{1,5})/([0-9]{1,5})", value.strip())
-        number, of = map(int, parts.groups()) if parts else (0, 0)
-        if number >= of:
-            expected = f"I/N with I from 0 to N - 1 and N at most {MOST_SHARDS:,}, like 0/4"
-            self.fail(f"must be {expected} (got '{value[:40]}').", param, ctx)
-        return number, of
+            return listed if not folder.exists() and (listed / "config.json").is_file() else folder
+        except OSError as error:  # the name is too long
+            fail("path.unreadable", param, ctx, path=str(folder)[:40], reason=error.strerror)
 
 
 FILE = NonEmptyPath(dir_okay=False, path_type=Path)
 FOLDER = NonEmptyPath(file_okay=False, path_type=Path)
 NEW_FILE = OutputPath(dir_okay=False, path_type=Path)
 NEW_FOLDER = OutputPath(file_okay=False, path_type=Path)
-
-
-class RunFolder(NonEmptyPath):
-    """A folder, or its name in runs/ as `dgl-lara runs` lists it."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if os.path.isfile(value):
-            self.fail(
-                f"'{value}' is a file; a run is a folder that `dgl-lara train` writes (see `dgl-lara runs`).",
-                param,
-                ctx,
-            )
-        folder = Path(super().convert(value, param, ctx))
-        listed = Path(RUNS) / folder
-        try:
-            return listed if not folder.exists() and (listed / "config.json").is_file() else folder
-        except OSError as error:  # longer than any name can be
-            self.fail(f"must name a folder ({error.strerror}).", param, ctx)
-
-
 RUN = RunFolder(file_okay=False, path_type=Path)
+DATASET_NAME = Parsed("name|file", check_name)
+MEMORY = Parsed("size", parse_memory)
+SHARD = Parsed("i/n", parse_shard)
+CLASS = Parsed("number|name", lambda text: parse_index(text) if re.fullmatch("[+-]?[0-9]+", text) else text)
+INDEX_OR_FILE = Parsed("number|file", lambda text: Path(text) if text.endswith((".bin", ".npz")) else parse_index(text))
 
 
-def given_options(besides: Container[str]) -> list[str]:
-    """Options of this command that were typed, or stand in a settings file: a default is nobody's wish."""
+# --- combinations of options
+
+
+def options_set(besides: Collection[str] = ()) -> list[str]:
+    """Return the options set on the command line or in a config file, without defaults.
+
+    Args:
+        besides: Names of parameters to leave out.
+    """
     context = click.get_current_context()
-    chosen = [one for one in context.command.params if one.expose_value and one.name not in besides]
+    params = [param for param in context.command.params if param.expose_value and param.name not in besides]
     default = ParameterSource.DEFAULT
-    return [one.opts[0] for one in chosen if context.get_parameter_source(one.name or "") is not default]
+    return [param.opts[0] for param in params if context.get_parameter_source(param.name or "") is not default]
 
 
-def check_there(run: Path | None) -> None:
-    """Before anything is loaded."""
-    if run is not None and not run.exists():
-        raise UsageError("run.no_folder", folder=run)
+def check_options(
+    options: Collection[str],
+    one_of: Sequence[str] = (),
+    exclusive: Sequence[Sequence[str]] = (),
+    requires: Mapping[str, Sequence[str]] | None = None,
+) -> None:
+    """Raise UsageError if options do not fit together.
+
+    Args:
+        options: Options that are set.
+        one_of: Exactly one of these must be set.
+        exclusive: Of each group at most one may be set.
+        requires: Each option needs one of the others.
+    """
+    if one_of and not set(one_of) & set(options):
+        raise UsageError("options.missing", names=", ".join(one_of))
+    for group in (one_of, *exclusive):
+        if len(chosen := [name for name in group if name in options]) > 1:
+            raise UsageError("options.exclusive", names=" and ".join(chosen))
+    for name, others in (requires or {}).items():
+        if name in options and not set(others) & set(options):
+            raise UsageError("options.requires", name=name, others=" or ".join(others))
 
 
-class DatasetName(click.ParamType):
-    """A registered name or the path of a file; an unknown one gets the list and the closest match."""
-
-    name = "name|file"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        try:
-            return check_name(value)
-        except LaraError as error:
-            self.fail(str(error), param, ctx)
+def check_ending(option: str, path: Path, endings: Sequence[str]) -> None:
+    """Raise UsageError unless the file name ends in one of these."""
+    if path.suffix not in endings:
+        raise UsageError("option.ending", option=option, endings=", ".join(endings), got=path.name)
 
 
-class Memory(click.ParamType):
-    """4GB, 500MB: a number of bytes."""
-
-    name = "size"
-    UNITS = {"GB": 2**30, "MB": 2**20}
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        if isinstance(value, int):
-            return value
-        number, unit = str(value)[:-2], str(value)[-2:].upper()
-        try:
-            size = int(float(number) * self.UNITS[unit])
-        except (ValueError, KeyError, OverflowError):  # infinity too
-            size = 0
-        if size <= 0:
-            self.fail(f"must be a size like 4GB or 500MB (got '{value}').", param, ctx)
-        return size
+def check_run(folder: Path | None) -> None:
+    """Raise UsageError if a folder was named that does not exist. Nothing is loaded for that."""
+    if folder is not None and not folder.exists():
+        raise UsageError("run.no_folder", folder=folder)
 
 
-class CountOrWord(click.ParamType):
-    """A whole number from 1 on, or a word with a meaning of its own."""
-
-    def __init__(self, *words: str) -> None:
-        self.words, self.name = words, f"{'|'.join(words)}|integer"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | str:
-        if value in self.words:
-            return value
-        if not (re.fullmatch("[0-9]{1,18}", str(value)) and int(value) > 0):
-            known = " or ".join(f"'{word}'" for word in self.words)
-            self.fail(f"must be {known} or a whole number from 1 on (got '{str(value)[:40]}').", param, ctx)
-        return int(value)
+# --- shared options
 
 
-def players_option(command: Callable) -> Callable:
-    """Which of the explainers that a run holds."""
-    words = "Who is scored, where the run holds several kinds. Default: its first."
-    return click.option("--players", type=click.Choice(PLAYERS), help=words)(command)
+def apply_options(command: Callable, options: Sequence[Callable]) -> Callable:
+    """Decorate a command with options in the order of the help."""
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def _copied(command: Callable, replacement: Callable) -> Callable:
+    """Give a replacement the name, help and options of a command."""
+    replacement.__name__, replacement.__doc__ = command.__name__, command.__doc__
+    replacement.__click_params__ = getattr(command, "__click_params__", [])  # type: ignore[attr-defined]
+    return replacement
 
 
 def dataset_options(command: Callable, required: bool = True) -> Callable:
-    """The options that go with every --dataset; the command receives them as `options`."""
-    known = f"One of {', '.join(DATASETS)}; or a .npz or .bin file."
-    path = NonEmptyPath(path_type=Path)
-    decorators = [
-        click.option("--dataset", "name", type=DatasetName(), required=required, help=known),
+    """Add the options of a data set. The command receives them as `options`."""
+
+    def with_options(name: str, data_seed: int, pairs_file: Path | None, **rest: Any) -> Any:
+        names = ("source", "undirected", "nodes", "data_dir", "target_type", "relation", "leave_out")
+        fields = {name: rest.pop(name) for name in names}
+        pairs = pairs_file.resolve() if pairs_file else None
+        return command(name=name, options=Options(seed=data_seed, pairs=pairs, **fields), **rest)
+
+    known = f"One of {', '.join(DATASETS)}, or a .npz or .bin file."
+    options = [
+        click.option("--dataset", "name", type=DATASET_NAME, required=required, help=known),
         click.option("--source", type=click.Choice(SOURCES), default="auto", show_default=True,
-                     help="Generated data, or the authors' original files."),
-        click.option("--data-dir", type=path, help="Folder with original data (else DGL_LARA_DATA, else the cache)."),
-        click.option("--data-seed", type=Count(0, 2**32 - 1), default=0, show_default="0",
+                     help="Use generated data, or the authors' original files."),
+        click.option("--data-dir", type=NonEmptyPath(path_type=Path),
+                     help="Folder with original data. Default: DGL_LARA_DATA, or the cache."),
+        click.option("--data-seed", type=SEED, default=0, show_default="0",
                      help="Seed of generated data and random splits."),
         click.option("--undirected", is_flag=True, help="Use every edge in both directions."),
-        click.option("--nodes", type=Count(), help="Size of the data set 'citation'."),
-        click.option("--target-type", help="Of a .bin file with several node types: whose nodes are explained."),
-        click.option("--pairs", "pairs_file", type=FILE, help="Of a .bin file: links to explain, u,v a line."),
-        click.option("--relation", help="With --pairs and several node types: the relation that they stand for."),
-        click.option("--leave-out", is_flag=True, help="With --pairs: take edges between their ends out beforehand."),
+        click.option("--nodes", type=COUNT, help="Size of the data set 'citation'."),
+        click.option("--target-type", help="For a .bin file with several node types: the type to explain."),
+        click.option("--pairs", "pairs_file", type=FILE, help="For a .bin file: links to explain, u,v a line."),
+        click.option("--relation", help="With --pairs and several node types: the relation of the links."),
+        click.option("--leave-out", is_flag=True, help="With --pairs: remove edges between the ends of a link."),
     ]  # fmt: skip
-
-    def with_options(
-        name: str,
-        source: str,
-        data_dir: Path | None,
-        data_seed: int,
-        undirected: bool,
-        nodes: int | None,
-        target_type: str | None,
-        pairs_file: Path | None,
-        relation: str | None,
-        leave_out: bool,
-        **rest: Any,
-    ) -> Any:
-        pairs = pairs_file.resolve() if pairs_file else None
-        options = Options(source, data_seed, undirected, nodes, data_dir, target_type, pairs, relation, leave_out)
-        return command(name=name, options=options, **rest)
-
-    with_options.__name__, with_options.__doc__ = command.__name__, command.__doc__
-    with_options.__click_params__ = getattr(command, "__click_params__", [])  # type: ignore[attr-defined]
-    for decorate in reversed(decorators):
-        with_options = decorate(with_options)
-    return with_options
+    return apply_options(_copied(command, with_options), options)
 
 
 def trust_options(command: Callable) -> Callable:
-    """For commands that open a run: its model may be code of somebody else's. The command receives `trust`."""
+    """Add the options that allow the code of a user's model. The command receives `trust`."""
 
     def with_options(trusted: bool, own_name: str | None, **rest: Any) -> Any:
         return command(trust=own_name if own_name is not None else trusted, **rest)
 
-    with_options.__name__, with_options.__doc__ = command.__name__, command.__doc__
-    with_options.__click_params__ = getattr(command, "__click_params__", [])  # type: ignore[attr-defined]
-    trust = click.option("--trust", "trusted", is_flag=True, help="Run the code of the model that the run names.")
-    again = click.option(
-        "--model", "own_name", metavar="MODULE:FUNCTION", help="The run's model, named again: this code is run instead."
-    )
-    return again(trust(with_options))
+    options = [
+        click.option("--model", "own_name", metavar="MODULE:FUNCTION", help="Run this code as the model of the run."),
+        click.option("--trust", "trusted", is_flag=True, help="Run the code of the model that the run names."),
+    ]
+    return apply_options(_copied(command, with_options), options)
 
 
 device_option = click.option(
-    "--device",
-    type=click.Choice(["auto", "cpu", "cuda"]),
-    default="auto",
-    show_default=True,
-    help="Where to compute.",
+    "--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto", show_default=True, help="Where to compute."
 )
-seed_option = click.option(
-    "--seed", type=Count(0, 2**32 - 1), default=0, show_default="0", help="Seed of everything that is drawn."
+memory_option = click.option(
+    "--memory", type=MEMORY, help="Working memory, such as 4GB. Default: 70 % of what is free."
 )
+players_option = click.option(
+    "--players", type=click.Choice(PLAYERS), help="Player set to score. Default: the first one of the run."
+)
+seed_option = click.option("--seed", type=SEED, default=0, show_default="0", help="Seed of every random draw.")
+
+
+def split_option(help: str, default: str | None = None) -> Callable:
+    """Return the option --split."""
+    return click.option("--split", type=click.Choice(SPLITS), default=default, show_default=default, help=help)
+
+
+# --- devices, data sets, models
 
 
 def choose_device(name: str) -> torch.device:
+    """Return the device of --device. Each of several processes has its own."""
     import torch
 
     if name == "cuda" and not torch.cuda.is_available():
-        raise click.UsageError(
-            "--device cuda needs a CUDA device and a CUDA build of torch and dgl; none is here. Use --device cpu."
-        )
+        raise UsageError("device.no_cuda")
     if name == "cpu" or not torch.cuda.is_available():
         return torch.device("cpu")
-    own = os.environ.get("LOCAL_RANK")  # of several processes each has its own
-    return torch.device("cuda") if own is None else torch.device("cuda", int(own))
+    rank = os.environ.get("LOCAL_RANK")
+    return torch.device("cuda") if rank is None else torch.device("cuda", int(rank))
 
 
 def load_dataset(name: str, options: Options, device: str) -> Dataset:
+    """Load a data set onto the device."""
     from dgl_lara._util.memory import reuse_freed_memory
-    from dgl_lara._util.progress import working
+    from dgl_lara._util.progress import status
     from dgl_lara.datasets import load
 
-    where = choose_device(device)
-    with working(f"reading {name}"):
-        dataset = load(name, options).to(where)
+    torch_device = choose_device(device)
+    with status(f"reading {name}"):
+        dataset = load(name, options).to(torch_device)
     reuse_freed_memory(dataset.num_nodes)
     return dataset
 
 
 def stored_name(name: str) -> str:
-    """A data set's name, or the full path of its file, so that a run can be opened from anywhere."""
+    """Return the name of a data set, or the full path of its file, which is valid in any folder."""
     return str(Path(name).resolve()) if is_path(name) else name
 
 
-def target_for(dataset: Dataset, target_file: Path | None, seed: int) -> tuple[ShippedModel, dict]:
-    """The model named by --target, or the stored one of this data set, trained first where there is none."""
+def gnn_for(dataset: Dataset, file: Path | None, seed: int) -> tuple[ShippedModel, dict]:
+    """Return the model in a file, or the usual one of a data set, which is trained if necessary."""
     from dgl_lara.gnns.checkpoint import load_gnn
     from dgl_lara.gnns.training import get_gnn
 
-    if target_file:
-        model, details = load_gnn(target_file, dataset)
+    if file:
+        model, details = load_gnn(file, dataset)
         return model.to(dataset.device), details
     if dataset.key.get("parts"):
-        raise InputError("name the model that is explained, --target or --model: none is trained on a graph in parts.")
+        raise InputError("train.model_missing")
     typed = not dataset.graph.is_homogeneous
     stored = get_gnn(dataset, recipe_for(dataset.name, dataset.task, heterogeneous=typed), seed)
     return stored.model, stored.details

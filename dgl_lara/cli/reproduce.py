@@ -13,8 +13,8 @@ from types import ModuleType
 
 import click
 
-from dgl_lara.cli.console import echo
-from dgl_lara.cli.options import FOLDER, NEW_FOLDER, Count, DatasetName, device_option
+from dgl_lara.cli.console import UsageError, echo
+from dgl_lara.cli.options import COUNT, DATASET_NAME, FOLDER, NEW_FOLDER, device_option
 from dgl_lara.constants import VALUES
 from dgl_lara.datasets import DATASETS
 from dgl_lara.errors import LaraError
@@ -47,9 +47,7 @@ def script(what: str) -> ModuleType:
     """experiments/<what>.py; the scripts import each other by name, so their folder must be on the path."""
     path = EXPERIMENTS / f"{what.replace('-', '_')}.py"
     if not path.is_file():
-        raise LaraError(
-            f"reproduction needs the source checkout, with its folder experiments/ (no {path.name} in {EXPERIMENTS})."
-        )
+        raise LaraError("reproduce.no_source", file=path.name, folder=EXPERIMENTS)
     if str(EXPERIMENTS) not in sys.path:
         sys.path.insert(0, str(EXPERIMENTS))
     return importlib.import_module(path.stem)
@@ -58,15 +56,15 @@ def script(what: str) -> ModuleType:
 @click.command(help=HELP)
 @click.argument("what", type=click.Choice([*WHAT, "all"]), metavar="WHAT")
 @click.option("--quick", is_flag=True, help="Shorter training, 1 seed, 100 targets: under an hour.")
-@click.option("--seeds", type=Count(), help="How often everything is repeated. [5; quick: 1]")
-@click.option("--targets", type=Count(), help="Test targets a data set, at most. [200; quick: 100]")
-@click.option("--dataset", "names", type=DatasetName(), multiple=True, help="These instead of the paper's.")
+@click.option("--seeds", type=COUNT, help="How often everything is repeated. [5; quick: 1]")
+@click.option("--targets", type=COUNT, help="Test targets a data set, at most. [200; quick: 100]")
+@click.option("--dataset", "names", type=DATASET_NAME, multiple=True, help="These instead of the paper's.")
 @click.option("--value", type=click.Choice(VALUES[:3]), default="logit", show_default=True,
               help="The number explained (the authors' code: log-odds).")  # fmt: skip
 @click.option("--data-dir", type=FOLDER, help="Folder with original data (else DGL_LARA_DATA, else the cache).")
 @click.option("--out", type=NEW_FOLDER, help="Folder of the results. Default: experiments/results.")
-@click.option("--jobs", type=Count(1, 256), help="Data sets at a time, with `all`. [2 if there are two cores]")
-@click.option("--only", type=DatasetName(), hidden=True, help="What concerns this data set (a job of `all`).")
+@click.option("--jobs", type=click.IntRange(1, 256), help="Data sets at a time, with `all`. [2 if there are two cores]")
+@click.option("--only", type=DATASET_NAME, hidden=True, help="What concerns this data set (a job of `all`).")
 @device_option
 def reproduce(
     what: str,
@@ -83,7 +81,7 @@ def reproduce(
 ) -> None:
     chosen = [name for name in WHAT if not (only and name in OF_SPEED)] if what == "all" else [what]
     if files := [name for name in names if name not in DATASETS]:
-        raise click.UsageError(f"--dataset must be one of {', '.join(DATASETS)} (got '{files[0]}').")
+        raise UsageError("choice.unknown", name="--dataset", known=", ".join(DATASETS), got=files[0], hint="")
     common = script("common")
     settings = common.Settings(
         quick=quick,
@@ -145,7 +143,7 @@ def _finished(names: Sequence[str], words: list[str], jobs: int, out: Path) -> I
                 log_file = out / f"{name}.log"
                 if running.pop(name).returncode:
                     last = " ".join(log_file.read_text().strip().splitlines()[-1:])
-                    raise LaraError(f"measuring {name} failed ({last}); see {log_file}. What is measured is kept.")
+                    raise LaraError("reproduce.failed", name=name, problem=last, log=log_file)
                 log_file.unlink()
                 yield name
     finally:

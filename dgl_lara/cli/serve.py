@@ -1,4 +1,4 @@
-"""`dgl-lara serve`: explanations over HTTP, and the page to explore them with."""
+"""`dgl-lara serve`: serve explanations over HTTP."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from pathlib import Path
 import click
 
 from dgl_lara.cli.console import echo
-from dgl_lara.cli.options import FILE, FOLDER, RUN, Count, Memory, Rate, trust_options
+from dgl_lara.cli.options import FILE, FOLDER, MEMORY, RUN, PositiveFloat, memory_option, trust_options
 from dgl_lara.errors import InputError
 
 
 @dataclass(frozen=True)
 class ServeOptions:
-    """How runs are to be served."""
+    """How runs are served."""
 
     host: str = "127.0.0.1"
     port: int = 8080
@@ -30,26 +30,30 @@ class ServeOptions:
     fill: bool = True
     memory: int | None = None
     trust: bool | str = False
-    target: int | None = None  # of the first run, that somebody wants to begin with
+    target: int | None = None  # of the first run, that the page shows first
 
 
 STATE_OPTION = click.option(
-    "--state", type=FOLDER, help="Where graph updates and shared tables are kept. [RUN/serving]"
+    "--state", type=FOLDER, help="Folder for graph updates and shared tables. Default: RUN/serving."
 )
 
 
 @click.command("serve")
 @click.option("--run", "folders", type=RUN, multiple=True,
-              help="Run to serve, under the name of its folder; again for more. Default: the newest.")  # fmt: skip
+              help="Run to serve under the name of its folder. Repeatable. Default: the newest.")  # fmt: skip
 @click.option("--host", default=ServeOptions.host, show_default=True, help="Address to listen on.")
-@click.option("--port", type=Count(0, 65535), default=ServeOptions.port, show_default=True, help="0: any free one.")
-@click.option("--workers", type=Count(1, 256), help="Processes that answer. [one a core]")
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=ServeOptions.port, show_default=True, help="0: any free port."
+)
+@click.option("--workers", type=click.IntRange(1, 256), help="Processes that answer requests. Default: one a core.")
 @click.option("--token-file", type=FILE, help="File with the bearer token that requests must carry.")
 @STATE_OPTION
-@click.option("--max-body", type=Memory(), default="16MB", show_default=True, help="Size of a request, at most.")
-@click.option("--timeout", type=Rate(3600), default=60.0, show_default=True, help="Seconds for a request, at most.")
-@click.option("--fill/--no-fill", default=True, help="Explain everything while nobody asks, or only what is asked for.")
-@click.option("--memory", type=Memory(), help="Working memory to keep to, like 4GB. [70 % of what is free]")
+@click.option("--max-body", type=MEMORY, default="16MB", show_default=True, help="Largest request.")
+@click.option(
+    "--timeout", type=PositiveFloat(3600), default=60.0, show_default=True, help="Seconds after which a request fails."
+)
+@click.option("--fill/--no-fill", default=True, help="Explain all targets while there are no requests.")
+@memory_option
 @trust_options
 def serve(
     folders: tuple[Path, ...],
@@ -64,26 +68,32 @@ def serve(
     memory: int | None,
     trust: bool | str,
 ) -> None:
-    """Serve trained runs over HTTP (KServe v1) and as a page to explore them with."""
-    wanted = ServeOptions(host, port, workers, token_file, state, max_body, timeout, fill, memory, trust)
-    start(folders, wanted, lambda names, where: echo(f"serving {', '.join(names)} at {where}"))
+    """Serve runs over HTTP (KServe v1), with a page to explore them."""
+    options = ServeOptions(host, port, workers, token_file, state, max_body, timeout, fill, memory, trust)
+    start(folders, options, lambda names, where: echo(f"serving {', '.join(names)} at {where}"))
 
 
-def start(folders: tuple[Path, ...], wanted: ServeOptions, announce: Callable[[list[str], str], None]) -> None:
-    """Until it is told to stop. `announce` gets the names of the models and the address, once they can be asked."""
-    gc.disable()  # until workers come: what is loaded stays, and looking for what could go takes a sixth of the time
+def start(folders: tuple[Path, ...], options: ServeOptions, announce: Callable[[list[str], str], None]) -> None:
+    """Serve until a signal ends it.
+
+    Args:
+        folders: Runs to serve. None: the newest one.
+        options: How to serve.
+        announce: Called with names and address when requests are answered.
+    """
+    gc.disable()  # until there are workers: what is loaded stays, and collecting takes a sixth of the time
     try:
-        _run(folders, wanted, announce)
+        _run(folders, options, announce)
     finally:
         gc.enable()
 
 
-def _run(folders: tuple[Path, ...], wanted: ServeOptions, announce: Callable[[list[str], str], None]) -> None:
+def _run(folders: tuple[Path, ...], options: ServeOptions, announce: Callable[[list[str], str], None]) -> None:
     os.environ["OMP_NUM_THREADS"] = "1"  # a worker is one thread; before torch loads
-    counting = tempfile.TemporaryDirectory(prefix="dgl-lara-metrics-")  # where workers count, for all of them together
+    counting = tempfile.TemporaryDirectory(prefix="dgl-lara-metrics-")  # counters of all workers
     os.environ["PROMETHEUS_MULTIPROC_DIR"] = counting.name  # before prometheus_client loads
     try:
-        from dgl_lara.serve import app  # noqa: F401 (whatever is missing is missing now)
+        from dgl_lara.serve import app  # noqa: F401 (a missing package shows here)
         from dgl_lara.serve.middleware import Limits
         from dgl_lara.serve.model import ServedModel, open_models
         from dgl_lara.serve.supervisor import Supervisor, is_loopback
@@ -93,20 +103,20 @@ def _run(folders: tuple[Path, ...], wanted: ServeOptions, announce: Callable[[li
     from dgl_lara.runs.folder import newest_run
 
     def load() -> list[ServedModel]:
-        models = open_models(chosen, wanted.state, wanted.memory, wanted.trust)
-        if wanted.target is not None:
-            models[0].check_target(wanted.target)
+        models = open_models(chosen, options.state, options.memory, options.trust)
+        if options.target is not None:
+            models[0].check_target(options.target)
         return models
 
     chosen = folders or (newest_run(),)
     names = [folder.resolve().name for folder in chosen]
     supervisor = Supervisor(
         load=load,
-        address=(wanted.host, wanted.port),
-        workers=wanted.workers or os.cpu_count() or 1,
-        limits=Limits(wanted.max_body, wanted.timeout),
-        token=lambda: read_token(wanted.token_file),
-        fill=wanted.fill,
+        address=(options.host, options.port),
+        workers=options.workers or os.cpu_count() or 1,
+        limits=Limits(options.max_body, options.timeout),
+        token=lambda: read_token(options.token_file),
+        fill=options.fill,
     )
     if supervisor.token is None and not is_loopback(supervisor.port):
         notice("service.open")

@@ -1,4 +1,4 @@
-"""`dgl-lara shards`: whether all shards of a folder are there, and all of them in one file."""
+"""`dgl-lara shards`: check the shards of a folder and join them."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from dgl_lara.cli.options import FOLDER, NEW_FILE
 
 @click.command("shards")
 @click.argument("folder", type=FOLDER)
-@click.option("--out", type=NEW_FILE, help="Put all of them into this .parquet, .csv or .jsonl file.")
+@click.option("--out", type=NEW_FILE, help="Join all shards into this .parquet, .csv or .jsonl file.")
 def shards(folder: Path, out: Path | None) -> None:
-    """Say which shards of FOLDER are missing (exit code 1), or check all of them and join them to a file."""
+    """Check that all shards of FOLDER are complete (else exit code 1). With --out, join them."""
     from dgl_lara.shards.shard_folder import ShardFolder
 
     found = ShardFolder(folder)

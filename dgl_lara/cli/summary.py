@@ -1,4 +1,4 @@
-"""`dgl-lara summary`: what matters in general, over all nodes or graphs."""
+"""`dgl-lara summary`: summarise the explanations of many nodes or graphs."""
 
 from __future__ import annotations
 
@@ -7,16 +7,18 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dgl_lara.cli.console import echo, warn_about, width
+from dgl_lara.cli.console import echo, note_run, warn_about, width
 from dgl_lara.cli.options import (
+    CLASS,
+    COUNT,
     NEW_FILE,
     RUN,
-    ClassName,
-    Count,
-    check_there,
+    check_ending,
+    check_run,
     choose_device,
     device_option,
     players_option,
+    split_option,
     trust_options,
 )
 from dgl_lara.constants import SUMMARIES
@@ -24,19 +26,19 @@ from dgl_lara.constants import SUMMARIES
 if TYPE_CHECKING:
     from dgl_lara.explanation import Explanations, Summary
 
-MOST = 2000  # targets
-ROWS = 12  # of a table
+MAX_TARGETS = 2000
+MAX_ROWS = 12  # of a table
 
 
 @click.command("summary")
-@click.option("--run", "folder", type=RUN, help="Run to sum up. Default: the newest.")
-@click.option("--class", "asked_class", type=ClassName(),
-              help="Only targets that the model gives this class, a number or its name.")  # fmt: skip
-@click.option("--split", type=click.Choice(["train", "val", "test"]), help="Only targets of this split.")
-@click.option("--targets", type=Count(), default=MOST, show_default=True,
-              help="At most so many, drawn at random where there are more.")  # fmt: skip
+@click.option("--run", "folder", type=RUN, help="Run to summarise. Default: the newest.")
+@click.option("--class", "asked_class", type=CLASS,
+              help="Only targets predicted as this class, a number or a name.")  # fmt: skip
+@split_option("Only targets of this split.")
+@click.option("--targets", type=COUNT, default=MAX_TARGETS, show_default=True,
+              help="Number of targets, at most. They are drawn at random.")  # fmt: skip
 @click.option("--out", type=NEW_FILE, multiple=True,
-              help="A table (.csv) or a picture (.png, .svg, .pdf). Can be given several times.")  # fmt: skip
+              help="A table (.csv) or a picture (.png, .svg, .pdf). Repeatable.")  # fmt: skip
 @players_option
 @device_option
 @trust_options
@@ -50,22 +52,18 @@ def summary(
     device: str,
     trust: bool | str,
 ) -> None:
-    """Which features matter, how much comes from which hop and from whom, and which explanations are typical."""
+    """Show which features matter, the share of each hop and type, and typical explanations."""
     for path in out:
-        if path.suffix not in SUMMARIES:
-            raise click.UsageError(f"--out must end in {', '.join(SUMMARIES)} (got '{path.name}').")
-
-    check_there(folder)
+        check_ending("--out", path, SUMMARIES)
+    check_run(folder)
     from dgl_lara._util.memory import reuse_freed_memory
-    from dgl_lara._util.progress import log_info
     from dgl_lara.explanation import save_summaries
     from dgl_lara.inference.targets import class_number
     from dgl_lara.reports.global_summary import summaries_of
-    from dgl_lara.runs.folder import newest_run
     from dgl_lara.runs.open import open_run
 
-    run = open_run(folder or newest_run(), choose_device(device), trust=trust, players=players, to_explain=True)
-    log_info(f"run {run.folder}" + ("" if folder else " (the newest; --run names another)"))
+    folder = note_run(folder)
+    run = open_run(folder, choose_device(device), trust=trust, players=players, to_explain=True)
     warn_about(run.folder)
     reuse_freed_memory(run.dataset.graph.num_nodes())
     parts = run.parts if players is None else [run]
@@ -87,10 +85,10 @@ def _print(one: Summary, explanations: Explanations, first: bool) -> None:
     if first:
         echo(one.title)
     for table in one.groups:
-        rows = table.head(ROWS)[["item", "for", "against", "share", "players"]].itertuples(index=False)
+        rows = table.head(MAX_ROWS)[["item", "for", "against", "share", "players"]].itertuples(index=False)
         echo("\n" + text_table([one.heading(table), "for", "against", "share", "players"], list(rows), width()))
-        if len(table) > ROWS:
-            echo(f"... and {len(table) - ROWS:,} more")
+        if len(table) > MAX_ROWS:
+            echo(f"... and {len(table) - MAX_ROWS:,} more")
     echo(f"\ntypical, and the share of the {one.task}s that each stands for:")
     for place, share in zip(one.typical["row"], one.typical["share"], strict=True):
         echo(f"({share:.0%}) {explanations[place].in_words()}")

@@ -9,7 +9,16 @@ from typing import Any
 import click
 
 from dgl_lara.cli.console import echo
-from dgl_lara.cli.options import FILE, NEW_FILE, Count, Rate, dataset_options, device_option, load_dataset, seed_option
+from dgl_lara.cli.options import (
+    COUNT,
+    FILE,
+    NEW_FILE,
+    PositiveFloat,
+    dataset_options,
+    device_option,
+    load_dataset,
+    seed_option,
+)
 from dgl_lara.datasets import Options
 from dgl_lara.gnns import ALL_ARCHITECTURES, PAPER_ACCURACY, recipe_for
 
@@ -19,8 +28,8 @@ from dgl_lara.gnns import ALL_ARCHITECTURES, PAPER_ACCURACY, recipe_for
 @click.option("--target", "target_file", type=FILE, help="Report on this model (.pt or .npz) instead of training one.")
 @click.option("--architecture", type=click.Choice(ALL_ARCHITECTURES), help="Default: the data set's first choice.")
 @click.option("--readout", type=click.Choice(["max", "max-mean"]), help="Pooling of a graph task's model.")
-@click.option("--epochs", type=Count(), help="At the most; training stops early on validation.")
-@click.option("--lr", type=Rate(), help="Learning rate of Adam.")
+@click.option("--epochs", type=COUNT, help="At the most; training stops early on validation.")
+@click.option("--lr", type=PositiveFloat(), help="Learning rate of Adam.")
 @click.option("--out", type=NEW_FILE, help="Store the model here too.")
 @seed_option
 @device_option

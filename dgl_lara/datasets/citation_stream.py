@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from dgl_lara._util.environment import versions
-from dgl_lara._util.progress import Progress, working
+from dgl_lara._util.progress import Progress, status
 from dgl_lara.datasets.synthetic_citation import (
     CLASSES,
     DIM,
@@ -135,7 +135,7 @@ def _contents(papers: Papers, parts: int, drawn: Path) -> Iterator[PartitionData
                 file.write(pairs[ends[place] : ends[place + 1]].data)
     for number in Progress(range(parts), "writing parts", unit="part"):
         first, last = firsts[number], firsts[number + 1]
-        with working("sorting citations"):
+        with status("sorting citations"):
             found = [_sorted(drawn / str(a), a, min(a + papers.chunk, last), nodes) for a in pieces[number]]
         counts = np.concatenate([many for many, _ in found])
         sources = np.concatenate([cites for _, cites in found])

@@ -12,7 +12,7 @@ import dgl
 import numpy as np
 
 from dgl_lara._util.environment import versions
-from dgl_lara._util.progress import Progress, working
+from dgl_lara._util.progress import Progress, status
 from dgl_lara.datasets.dataset import Dataset
 from dgl_lara.errors import InputError
 from dgl_lara.graphs.partition_format import SPLITS
@@ -34,7 +34,7 @@ def partition(
     if not 1 <= parts <= graph.num_nodes():
         raise InputError(f"parts must be a number from 1 to {graph.num_nodes():,}, that of the nodes (got {parts}).")
     check_free(out)
-    with working(f"cutting the graph into {parts} parts"):
+    with status(f"cutting the graph into {parts} parts"):
         owner = _owners(graph, parts, method, seed)
     about = GraphInfo(
         dataset.name, dataset.source, graph.num_nodes(), dataset.features.shape[1], dataset.num_classes, dataset.key,

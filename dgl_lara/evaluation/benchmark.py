@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from operator import itemgetter
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -24,7 +23,7 @@ from torch import Tensor
 from dgl_lara import __version__
 from dgl_lara._util.atomic import atomic_write, short_hash
 from dgl_lara._util.notices import notice
-from dgl_lara._util.progress import progress_by_group
+from dgl_lara._util.progress import Progress
 from dgl_lara._util.randomness import sample_targets
 from dgl_lara._util.schema import Check, maybe, table, text, validate, whole
 from dgl_lara._util.timing import clock
@@ -192,7 +191,7 @@ def run_benchmark(
     stored = {unit: _read_result(path, _settings(benchmark, unit[1], unit[0])) for unit, path in paths.items()}
     records = {unit: record for unit, record in stored.items() if record is not None}
     missing = [unit for unit in paths if unit not in records]
-    for seed, name in progress_by_group(missing, itemgetter(1), "comparing", len(records), "method"):
+    for seed, name in Progress(missing, "comparing", done=len(records), unit="method"):
         path = paths[seed, name]
         _speed_file(path).unlink(missing_ok=True)  # it belonged to other settings
         records[seed, name], method = run_unit(benchmark, name, metrics, seed, _trained_explainers(folder, seed))
@@ -310,7 +309,7 @@ def _run_speed_units(
     speeds = {unit: record for unit, record in stored.items() if record is not None}
     missing = [unit for unit in files if unit not in speeds]
     yardsticks: dict[int, Method] = {}  # LARA, by seed
-    for seed, name in progress_by_group(missing, itemgetter(1), "timing", len(speeds), "method"):
+    for seed, name in Progress(missing, "timing", done=len(speeds), unit="method"):
         if seed not in yardsticks:
             yardsticks[seed] = briefly_trained(replace(benchmark, makers=METHODS), "lara-amortised", seed)
         yardstick, method = yardsticks[seed], benchmark.makers[name](benchmark, seed)

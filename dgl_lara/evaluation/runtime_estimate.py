@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from dgl_lara._util.notices import notice
-from dgl_lara._util.progress import duration, working
+from dgl_lara._util.progress import duration, status
 from dgl_lara._util.randomness import generator
 from dgl_lara._util.timing import seconds
 from dgl_lara.attribution.monte_carlo import fit, random_coalitions, signed, unbiased
@@ -93,7 +93,7 @@ def announce(evaluation: Evaluation, metrics: Sequence[str], examples: int = 0) 
         metrics: Names of the metrics.
         examples: Targets that a report explains again.
     """
-    with working("estimating how long this will take"):
+    with status("estimating how long this will take"):
         expected = estimate_runtime(evaluation, metrics, examples)
     if not expected.is_long:
         return

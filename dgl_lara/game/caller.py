@@ -7,7 +7,7 @@ from torch import Tensor
 
 from dgl_lara._util.memory_budget import Budget
 from dgl_lara._util.notices import notice
-from dgl_lara._util.progress import working
+from dgl_lara._util.progress import status
 from dgl_lara.blackbox.call import Model, call_model, predict_and_validate, same_predictions
 from dgl_lara.blackbox.edge_data import without_edge_data
 from dgl_lara.blackbox.eval_mode import eval_mode
@@ -77,7 +77,7 @@ class ModelCaller:
     def full_outputs(self, graph: Graph, features: Tensor, endpoints: tuple[Tensor, ...]) -> Tensor:
         """Return the validated outputs of f on the full graph."""
         self.num_calls += 2
-        with working("asking the model about the whole graph"):
+        with status("asking the model about the whole graph"):
             num_rows = self.task.num_rows(graph)
             return predict_and_validate(self.f, graph, features, num_rows, self.task.name, *endpoints)
 
@@ -87,7 +87,7 @@ class ModelCaller:
             return graph
         f, plain = without_edge_data(self.f, graph)
         self.num_calls += 1
-        with working("asking the model whether it reads what edges carry"):
+        with status("asking the model whether it reads what edges carry"):
             if not same_predictions(f, plain, features, outputs, self.task.name, *endpoints):
                 return graph
         self.f = f
@@ -115,7 +115,7 @@ class ModelCaller:
         chosen = targets[evenly_spaced(len(targets), NUM_CHECKED_TARGETS, targets.device)]
         allowed = CONTEXT_TOLERANCE * logits[targets].abs().max()
         radii = range(hops, hops + MAX_CONTEXT_HOPS)
-        with working("finding out how much around a node the model must be shown"), eval_mode(self.f):
+        with status("finding out how much around a node the model must be shown"), eval_mode(self.f):
             where = (self, self.task, graph, features, chosen, logits[chosen])
             found = fewest_hops(*where, radii, allowed, self.nodes_per_call)
         if found is None:

@@ -23,6 +23,7 @@ class GraphTask(Task):
     """Targets are graphs."""
 
     name = "graph"
+    option = "--graph"
     has_distances = False
     sampled_pairs = 100
     # graphs come in batches and want more steps; twice the width agrees hardly better (MUTAG .907 for .905) and takes

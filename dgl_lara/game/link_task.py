@@ -31,6 +31,7 @@ class LinkTask(Task):
     """Targets are pairs of nodes."""
 
     name = "link"
+    option = "--pair"
     has_distances = True
     joint_name = "both ends"
     num_endpoints = 2

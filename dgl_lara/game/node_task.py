@@ -24,6 +24,7 @@ class NodeTask(Task):
     """Targets are nodes."""
 
     name = "node"
+    option = "--node"
     has_distances = True
     targets_are_nodes = True
     max_nearby_targets = 16

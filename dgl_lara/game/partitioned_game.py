@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from dgl_lara._util.memory_budget import Budget
-from dgl_lara._util.progress import working
+from dgl_lara._util.progress import status
 from dgl_lara.blackbox.call import Model, call_model, predict_and_validate
 from dgl_lara.blackbox.eval_mode import eval_mode
 from dgl_lara.blackbox.identity import weights_hash
@@ -64,7 +64,7 @@ class PartitionedGame:
         self.f, self.view, self.hops, self.asked_value, self.store = f, view, hops, value, store
         self.task, self.budget = NODE, Budget.of(memory)
         self.num_targets = self.num_players = view.num_nodes
-        with working("asking the model about a few nodes"):
+        with status("asking the model about a few nodes"):
             probe = self._probe()
         # what holds of these nodes holds of all
         self.value, self.num_classes, self.context_hops = probe.value, probe.num_classes, probe.context_hops

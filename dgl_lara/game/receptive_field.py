@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from dgl_lara._util.memory_budget import NODES_A_CALL, Budget, slices_within_budget
-from dgl_lara._util.progress import working
+from dgl_lara._util.progress import status
 from dgl_lara.blackbox.call import Model, call_model, predict_and_validate
 from dgl_lara.blackbox.eval_mode import eval_mode
 from dgl_lara.blackbox.input_adapter import input_adapter
@@ -130,7 +130,7 @@ def choose_hops(
         rows = len(ends[0]) if ends else task.num_rows(part)
         return call_model(model, part, x, rows, task.name, *ends)
 
-    with working("measuring how far the model looks (Eq. 13)"), eval_mode(model):
+    with status("measuring how far the model looks (Eq. 13)"), eval_mode(model):
         columns = input_adapter(model).num_feature_columns(features)
         nodes_per_call = Budget.of(memory, features.device).nodes_per_call(columns)
         return max_hop(f, task, graph, features, targets, tolerance=1e-3, nodes_per_call=nodes_per_call)

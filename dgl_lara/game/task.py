@@ -32,6 +32,7 @@ class Task(ABC):
 
     Attributes:
         name: Name in settings, "node", "graph" or "link".
+        option: Option of the command line that names a target.
         has_distances: Players stand at hop distances from the target, which is itself a player.
         value: What is explained by default.
         targets_are_nodes: Ids of targets are ids of nodes.
@@ -49,6 +50,7 @@ class Task(ABC):
     """
 
     name: ClassVar[str]
+    option: ClassVar[str]
     has_distances: ClassVar[bool]
     value: ClassVar[str] = "logit"
     targets_are_nodes: ClassVar[bool] = False

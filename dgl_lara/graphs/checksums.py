@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from dgl_lara._util.atomic import atomic_write, checksum
-from dgl_lara._util.progress import working
+from dgl_lara._util.progress import status
 from dgl_lara.errors import LaraError
 
 STAMP = ".checked"
@@ -25,7 +25,7 @@ def check(folder: Path, sums: Mapping[str, object]) -> None:
             return
     except OSError:
         pass  # never looked at here, or a file is missing
-    with working(f"checking {folder}"):
+    with status(f"checking {folder}"):
         for name, expected in sums.items():
             path = folder / f"{name}.npy"
             if not path.is_file() or checksum(path) != expected:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from dgl_lara._util.progress import working
+from dgl_lara._util.progress import status
 from dgl_lara.attribution.monte_carlo import Samples, differences
 from dgl_lara.attribution.posterior import posterior_update
 from dgl_lara.errors import InputError
@@ -46,7 +46,7 @@ def refine_until_confident(
         doubtful = _doubtful(explanations, at_least)
         if not bool(doubtful.any()):
             break
-        with working(f"refining {int(doubtful.sum()):,} in doubt, round {number} of {len(ROUNDS)}"):
+        with status(f"refining {int(doubtful.sum()):,} in doubt, round {number} of {len(ROUNDS)}"):
             explanations = with_own_samples(game, explanations, doubtful, pairs, stretch, seed)
         spent[doubtful.cpu()] += pairs
     return AdaptiveResult(explanations, spent, _doubtful(explanations, at_least).cpu())

@@ -11,6 +11,7 @@ from dgl_lara.explanation import Explanations
 from dgl_lara.game.game import Game
 from dgl_lara.inference.adaptive import refine_until_confident
 from dgl_lara.inference.refine import refine
+from dgl_lara.messages import message
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,14 @@ class RefineCost:
     num_doubtful: int = 0
     num_pairs: int = 0
     num_still_doubtful: int = 0
+
+    def text(self, min_confidence: float) -> str:
+        """Return a sentence about the model calls."""
+        if not self.num_doubtful:
+            return message("refine.none", least=min_confidence)
+        code = "refine.still_doubtful" if self.num_still_doubtful else "refine.done"
+        fields = {"count": self.num_doubtful, "left": self.num_still_doubtful, "coalitions": 2 * self.num_pairs}
+        return message(code, least=min_confidence, **fields)
 
 
 def refine_as_requested(

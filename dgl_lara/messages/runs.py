@@ -15,6 +15,7 @@ MESSAGES = {
     ),
     "run.exists": "{folder} holds a run already. Name another --out, or continue it with --resume {folder}.",
     "run.in_training": "This run is being trained ({done} so far). Its scores are not corrected yet.",
+    "run.newest": "run {folder} (the newest, --run names another)",
     "run.no_folder": "'{folder}' is not a run folder, it has no config.json. `dgl-lara runs` lists the runs.",
     "run.none": "There is no run{of} in runs/. Train one with: dgl-lara train --dataset {dataset}",
     "run.not_trained": "{folder} has no trained explainer yet. Continue with: {command}",

@@ -11,7 +11,7 @@ import torch
 
 from dgl_lara import datasets
 from dgl_lara._util.notices import notice
-from dgl_lara._util.progress import working
+from dgl_lara._util.progress import status
 from dgl_lara._util.settings import from_dict
 from dgl_lara.blackbox.user_model import UserModelRef, find_model, open_model
 from dgl_lara.errors import InputError, LaraError
@@ -58,7 +58,7 @@ def open_run(
     if to_explain:
         check_trained(folder, config.model is not None)
     config = replace(config, model=_trusted_model(folder, config, trust))
-    with working(f"reading {config.dataset}"):
+    with status(f"reading {config.dataset}"):
         dataset = datasets.load(config.dataset, config.options).to(torch.device("cpu") if offload else device)
     model: Model
     if config.model:

@@ -21,7 +21,7 @@ from multiprocessing.process import BaseProcess
 import uvicorn
 
 from dgl_lara._util.notices import notice
-from dgl_lara._util.progress import QUIET, resting, set_loudness
+from dgl_lara._util.progress import QUIET, idle, set_loudness
 from dgl_lara.errors import InputError, LaraError
 from dgl_lara.serve.middleware import Limits
 from dgl_lara.serve.model import ServedModel
@@ -224,7 +224,7 @@ class Supervisor:
         del models
         host, port = self.port.getsockname()[:2]
         announce(f"http://{f'[{host}]' if ':' in host else host}:{port}")
-        with resting():
+        with idle():
             while not self.is_stopping:
                 if signal.SIGHUP in self._signals:
                     self._signals.discard(signal.SIGHUP)

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from dgl_lara._util.memory import free_memory
-from dgl_lara._util.progress import Progress, is_quiet, working
+from dgl_lara._util.progress import Progress, is_quiet, status
 from dgl_lara.errors import InputError, LaraError
 from dgl_lara.inference.request import ExplainRequest
 from dgl_lara.runs.explain_job import ExplainJob, open_job
@@ -106,7 +106,7 @@ def _cluster(address: str | None) -> Iterator[Any]:
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     environment = {name: os.environ[name] for name in FORWARDED if name in os.environ}
     try:
-        with working("starting Ray" if where == "local" else f"connecting to Ray at {where}"):
+        with status("starting Ray" if where == "local" else f"connecting to Ray at {where}"):
             ray.init(where, runtime_env={"env_vars": environment}, **options)
     except (ConnectionError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
         raise LaraError("ray.unreachable", address=where, problem=_first_line(error)) from error

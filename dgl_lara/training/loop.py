@@ -25,7 +25,7 @@ from torch import Tensor
 from dgl_lara._util.distributed import ProcessGroup, ProcessLost
 from dgl_lara._util.interrupts import held_back_interrupts
 from dgl_lara._util.notices import notice
-from dgl_lara._util.progress import Progress, phase, working
+from dgl_lara._util.progress import Progress, phase, status
 from dgl_lara._util.randomness import sample_targets, seeded
 from dgl_lara.attribution.monte_carlo import Samples
 from dgl_lara.errors import LaraError, ModelError
@@ -63,10 +63,6 @@ class Schedule:
     def is_check(self, step: int) -> bool:
         """Return whether g is validated after a step."""
         return step % max(1, self.total // CHECKS) == 0 or step == self.total
-
-    def checks_after(self, step: int) -> int:
-        """Count the validations that are still to come."""
-        return sum(map(self.is_check, range(step + 1, self.total + 1)))
 
     def batches(self, targets: Tensor, seed: int, step: int) -> Iterator[Tensor]:
         """Yield the mini-batches from a step on, epoch after epoch."""
@@ -113,8 +109,7 @@ def train(
             stop, asked = processes.total(len(interrupts), game.caller.nodes_evaluated - asked_elsewhere)
             state.nodes_asked = asked_before + asked
             if validator and schedule.is_check(state.step):
-                with bar.aside(schedule.checks_after(state.step)):
-                    agreement = validator.score(state.average)
+                agreement = validator.score(state.average)
                 _record(state, config, number // schedule.steps_per_epoch + 1, loss, agreement)
                 if processes.is_first:
                     checkpoint(state)
@@ -197,7 +192,7 @@ def _start(backend: TrainingBackend, targets: Tensor, schedule: Schedule, resume
     """Return the state before the first step, or that of the checkpoint."""
     config, processes = backend.config, backend.processes
     explainer = new_explainer(backend.game, config, *backend.encoder_inputs(targets))
-    with working("setting up the optimiser"):  # the first one of a process imports much of torch
+    with status("setting up the optimiser"):  # the first one of a process imports much of torch
         optimiser = torch.optim.Adam(explainer.parameters(), lr=config.lr)
     state = TrainingState(0, explainer, copy.deepcopy(explainer).requires_grad_(False), optimiser)
     state.table = OBJECTIVES[config.objective].table(backend.game, targets)

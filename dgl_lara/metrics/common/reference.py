@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from dgl_lara._util.progress import repeat
 from dgl_lara._util.randomness import generator
 from dgl_lara.attribution.exact import exact
 from dgl_lara.attribution.monte_carlo import Estimate, sample, sample_shared, split_half_estimate
@@ -70,8 +69,7 @@ def reference(game: Game, targets: Tensor, pairs: int, seed: int) -> Reference:
         return Reference(players, estimate, 1.0, message("reference.exact"), game.min_resolvable)
     shared = game.shares_masks and 2 * pairs * int(players.counts.sum()) > MAX_NODES_PER_TARGET
     draw = sample_shared if shared else sample
-    with repeat(2):
-        first, second = (draw(game, players, pairs // 2, generator(1000 + seed * 2 + half)) for half in (0, 1))
+    first, second = (draw(game, players, pairs // 2, generator(1000 + seed * 2 + half)) for half in (0, 1))
     estimate = split_half_estimate(first, second)
     variance = (estimate.phi - estimate.phi.mean()).square().mean()
     ceiling = 1 - (estimate.error.square().mean() / variance).item() if variance > 0 else math.nan
