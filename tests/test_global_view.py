@@ -236,7 +236,7 @@ def test_tables_and_pictures(tmp_path):
         summary = exact_explanations(small_game(players), [1, 2, 3]).summary()
         summary.save(tmp_path / "a.csv")
         table = pd.read_csv(tmp_path / "a.csv")
-        assert set(table.kind) == {summary.kind} and (table.by == "typical").sum() == len(summary.typical)
+        assert set(table.kind) == {summary.player_set} and (table.by == "typical").sum() == len(summary.typical)
         summary.save(tmp_path / "a.svg")
         found = texts(tmp_path / "a.svg")
         assert {str(item) for item in summary.groups[0]["item"]} <= set(found)

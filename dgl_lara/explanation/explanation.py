@@ -185,7 +185,7 @@ class Explanation:
         types, ids = self.game.user_ids(nodes)
         names = list(map(str, self.task.node_ids(self.game.graph, self.batch.players.targets, ids)))
         if types is not None:
-            names = [f"{kind} {name}" for kind, name in zip(types, names, strict=True)]
+            names = [f"{node_type} {name}" for node_type, name in zip(types, names, strict=True)]
         labels = self.batch.names.labels
         if labels is None:
             return names
@@ -407,8 +407,8 @@ class Explanation:
             "edges": [list(edge) for edge in graph.edges],
         }
         if self.batch.names.classes:
-            asked = [name for name in ("explained_class", "rather_than", "predicted_class") if name in content]
-            content |= {f"{name}_name": of_class(content[name]) for name in asked}
+            classes = [name for name in ("explained_class", "rather_than", "predicted_class") if name in content]
+            content |= {f"{name}_name": of_class(content[name]) for name in classes}
         return {**content, "sentence": self.in_words()}
 
     def to_json(self) -> str:

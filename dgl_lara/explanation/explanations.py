@@ -223,8 +223,8 @@ class Explanations:
             motif: (num_nodes,) motif that each node belongs to, -1 for none.
 
         Returns:
-            (num_pairs,) whether the player is in the target's own motif (or in any, for graphs). An edge is in it if both
-            ends are.
+            (num_pairs,) whether the player is in the target's own motif (or in any, for graphs). An edge is in a motif
+            if both ends are.
         """
         players = self.players
         ends = () if self.game is None else self.game.player_set.endpoints(players.player)

@@ -121,15 +121,15 @@ def _carried(
     named = _foremost(facts, supporters, removed)
     if facts.score[named[0]] < FAINT_SCORE * facts.own_support:
         named = []
-    phrases = [_listed(facts, named, _num_ties(facts, supporters, named))] if named else []
+    phrases = _phrases(facts, named, _num_ties(facts, supporters, named)) if named else []
     least = facts.score[named[-1]] if named else FAINT_SCORE * facts.own_support
     if facts.own_support and facts.own_support >= least:
         first = facts.own_support >= sum(facts.score[i] for i in named)
-        phrases.insert(0 if first else 1, "itself")
+        phrases.insert(0 if first else len(phrases), "itself")
     ties = [i for i in opponents if _looks_equal(facts, i, opponents[0])]
     opposing = ties[:MAX_NAMED] if ties and -facts.score[ties[0]] > least else []
     against = ["itself"] * (-facts.own > least)
-    against += [_listed(facts, opposing, len(ties) - len(opposing))] if opposing else []
+    against += _phrases(facts, opposing, len(ties) - len(opposing)) if opposing else []
     despite = f", despite {_and(against)}" if against else ""
     text = f"{_head(facts)} mainly because of {_and(phrases)}{despite}. {_removal(facts, removed, after)}."
     return Sentence(CARRIED, text, [*named, *opposing], _counted(facts, removed))
@@ -172,10 +172,10 @@ def _without_all(facts: SentenceInput, removed: list[int], after: float, which: 
         outcome, reason = OPPOSED, f"{facts.because_of_itself} although {together} count against it"
     else:
         outcome, reason = CARRIED, f" because of {_and(['itself'] * bool(facts.own_support) + [together])}"
-    few = f"Removing {_which(facts, removed, which)} hardly changes {_its_value(facts)} "
-    few += f"({number(facts.output)} to {number(after)})"
+    change = f"Removing {_which(facts, removed, which)} hardly changes {_its_value(facts)} "
+    change += f"({number(facts.output)} to {number(after)})"
     verb = "lowers" if alone < facts.output else "raises"
-    text = f"{_head(facts)}{reason}. {few}, removing {facts.all_players} {verb} it to {number(alone)}."
+    text = f"{_head(facts)}{reason}. {change}, removing {facts.all_players} {verb} it to {number(alone)}."
     return Sentence(outcome, text, (), _counted(facts, removed))
 
 
@@ -237,18 +237,22 @@ def _which(facts: SentenceInput, removed: list[int], which: str) -> str:
     return f"the {which.format(len(removed))} {facts.noun}s"
 
 
-def _listed(facts: SentenceInput, named: list[int], num_ties: int = 0) -> str:
-    """Return "its 1-hop neighbours 511 and 513 and its 2-hop neighbour 9", the strongest first."""
+def _phrases(facts: SentenceInput, named: list[int], num_ties: int = 0) -> list[str]:
+    """Return "its 1-hop neighbours 511 and 513", "its 2-hop neighbour 9", the strongest first."""
     more = [f"{num_ties} more with equal scores"] if num_ties else []
     groups: dict[str, list[str]] = {}
     for i in named:
         groups.setdefault((facts.clauses or facts.roles)[i], []).append(facts.names[i])
     if facts.clauses:
-        return _and([*(f"{_and(names)}, {clause}," for clause, names in groups.items()), *more]).rstrip(",")
-    if len(groups) == 1:
+        return [", ".join(f"{_and(names)}, {clause}" for clause, names in groups.items()), *more]
+    if len(groups) == 1 and more:
         ((role, names),) = groups.items()
-        return f"{role}{'s' * (len(names) > 1 or bool(more))} {_and([*names, *more])}"
-    return _and([*(f"{role}{'s' * (len(names) > 1)} {_and(names)}" for role, names in groups.items()), *more])
+        return [f"{role}s {_and([*names, *more])}"]
+    return [*(f"{role}{'s' * (len(names) > 1)} {_and(names)}" for role, names in groups.items()), *more]
+
+
+def _listed(facts: SentenceInput, named: list[int]) -> str:
+    return _and(_phrases(facts, named))
 
 
 def number(value: float) -> str:

@@ -1,8 +1,8 @@
 """`Summary` is what matters in general over all targets of `Explanations`, and which of them are typical.
 
 Players form groups by hop, by the class that the model predicts for them (or for both ends of an edge), by label in
-graphs (atoms), by node type or relation. Features are one group each. The scores of a group are summed for each target and
-averaged over all targets, also those without a player in it.
+graphs (atoms), by node type or relation. Features are one group each. The scores of a group are summed for each target
+and averaged over all targets, also those without a player in it.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Summary:
     """What matters in general.
 
     Attributes:
-        kind: Name of the player set.
+        player_set: Name of the player set.
         includes_target: Targets are their own players. Only the table by hop counts them.
         task: Name of the task.
         targets: Number of targets.
@@ -64,7 +64,7 @@ class Summary:
         typical: Few explanations that represent the others, with columns row, target, share.
     """
 
-    kind: str
+    player_set: str
     includes_target: bool
     task: str
     targets: int
@@ -75,7 +75,7 @@ class Summary:
     typical: pd.DataFrame
 
     def __repr__(self) -> str:
-        return f"Summary of {self.targets} {self.task}s by {self.kind} (see to_frame(), plot())"
+        return f"Summary of {self.targets} {self.task}s by {self.player_set} (see to_frame(), plot())"
 
     @property
     def title(self) -> str:
@@ -89,14 +89,14 @@ class Summary:
         """Return the heading of one of the groups: "nodes by hop", "neighbours by predicted class"."""
         by = table["by"].iloc[0]
         if by == "feature":
-            return self.kind
-        return f"{'neighbours' if self.includes_target and by != 'hop' else self.kind} by {by}"
+            return self.player_set
+        return f"{'neighbours' if self.includes_target and by != 'hop' else self.player_set} by {by}"
 
     def to_frame(self) -> pd.DataFrame:
         """Return everything in one table. Typical explanations are last."""
         typical = self.typical.rename(columns={"target": "item"}).assign(by="typical").drop(columns="row")
         tables = [*self.groups, typical.astype({"item": str})]
-        return pd.concat(tables, ignore_index=True).assign(kind=self.kind)[list(COLUMNS)]
+        return pd.concat(tables, ignore_index=True).assign(kind=self.player_set)[list(COLUMNS)]
 
     def plot(self) -> Figure:
         """Draw bars for every group. Features also get one point for every target (a beeswarm)."""
@@ -146,7 +146,7 @@ def summarise(explanations: Explanations, game: Game) -> Summary:
     tables = [_table(explanations, grouping) for grouping in groupings]
     classes = explanations.explained_class.unique()
     return Summary(
-        kind=explanations.players.player_type,
+        player_set=explanations.players.player_type,
         includes_target=game.player_set.includes_target,
         task=explanations.task.name,
         targets=len(explanations),

@@ -165,7 +165,7 @@ def _marks(
     named: set[int],
     molecule: bool,
 ) -> list[str]:
-    """Return what is written on nodes. Atoms have symbols (named ones numbers), in a crowd only the strongest are marked."""
+    """Return what is written on nodes. Atoms have symbols (named ones names), and crowds few marks."""
     marks = [names[node] for node in chosen] if own is None else own
     if molecule:
         return [names[node] if node in named else mark for node, mark in zip(chosen, marks, strict=True)]
