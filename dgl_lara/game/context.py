@@ -1,18 +1,27 @@
-"""Where a game is played: a graph with its features, a task, and how far f looks."""
+"""`GameContext`: what a set of players is made for."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-import dgl
 from torch import Tensor
 
 from dgl_lara.game.task import Task
+from dgl_lara.graphs.graph import Graph
 
 
 @dataclass(frozen=True, eq=False)
 class GameContext:
+    """Where a game is played.
+
+    Attributes:
+        task: What is a target.
+        graph: The full graph.
+        features: (num_nodes, columns)
+        hops: K, how far the model looks.
+    """
+
     task: Task
-    graph: dgl.DGLGraph
+    graph: Graph
     features: Tensor
     hops: int

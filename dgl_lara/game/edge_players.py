@@ -1,16 +1,10 @@
-"""Edges as players: which relation made the difference.
-
-Players of a node are the edges of its receptive field, those into nodes at most K - 1 hops away; of a graph all its
-edges. Both directions of a pair of nodes are one player, unless `directed`; parallel edges go together; self-loops
-connect nothing and stay. Removal takes the edge away and keeps all nodes. An edge is as far as its farther end.
-"""
+"""Edges as players: which connection made the difference."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
 
-import dgl
 import torch
 from torch import Tensor
 
@@ -22,22 +16,29 @@ from dgl_lara.game.player_index import Players, in_neighborhood
 from dgl_lara.game.player_set import Grouping, PlayerSet
 from dgl_lara.game.removal import MaskedGraphs, remove_edges
 from dgl_lara.game.task import NodeNames
+from dgl_lara.graphs.graph import Graph
 from dgl_lara.graphs.indexing import in_edge_ids, in_edges, lookup_sorted
 from dgl_lara.graphs.subgraph import EgoBatch, SharedSubgraph
 
 
 class EdgePlayers(PlayerSet):
+    """Edges of the receptive field: those into nodes at most K - 1 hops away, or all edges of a graph.
+
+    Both directions of a pair of nodes are one player unless `directed`. Parallel edges are one player. Self-loops are
+    no players. A removed edge leaves all nodes. The distance of an edge is that of its farther node.
+    """
+
     name = "edges"
     keeps_ids = False
     noun = "edge"
-    removal = "To remove a player is to take the edge away; all nodes stay, with their features."
+    removal = "To remove a player is to take the edge away. All nodes stay, with their features."
 
-    def __init__(self, field: GameContext, directed: bool = False) -> None:
-        super().__init__(field)
+    def __init__(self, context: GameContext, directed: bool = False) -> None:
+        super().__init__(context)
         self.directed = directed
         self.walk_kernel = "edges" if self.task.has_distances else None
         if self.task.has_distances and self.hops < 1:
-            raise InputError("with K = 0 the model looks at no edge; explain nodes or features instead.")
+            raise InputError("edges.no_hops")
 
     @property
     def description(self) -> str:
@@ -48,7 +49,7 @@ class EdgePlayers(PlayerSet):
 
     @cached_property
     def _keys(self) -> Tensor:
-        """Rising numbers, one for each player."""
+        """(count,) Return the key of each player, ascending."""
         src, dst = self.graph.edges()
         return torch.unique(self._key(src, dst)[src != dst])
 
@@ -62,46 +63,46 @@ class EdgePlayers(PlayerSet):
         return len(self._keys)
 
     def endpoints(self, players: Tensor) -> tuple[Tensor, Tensor]:
-        """The two nodes of each: source and destination; of an undirected pair the lower one first."""
+        """Return source and destination of each player, the lower node first if undirected."""
         keys, nodes = self._keys[players], self.graph.num_nodes()
         return torch.div(keys, nodes, rounding_mode="floor"), keys % nodes
 
     def player_of_edges(self, src: Tensor, dst: Tensor) -> Tensor:
-        """Which player each edge of the whole graph is, by its two nodes; -1: a self-loop, nobody."""
+        """Return the player of each edge of the full graph by its nodes, -1 for a self-loop."""
         if not self.count:
             return torch.full_like(src, -1)
         return torch.where(src == dst, -1, lookup_sorted(self._key(src, dst), self._keys)[0])
 
     @cached_property
     def player_of_in_edges(self) -> Tensor:
-        """`of_edges` of every incoming edge, node after node, in the order of `in_edges`."""
+        """Return the player of every in-edge, node by node, in the order of `in_edges`."""
         pair, sources = in_edges(self.graph, torch.arange(self.graph.num_nodes(), device=self.graph.device))
         return self.player_of_edges(sources, pair)
 
     def in_edges(self, nodes: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """(index into `nodes`, source node, player) of every edge into one of them that is a player."""
+        """Return (index in `nodes`, source node, player) of every player that enters one of the nodes."""
         pair, sources = in_edges(self.graph, nodes)
         player = self.player_of_edges(sources, nodes[pair])
-        plays = player >= 0
-        return pair[plays], sources[plays], player[plays]
+        is_player = player >= 0
+        return pair[is_player], sources[is_player], player[is_player]
 
     def in_edge_ids(self, nodes: Tensor) -> Tensor:
-        """The places in the graph's list of edges of those in `entering`, in the same order."""
+        """Return the index in the graph's edge list of each edge of `in_edges`."""
         pair, sources = in_edges(self.graph, nodes)
         return in_edge_ids(self.graph, nodes)[self.player_of_edges(sources, nodes[pair]) >= 0]
 
     def players(self, targets: Tensor) -> Players:
         heads = self.task.reach(self.graph, targets, self.hops - 1)
         pair, _, player = self.in_edges(heads.player)
-        key, place = torch.unique(heads.row[pair] * self.count + player, return_inverse=True)
+        key, index = torch.unique(heads.row[pair] * self.count + player, return_inverse=True)
         hop = heads.hop[pair] + int(self.task.has_distances)
-        nearest = torch.full_like(key, self.hops).scatter_reduce(0, place, hop, "amin")
+        nearest = torch.full_like(key, self.hops).scatter_reduce(0, index, hop, "amin")
         count = max(self.count, 1)
         counts = torch.bincount(torch.div(key, count, rounding_mode="floor"), minlength=len(targets))
         return Players(targets, counts, key % count, nearest, self.count, self.name)
 
-    def _of_graph(self, graph: dgl.DGLGraph, nodes: Tensor) -> Tensor:
-        """The player that each edge of a part is."""
+    def _of_graph(self, graph: Graph, nodes: Tensor) -> Tensor:
+        """Return the player of each edge of a subgraph."""
         src, dst = graph.edges()
         return self.player_of_edges(nodes[src], nodes[dst])
 
@@ -115,16 +116,16 @@ class EdgePlayers(PlayerSet):
         player = self._of_graph(batch.graph, batch.nodes)
         if batch.graph is self.graph:
             stays = player < 0
-            place = player.clamp(min=0)
+            index = player.clamp(min=0)
         else:
-            place, _ = lookup_sorted(player, self.ids(batch))
-            stays = (player < 0) | ~self._plays(batch)[place]
+            index, _ = lookup_sorted(player, self.ids(batch))
+            stays = (player < 0) | ~self._plays(batch)[index]
         if not keep.shape[1]:
             return keep.new_ones(len(keep), len(player))
-        return keep[:, place] | stays
+        return keep[:, index] | stays
 
     def _plays(self, batch: SharedSubgraph | EgoBatch) -> Tensor:
-        """Which of `ids` are anybody's players: those at the rim are there for the degrees of the others."""
+        """Return which of `ids` are players. Edges at the boundary are there for degrees only."""
         ids = self.ids(batch)
         if not self.task.has_distances:
             return torch.ones_like(ids, dtype=torch.bool)
@@ -132,21 +133,21 @@ class EdgePlayers(PlayerSet):
         inner = in_neighborhood(batch.graph, torch.cat(self.task.target_node_indices(batch)), self.hops - 1).player
         near = torch.zeros(batch.graph.num_nodes(), dtype=torch.bool, device=ids.device)
         near[inner] = True
-        plays = torch.zeros_like(ids, dtype=torch.bool)
-        entering = near[dst] & (src != dst)
-        plays[lookup_sorted(self.player_of_edges(batch.nodes[src[entering]], batch.nodes[dst[entering]]), ids)[0]] = (
+        is_player = torch.zeros_like(ids, dtype=torch.bool)
+        enters = near[dst] & (src != dst)
+        is_player[lookup_sorted(self.player_of_edges(batch.nodes[src[enters]], batch.nodes[dst[enters]]), ids)[0]] = (
             True
         )
-        return plays
+        return is_player
 
-    def match_units(self, here: EgoBatch, players: Players) -> tuple[Tensor, Tensor]:
-        src, dst = here.graph.edges()
-        player = self.player_of_edges(here.nodes[src], here.nodes[dst])
-        place, there = lookup_sorted(here.row[dst] * max(self.count, 1) + player, players.key)
-        return place, there & (player >= 0)
+    def match_units(self, batch: EgoBatch, players: Players) -> tuple[Tensor, Tensor]:
+        src, dst = batch.graph.edges()
+        player = self.player_of_edges(batch.nodes[src], batch.nodes[dst])
+        index, found = lookup_sorted(batch.row[dst] * max(self.count, 1) + player, players.key)
+        return index, found & (player >= 0)
 
-    def remove(self, here: SharedSubgraph | EgoBatch, features: Tensor, keep: Tensor) -> MaskedGraphs:
-        return remove_edges(here.graph, features, keep)
+    def remove(self, batch: SharedSubgraph | EgoBatch, features: Tensor, keep: Tensor) -> MaskedGraphs:
+        return remove_edges(batch.graph, features, keep)
 
     def player_inputs(self, nodes: Tensor) -> Tensor:
         one, other = (nodes[end] for end in self.endpoints(torch.arange(self.count, device=nodes.device)))
@@ -157,7 +158,6 @@ class EdgePlayers(PlayerSet):
 
     @property
     def arrow(self) -> str:
-        """What stands between the names of both ends."""
         return "→" if self.directed else "–"
 
     def names(self, players: Players, node_names: NodeNames, own: Sequence[str] | None) -> list[str]:
@@ -171,7 +171,7 @@ class EdgePlayers(PlayerSet):
         return Grouping(f"{by} of both ends", source * len(names) + destination, pairs)
 
     def groups_by_type(self, players: Players, types: HeteroIndex) -> Grouping | None:
-        """Return players by their relations. Both directions of a pair of nodes are one player with two relations."""
+        """Return players by relation. An undirected pair can have several relations."""
         player = self.player_of_edges(*self.graph.edges())
         is_player = player >= 0
         belongs = torch.zeros(self.count, len(types.relations), dtype=torch.bool, device=player.device)

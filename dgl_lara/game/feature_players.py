@@ -1,9 +1,4 @@
-"""Columns of the features as players: which of my inputs.
-
-A removed column is replaced by its baseline (zero, its mean, or the values of a few rows of the data, over which f's
-logits are averaged), in everything that reaches the target, or in the target alone. Columns may play in groups.
-Of wide features only those play that differ from the baseline somewhere in the target's reach: any other has phi = 0.
-"""
+"""Columns of the features as players: which of the inputs."""
 
 from __future__ import annotations
 
@@ -22,26 +17,40 @@ from dgl_lara.game.task import NodeNames
 from dgl_lara.graphs.indexing import lookup_sorted, ragged
 from dgl_lara.graphs.subgraph import EgoBatch, SharedSubgraph
 
-WIDE = 256  # columns, from which on only those that are present near the target play
+MAX_SHARED_COLUMNS = 256  # for wider features only columns that are present near a target are players
 _BASELINES = {"zero": "zero", "mean": "their mean", "rows": "the values of other rows"}
-ROWS = 4  # of the data that stand in for a removed column, with baseline "rows"
+NUM_BASELINE_ROWS = 4
 
 
 class FeaturePlayers(PlayerSet):
+    """Columns, or groups of columns, of the features.
+
+    A removed column is replaced by its baseline: zero, its mean, or the values of a few rows, over which logits are
+    averaged. It is replaced in everything that reaches the target, or in the target alone. For wide features only
+    columns that differ from the baseline in the target's receptive field are players, because all others have phi = 0.
+
+    Args:
+        context: Where the game is played.
+        of: "field" or "target", where a column is removed.
+        baseline: "zero", "mean" or "rows".
+        groups: Columns of each player. None: one column per player.
+        group_names: Names of the groups.
+    """
+
     name = "features"
     noun = "feature"
     in_graph = False
-    removal = "To remove a player is to put the baseline in the place of the column; the graph stays as it is."
+    removal = "To remove a player is to replace its column by the baseline. The graph is unchanged."
 
     def __init__(
         self,
-        field: GameContext,
+        context: GameContext,
         of: str = "field",
         baseline: str = "zero",
         groups: tuple[tuple[int, ...], ...] | None = None,
         group_names: Sequence[str] | None = None,
     ) -> None:
-        super().__init__(field)
+        super().__init__(context)
         self.group_names = group_names
         self.target_only, self.baseline, self.groups = of == "target" and self.task.has_distances, baseline, groups
         self.supports_shared_masks = not self.target_only
@@ -57,12 +66,11 @@ class FeaturePlayers(PlayerSet):
 
     @property
     def num_columns(self) -> int:
-        """Columns of the features."""
         return self.features.shape[1]
 
     @cached_property
     def player_of_column(self) -> Tensor:
-        """(width,) the player that each column belongs to; -1: nobody's, it stays."""
+        """(num_columns,) Return the player of each column, -1 for none."""
         if self.groups is None:
             return torch.arange(self.num_columns, device=self.features.device)
         group = torch.full((self.num_columns,), -1, device=self.features.device)
@@ -72,31 +80,31 @@ class FeaturePlayers(PlayerSet):
 
     @cached_property
     def baseline_rows(self) -> Tensor:
-        """(repeats, width): what takes the place of removed columns."""
+        """(num_baselines, num_columns) Return the values that replace removed columns."""
         if self.baseline == "zero":
             return torch.zeros_like(self.features[:1])
         if self.baseline == "mean":
             return self.features.float().mean(0, keepdim=True).to(self.features)
-        drawn = torch.randperm(len(self.features), generator=generator(0))[:ROWS]
+        drawn = torch.randperm(len(self.features), generator=generator(0))[:NUM_BASELINE_ROWS]
         return self.features[drawn.to(self.features.device)]
 
     @property
     def all_columns_play(self) -> bool:
-        """All columns play for every target."""
-        return self.num_columns <= WIDE
+        """Return whether all columns are players of every target."""
+        return self.num_columns <= MAX_SHARED_COLUMNS
 
     def deviation(self, nodes: Tensor | slice, columns: slice = slice(None)) -> Tensor:
-        """(nodes, columns): by how much features differ from their baseline; what a column has to contribute."""
+        """(num_nodes, num_columns) Return how much features differ from their mean baseline."""
         return (self.features[nodes, columns] - self.baseline_rows[:, columns].mean(0)).float()
 
     def columns_of(self, players: Tensor) -> tuple[Tensor, Tensor]:
-        """(index into `players`, column) of every column that plays for one of them."""
+        """Return (index in `players`, column) of every column of these players."""
         if self.groups is None:
             return torch.arange(len(players), device=players.device), players
         order = torch.argsort(self.player_of_column, stable=True)
-        many = torch.bincount(self.player_of_column[self.player_of_column >= 0], minlength=self.count)
-        first = int((self.player_of_column < 0).sum()) + many.cumsum(0) - many
-        pair, within = ragged(many[players])
+        sizes = torch.bincount(self.player_of_column[self.player_of_column >= 0], minlength=self.count)
+        first = int((self.player_of_column < 0).sum()) + sizes.cumsum(0) - sizes
+        pair, within = ragged(sizes[players])
         return pair, order[first[players][pair] + within]
 
     @property
@@ -112,17 +120,17 @@ class FeaturePlayers(PlayerSet):
             player = torch.arange(self.count, device=targets.device).repeat(len(targets))
         else:
             reach = self.task.reach(self.graph, targets, 0 if self.target_only else self.hops)
-            nodes, place = torch.unique(reach.player, return_inverse=True)
+            nodes, index = torch.unique(reach.player, return_inverse=True)
             present = self._present(nodes)
-            pair, within = ragged(present.counts[place])
-            start = present.indptr[place][pair]
+            pair, within = ragged(present.counts[index])
+            start = present.indptr[index][pair]
             key = torch.unique(reach.row[pair] * self.count + present.player[start + within])
             player = key % self.count
             counts = torch.bincount(torch.div(key, self.count, rounding_mode="floor"), minlength=len(targets))
         return Players(targets, counts, player, torch.zeros_like(player), self.count, self.name)
 
     def _present(self, nodes: Tensor) -> Players:
-        """The players that differ from the baseline at each node."""
+        """Return the players that differ from the baseline at each node."""
         differs = (self.features[nodes].unsqueeze(1) != self.baseline_rows).any(1)
         node, column = differs.nonzero().unbind(1)
         player = self.player_of_column[column]
@@ -131,7 +139,7 @@ class FeaturePlayers(PlayerSet):
         return Players(nodes, counts, key % self.count, torch.zeros_like(key), self.count, self.name)
 
     def batch(self, targets: Tensor, context: int) -> SharedSubgraph | EgoBatch:
-        if self.target_only:  # a target's own features are its neighbours' surroundings: each has a graph of its own
+        if self.target_only:  # each needs a graph of its own, because its neighbours need its features
             return self.task.ego_batch(self.graph, targets, context)
         return super().batch(targets, context)
 
@@ -142,37 +150,37 @@ class FeaturePlayers(PlayerSet):
         stays = torch.where(self.player_of_column < 0, True, keep[:, self.player_of_column.clamp(min=0)])
         return stays.repeat(1, batch.num_targets) if isinstance(batch, EgoBatch) else stays
 
-    def match_units(self, here: EgoBatch, players: Players) -> tuple[Tensor, Tensor]:
-        row = torch.arange(here.num_targets, device=self.player_of_column.device).unsqueeze(1)
-        place, there = lookup_sorted((row * self.count + self.player_of_column).flatten(), players.key)
-        return place, there & (self.player_of_column >= 0).repeat(here.num_targets)
+    def match_units(self, batch: EgoBatch, players: Players) -> tuple[Tensor, Tensor]:
+        row = torch.arange(batch.num_targets, device=self.player_of_column.device).unsqueeze(1)
+        index, found = lookup_sorted((row * self.count + self.player_of_column).flatten(), players.key)
+        return index, found & (self.player_of_column >= 0).repeat(batch.num_targets)
 
-    def remove(self, here: SharedSubgraph | EgoBatch, features: Tensor, keep: Tensor) -> MaskedGraphs:
-        """With separate graphs a mask speaks of (graph, column), otherwise of columns."""
-        masks, nodes = len(keep), here.graph.num_nodes()
-        if isinstance(here, EgoBatch):
-            stays = keep.view(masks, here.num_targets, self.num_columns)[:, here.row]  # (masks, nodes, width)
+    def remove(self, batch: SharedSubgraph | EgoBatch, features: Tensor, keep: Tensor) -> MaskedGraphs:
+        """Return copies of the graph with removed columns replaced, per ego graph if it is an ego batch."""
+        masks, nodes = len(keep), batch.graph.num_nodes()
+        if isinstance(batch, EgoBatch):
+            stays = keep.view(masks, batch.num_targets, self.num_columns)[:, batch.row]  # (masks, nodes, width)
         else:
             stays = keep.unsqueeze(1).expand(masks, nodes, self.num_columns)
         if self.target_only:
             others = torch.ones(nodes, 1, dtype=torch.bool, device=keep.device)
-            others[torch.cat(self.task.target_node_indices(here))] = False
+            others[torch.cat(self.task.target_node_indices(batch))] = False
             stays = stays | others
         baseline = self.baseline_rows.to(features).repeat(masks, 1).unsqueeze(1)  # (masks * repeats, 1, width)
         if self.num_baselines > 1:
             stays = stays.repeat_interleave(self.num_baselines, dim=0)
         changed = torch.where(stays, features, baseline).view(-1, self.num_columns)
         kept = keep.new_ones(masks * self.num_baselines, nodes)
-        return MaskedGraphs(copies(here.graph, len(kept)), changed, kept)
+        return MaskedGraphs(copies(batch.graph, len(kept)), changed, kept)
 
     def player_inputs(self, nodes: Tensor) -> Tensor:
-        """How large the columns are and how much they vary; of a group, on average."""
+        """(count, 2) Return log mean size and log deviation of columns, averaged over a group."""
         x = self.features.float()
         of_column = torch.stack([x.abs().mean(0), x.std(0, unbiased=False)], dim=1).add(1e-6).log()
-        plays = self.player_of_column >= 0
-        total = of_column.new_zeros(self.count, 2).index_add(0, self.player_of_column[plays], of_column[plays])
-        many = torch.bincount(self.player_of_column[plays], minlength=self.count).clamp(min=1)
-        return total / many.unsqueeze(1)
+        is_player = self.player_of_column >= 0
+        total = of_column.new_zeros(self.count, 2).index_add(0, self.player_of_column[is_player], of_column[is_player])
+        sizes = torch.bincount(self.player_of_column[is_player], minlength=self.count).clamp(min=1)
+        return total / sizes.unsqueeze(1)
 
     def names(self, players: Players, node_names: NodeNames, own: Sequence[str] | None) -> list[str]:
         return [f"x{player}" if own is None else str(own[player]) for player in players.player.tolist()]

@@ -1,63 +1,72 @@
-"""Lists of players: ragged lists of (target, player) pairs, ordered by target and then by player.
+"""`Players`: ragged lists of (target, player) pairs, ordered by target and then by player.
 
-The K-hop in-neighbourhoods of targets are grown hop by hop along incoming edges for all targets at once, so it works on
-any device and needs no dense matrix; for many targets on the CPU compiled code makes the same list (`listing.py`).
+K-hop in-neighbourhoods grow hop by hop along in-edges for all targets at once, on any device and without a dense
+matrix. For many targets on the CPU compiled code makes an equal list (`khop_kernel.py`).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-import dgl
 import torch
 from torch import Tensor
 
+from dgl_lara.graphs.graph import Graph
 from dgl_lara.graphs.indexing import in_edges, is_member, lookup_sorted, ragged
 
-MANY = 32  # targets; from here on compiled code is faster, its start included
+MANY = 32  # targets from which compiled code is faster, including its start
 
 
 @dataclass(frozen=True, eq=False)
 class Players:
-    """The players of a batch of targets, as (target, player) pairs."""
+    """The players of a batch of targets, as (target, player) pairs.
 
-    targets: Tensor  # (num_targets,) nodes, or graphs of a batch
-    counts: Tensor  # (num_targets,) players of each
-    player: Tensor  # (num_pairs,) ids, rising for each target: nodes, edges or columns of features
-    hop: Tensor  # (num_pairs,) distance to the target; 0 throughout for a graph task
-    num_ids: int  # how many ids there are in the whole graph
-    player_type: str = "nodes"  # what the ids are: the name of a `PlayerKind`
+    Attributes:
+        targets: (num_targets,) nodes, graphs of a batch, or pairs.
+        counts: (num_targets,) players of each target.
+        player: (num_pairs,) ids, ascending for each target: nodes, edges or groups of columns.
+        hop: (num_pairs,) distance to the target, 0 for graph tasks.
+        num_ids: Number of ids in the full graph.
+        player_type: Name of the `PlayerSet` that the ids belong to.
+    """
+
+    targets: Tensor
+    counts: Tensor
+    player: Tensor
+    hop: Tensor
+    num_ids: int
+    player_type: str = "nodes"
 
     @property
     def row(self) -> Tensor:
-        """(num_pairs,) which entry of `targets` a pair belongs to."""
+        """(num_pairs,) Return the index in `targets` of each pair."""
         return torch.repeat_interleave(torch.arange(len(self.targets), device=self.counts.device), self.counts)
 
     @property
     def indptr(self) -> Tensor:
-        """(num_targets + 1,) where the pairs of a target begin."""
+        """(num_targets + 1,) Return where the pairs of each target begin."""
         return torch.cat([self.counts.new_zeros(1), self.counts.cumsum(0)])
 
     @property
     def slices(self) -> list[slice]:
-        """The pairs of each target."""
+        """Return the slice of the pairs of each target."""
         ends = self.indptr.tolist()
         return [slice(*pair) for pair in zip(ends, ends[1:], strict=False)]
 
     @property
     def key(self) -> Tensor:
-        """(num_pairs,) rising numbers, one for each pair: row * num_ids + player."""
+        """(num_pairs,) Return row * num_ids + player, ascending."""
         return self.row * self.num_ids + self.player
 
     def part(self, rows: slice) -> Players:
-        """The same for some of the targets."""
+        """Return the players of consecutive targets."""
         indptr = self.indptr
         pairs = slice(int(indptr[rows.start]), int(indptr[rows.stop]))
         player, hop = self.player[pairs], self.hop[pairs]
         return replace(self, targets=self.targets[rows], counts=self.counts[rows], player=player, hop=hop)
 
     def only(self, chosen: Tensor) -> Players:
-        """The same for the targets that are marked: (num_targets,) bool."""
+        """Return the players of the targets that are marked in (num_targets,) bool."""
         pairs = chosen[self.row]
         player, hop = self.player[pairs], self.hop[pairs]
         return replace(self, targets=self.targets[chosen], counts=self.counts[chosen], player=player, hop=hop)
@@ -72,34 +81,33 @@ class Players:
         return rank
 
     def among(self, ids: Tensor) -> Players:
-        """The same with players numbered by their places in a rising list of ids."""
+        """Return players with their index in an ascending list of ids as ids."""
         return replace(self, player=lookup_sorted(self.player, ids)[0], num_ids=len(ids))
 
 
-def in_neighborhood(graph: dgl.DGLGraph, targets: Tensor, hops: int) -> Players:
-    """All nodes from which a target can be reached in at most `hops` steps."""
+def in_neighborhood(graph: Graph, targets: Tensor, hops: int) -> Players:
+    """Return all nodes from which a target can be reached in at most `hops` steps."""
     num_nodes = graph.num_nodes()
     if len(targets) >= MANY and graph.device.type == "cpu":
-        from dgl_lara.graphs.khop_kernel import (
-            list_players,  # not at the top: a few targets shall not wait for the compiler
-        )
+        # not at the top, because the compiler takes longer than a few targets
+        from dgl_lara.graphs.khop_kernel import list_players
 
         return Players(targets, *list_players(graph, targets, hops), num_nodes)
     rows = torch.arange(len(targets), device=targets.device)
-    seen = frontier = rows * num_nodes + targets  # sorted keys row * num_nodes + node
-    hop = torch.zeros_like(seen)
+    reached_keys = frontier = rows * num_nodes + targets  # sorted keys row * num_nodes + node
+    hop = torch.zeros_like(reached_keys)
     for distance in range(1, hops + 1):
         pair, sources = in_edges(graph, frontier % num_nodes)
         reached = torch.unique((frontier // num_nodes)[pair] * num_nodes + sources)
-        frontier = reached[~is_member(reached, seen)]
-        seen, order = torch.cat([seen, frontier]).sort()
+        frontier = reached[~is_member(reached, reached_keys)]
+        reached_keys, order = torch.cat([reached_keys, frontier]).sort()
         hop = torch.cat([hop, torch.full_like(frontier, distance)])[order]
-    counts = torch.bincount(seen // num_nodes, minlength=len(targets))
-    return Players(targets, counts, seen % num_nodes, hop, num_nodes)
+    counts = torch.bincount(reached_keys // num_nodes, minlength=len(targets))
+    return Players(targets, counts, reached_keys % num_nodes, hop, num_nodes)
 
 
-def nodes_of_graphs(batch: dgl.DGLGraph, chosen: Tensor) -> Players:
-    """Graph tasks: every node of a graph is a player of that graph."""
+def nodes_of_graphs(batch: Graph, chosen: Tensor) -> Players:
+    """Return all nodes of each chosen graph of a batch."""
     sizes = batch.batch_num_nodes()
     first = (sizes.cumsum(0) - sizes)[chosen]
     counts = sizes[chosen]
@@ -109,7 +117,7 @@ def nodes_of_graphs(batch: dgl.DGLGraph, chosen: Tensor) -> Players:
 
 
 def joined(parts: list[Players]) -> Players:
-    """One list after the other."""
+    """Return several lists as one."""
     if len(parts) == 1:
         return parts[0]
     fields = {

@@ -1,8 +1,4 @@
-"""What can be a player: who plays for a target, what a mask speaks of, and what removal does.
-
-A kind is made for one graph, and `Game` draws, evaluates and shares coalitions through these methods alone. Removal
-works on *units* of a graph: its nodes, its edges, or the columns of its features. `kinds.py` lists the kinds.
-"""
+"""`PlayerSet`: the players of a game, masks over them, and their removal. `player_specs.py` lists the sets."""
 
 from __future__ import annotations
 
@@ -33,7 +29,24 @@ class Grouping(NamedTuple):
 
 
 class PlayerSet(ABC):
-    """The players of one graph."""
+    """The players of one graph.
+
+    Removal works on units of a graph: its nodes, its edges, or the columns of its features. Code outside of this folder
+    does not ask which players a game has. It calls a method, and each set answers for itself.
+
+    Attributes:
+        name: Name in settings, "nodes", "edges" or "features".
+        noun: What one player is called.
+        removal: What it means to remove one, for users.
+        includes_target: A target is a player of its own.
+        supports_shared_masks: One mask over all players is a coalition for every target at once.
+        keeps_ids: Ids of players stay valid when the graph changes.
+        num_baselines: Calls of f for one coalition.
+        in_graph: Players are nodes or edges, so a picture of the graph shows them.
+        walk_kernel: Compiled kernel that scores these players.
+        num_table_columns: Players of every target, if all players play for every target, otherwise 0.
+        are_nodes: Ids of players are ids of nodes.
+    """
 
     name: ClassVar[str]
     noun: ClassVar[str]  # one of them, in words
@@ -47,38 +60,42 @@ class PlayerSet(ABC):
     num_table_columns: int = 0  # players that play for every target, if these are all players
     are_nodes: ClassVar[bool] = False  # the numbers of players are those of nodes
 
-    def __init__(self, field: GameContext) -> None:
-        self.task, self.graph, self.features, self.hops = field.task, field.graph, field.features, field.hops
+    def __init__(self, context: GameContext) -> None:
+        self.task, self.graph, self.features, self.hops = context.task, context.graph, context.features, context.hops
 
     @property
     @abstractmethod
     def count(self) -> int:
-        """How many there are in the whole graph: the columns of a mask that all targets share."""
+        """Return the number of players in the full graph: the columns of a shared mask."""
 
     @abstractmethod
     def players(self, targets: Tensor) -> Players:
-        """Who plays for each target."""
+        """Return the players of each target."""
 
     @property
     @abstractmethod
     def description(self) -> str:
-        """Who plays, in words."""
+        """Return a description of the players of a target."""
 
     def cost_bound(self) -> Tensor:
-        """(num_targets,) a bound on the players of a target and on what explaining it costs."""
+        """(num_targets,) Return a bound on the players of a target and on the cost of explaining it."""
         return self.task.cost_bound(self.graph, self.hops)
 
     def target_player(self, targets: Tensor) -> Tensor | None:
-        """(num_targets,) the player that a target itself is; None where no target is one."""
+        """(num_targets,) Return the player that a target itself is, or None if no target is one."""
         return None
 
     def valid_masks(self, inside: Callable[[Tensor], Tensor], targets: Tensor) -> Tensor | None:
-        """(num_masks, num_targets) bool: shared masks are coalitions for the target; None: all are. `inside`: which
-        players are in S, (num_masks, len(players))."""
+        """(num_masks, num_targets) bool: Return which shared masks are coalitions of a target, or None if all are.
+
+        Args:
+            inside: Returns which players are in S, (num_masks, len(players)).
+            targets: Targets of the game.
+        """
         return None
 
     def batch(self, targets: Tensor, context: int) -> SharedSubgraph | EgoBatch:
-        """Eq. 11: the part of the graph on which one mask is a coalition for all these targets."""
+        """Return the subgraph on which one mask is a coalition for all targets (Eq. 11)."""
         return self.task.batch(self.graph, targets, self.hops, context)
 
     def empty_values(self, game: Any) -> Tensor:
@@ -97,23 +114,23 @@ class PlayerSet(ABC):
 
     @abstractmethod
     def ids(self, batch: SharedSubgraph | EgoBatch) -> Tensor:
-        """The players, rising, that the columns of a mask over a batch stand for."""
+        """Return the players, ascending, that the columns of a mask over a batch stand for."""
 
     @abstractmethod
     def expand_mask(self, batch: SharedSubgraph | EgoBatch, keep: Tensor) -> Tensor:
-        """(num_masks, units): which units stay under masks over `ids`; what is nobody's player stays."""
+        """(num_masks, num_units) Return the units that stay. Units that are no player stay."""
 
     @abstractmethod
-    def match_units(self, here: EgoBatch, players: Players) -> tuple[Tensor, Tensor]:
-        """For each unit of separate graphs: which (target, player) pair it is, and whether it is one at all."""
+    def match_units(self, batch: EgoBatch, players: Players) -> tuple[Tensor, Tensor]:
+        """Return for each unit of an ego batch the index of its pair, and whether it is a player."""
 
     @abstractmethod
-    def remove(self, here: SharedSubgraph | EgoBatch, features: Tensor, keep: Tensor) -> MaskedGraphs:
-        """A copy of the graph for each mask over its units, less what the mask leaves out."""
+    def remove(self, batch: SharedSubgraph | EgoBatch, features: Tensor, keep: Tensor) -> MaskedGraphs:
+        """Return a copy of the graph for each mask over its units, without what the mask removes."""
 
     @abstractmethod
     def player_inputs(self, nodes: Tensor) -> Tensor:
-        """(count, ...): what is known of each player, from what is known of each node."""
+        """(count, ...) Return inputs of each player, from inputs of each node."""
 
     # --- what users see of players
 
@@ -186,7 +203,7 @@ class PlayerSet(ABC):
 
 
 class NodePlayers(PlayerSet):
-    """Nodes that can reach the target; a removed one is gone with its features and edges."""
+    """Nodes that can reach the target. A removed node is gone with its features and edges."""
 
     name = "nodes"
     noun = "node"
@@ -197,8 +214,8 @@ class NodePlayers(PlayerSet):
 
     are_nodes = True
 
-    def __init__(self, field: GameContext) -> None:
-        super().__init__(field)
+    def __init__(self, context: GameContext) -> None:
+        super().__init__(context)
         self.includes_target = self.task.has_distances
         self.walk_kernel = "nodes" if self.task.has_distances else None
 
@@ -217,7 +234,7 @@ class NodePlayers(PlayerSet):
         return self.task.endpoints(targets)[0] if self.includes_target else None
 
     def valid_masks(self, inside: Callable[[Tensor], Tensor], targets: Tensor) -> Tensor | None:
-        """What is one player in several nodes must be in S, or out of it, with all of them."""
+        """Return which masks keep or remove all nodes of a target together."""
         if self.task.num_endpoints == 1:
             return None
         first, second = map(inside, self.task.endpoints(targets))
@@ -240,12 +257,12 @@ class NodePlayers(PlayerSet):
         bystander = batch.bystander if isinstance(batch, SharedSubgraph) else None
         return keep if bystander is None else keep | bystander
 
-    def match_units(self, here: EgoBatch, players: Players) -> tuple[Tensor, Tensor]:
-        node = self.task.player_id(here.targets[here.row], here.nodes)
-        return lookup_sorted(here.row * here.num_nodes + node, players.key)
+    def match_units(self, batch: EgoBatch, players: Players) -> tuple[Tensor, Tensor]:
+        node = self.task.player_id(batch.targets[batch.row], batch.nodes)
+        return lookup_sorted(batch.row * batch.num_nodes + node, players.key)
 
-    def remove(self, here: SharedSubgraph | EgoBatch, features: Tensor, keep: Tensor) -> MaskedGraphs:
-        return remove_nodes(here.graph, features, keep)
+    def remove(self, batch: SharedSubgraph | EgoBatch, features: Tensor, keep: Tensor) -> MaskedGraphs:
+        return remove_nodes(batch.graph, features, keep)
 
     def player_inputs(self, nodes: Tensor) -> Tensor:
         return nodes

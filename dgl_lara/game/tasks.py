@@ -1,4 +1,4 @@
-"""The tasks by name. Chosen once, where a game or a data set is made."""
+"""The tasks by name."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TASKS: dict[str, Task] = {task.name: task for task in (NODE, GRAPH, LINK)}
 
 
 def as_task(task: str | Task) -> Task:
-    """The task of that name; a task is itself."""
+    """Return the task of that name. A task is returned unchanged."""
     if isinstance(task, Task):
         return task
     if task not in TASKS:

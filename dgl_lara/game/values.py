@@ -1,4 +1,4 @@
-"""Which number of f is explained: the raw logit of a class, its probability, its log-odds, or an output as it is."""
+"""The number that is explained: a logit, a probability, log-odds or an output."""
 
 from __future__ import annotations
 
@@ -9,20 +9,26 @@ from dgl_lara.constants import VALUES
 from dgl_lara.errors import InputError
 
 
-def checked_value(kind: str) -> str:
-    if kind not in VALUES:
-        raise InputError("value.unknown", known=", ".join(VALUES), got=kind)
-    return kind
+def checked_value(value: str) -> str:
+    """Return the name of a value. Raise an error for any other name."""
+    if value not in VALUES:
+        raise InputError("value.unknown", known=", ".join(VALUES), got=value)
+    return value
 
 
-def to_values(logits: Tensor, kind: str) -> Tensor:
-    """The numbers that are explained, one a class, from the logits."""
-    if kind in ("logit", "output"):
+def to_values(logits: Tensor, value: str) -> Tensor:
+    """Return the explained number of each class.
+
+    Args:
+        logits: (..., num_classes) logits of f.
+        value: "logit", "probability", "log-odds" or "output".
+    """
+    if value in ("logit", "output"):
         return logits
-    if kind == "log-odds" and logits.shape[-1] == 2:
+    if value == "log-odds" and logits.shape[-1] == 2:
         return logits - logits.flip(-1)  # the same as below, and exact for certain predictions too
     log_p = logits.log_softmax(dim=-1)
-    if kind == "probability":
+    if value == "probability":
         return log_p.exp()
     # log p/(1-p), with 1-p = sum of the other classes' probabilities, stable where p is near 1
     total = logits.logsumexp(dim=-1, keepdim=True)

@@ -5,6 +5,12 @@ MESSAGES = {
         "The model does not return its own predictions on {hops} hops around a node. It may use outgoing edges or the "
         "full graph, so values of coalitions are approximate."
     ),
+    "edges.no_hops": "hops must be at least 1 if edges are players (got 0). Explain nodes or features instead.",
+    "hops.declared": "The model's num_hops must be a whole number from 0 to {most} (got {got!r}). Set hops (--hops).",
+    "hops.unbounded": (
+        "hops cannot be measured, because the model still changes beyond {limit} hops. It uses the full graph, or "
+        "edges that leave a node, as the normalisation of DGL's GraphConv does. Set hops (hops=..., --hops)."
+    ),
     "hops.range": "hops must be a whole number from 0 to {most}, 'auto' or 'measure' (got {got!r}).",
     "model.columns": (
         "The model must return as many numbers per {task} on every graph (got {full} on the full graph, {got} on "
@@ -16,6 +22,7 @@ MESSAGES = {
     "features.none": "features must be given, or graph.ndata['feat'] must exist (graph.ndata has {fields}).",
     "features.shape": "features must be real numbers with one row per node and at least one column (got {got}).",
     "features.type": "features must be a tensor with one row per node (got {got}).",
+    "graph.heterogeneous": "graph must be homogeneous (got several types). Convert it with dgl.to_homogeneous.",
     "graph.one_type": "target_type and relation need a graph of several types (this graph has one).",
     "graph.type": (
         "graph must be a DGL graph (got {got}). Convert PyTorch Geometric data: "
