@@ -15,6 +15,7 @@ from dgl_lara._util.randomness import generator, seeded
 from dgl_lara.blackbox.adapters import from_pyg
 from dgl_lara.errors import InputError, LaraError, ModelError
 from dgl_lara.game.edge_players import EdgePlayers
+from dgl_lara.messages import message
 from dgl_lara.metrics.characterization_score import characterization_score
 from dgl_lara.metrics.common.label_flips import masked_predictions
 from dgl_lara.metrics.fidelity import SPARSITIES
@@ -281,7 +282,7 @@ def test_edge_data_is_handed_on_and_tells_graphs_apart():
     torch.testing.assert_close(each.edge_weight, weight)
     torch.testing.assert_close(each.node_mask, found.node_mask)
     for more in ({"edge_weight": weight[:-1]}, {"edge_attr": weight}, {"pos": x}):
-        with pytest.raises(InputError, match=f"nothing else of the graph.*{next(iter(more))}"):
+        with raises("pyg.other_data", InputError, got=next(iter(more))):
             explainer.algorithm.train(model, x, edge_index, **{"edge_weight": weight, **more})
 
 
@@ -333,46 +334,49 @@ def test_masks_by_type_and_by_relation(tmp_path):
 
 
 def test_settings_that_are_not_supported(caplog):
-    for settings, said in (
-        ({"level": "edge"}, "not task_level='edge'"),
-        ({"mode": "regression", "algorithm": LARAExplainer(value="probability")}, "output of a regression"),
+    for settings, text in (
+        ({"level": "edge"}, message("pyg.edge_level")),
+        (
+            {"mode": "regression", "algorithm": LARAExplainer(value="probability")},
+            message("pyg.regression_value", got="probability"),
+        ),
     ):
         with pytest.raises(ValueError, match="does not support"):
             explainer_of(Linear(), **settings)
-        assert said in caplog.text
+        assert text in caplog.text
 
 
-def test_mistakes_get_a_sentence(nodes):
+def test_mistakes(nodes):
     model, x, edge_index, trained = nodes
     fresh = explainer_of(model)
     columns = explainer_of(model, trained.algorithm, edge_mask_type=None, node_mask_type="common_attributes")
-    with pytest.raises(LaraError, match=r"explain by features yet.*algorithm.train"):
+    with raises("pyg.not_trained", LaraError, players="features"):
         columns(x, edge_index, index=0)
     trained = explainer_of(model, trained.algorithm, node_mask_type="object")
-    train, hidden = fresh.algorithm.train, {"a": x}
-    for ask, kind, said in (
-        (lambda: fresh(x, edge_index, index=0), LaraError, r"explain by edges yet.*algorithm.train\(model"),
-        (lambda: train(0, model, x, edge_index), InputError, "has no epochs"),
-        (lambda: train(model, hidden, edge_index), InputError, "a dict of these by type and by relation"),
-        (lambda: train(model, x, torch.eye(30).to_sparse()), InputError, "dense edge_index"),
-        (lambda: train(model, x, edge_index, edge_weight=x), InputError, "nothing else of the graph.*edge_weight"),
-        (lambda: train(model, x, edge_index, index=99), InputError, r"outputs 0\.\.29"),
-        (lambda: trained(x, edge_index, index=30), InputError, r"outputs 0\.\.29"),
-        (lambda: next(explain_each(fresh, x, edge_index)), LaraError, "has not learned"),
-    ):
-        with pytest.raises(kind, match=said):
-            ask()
     other = explainer_of(Linear(), trained.algorithm, node_mask_type="object")
-    with pytest.raises(LaraError, match="another model"):
-        other(x, edge_index, index=0)
-    for mode, said in (("binary_classification", "one number a row"), ("regression", r"\(got 3\)")):
-        wrong = explainer_of(model, mode=mode)
-        with pytest.raises(ModelError, match=said):
-            wrong.algorithm.train(model, x, edge_index)
+    binary, regression = (
+        explainer_of(model, mode=mode).algorithm.train for mode in ("binary_classification", "regression")
+    )
+    train, typed = fresh.algorithm.train, {"a": x}
+    for call, kind, code, fields in (
+        (lambda: fresh(x, edge_index, index=0), LaraError, "pyg.not_trained", {"players": "edges"}),
+        (lambda: next(explain_each(fresh, x, edge_index)), LaraError, "pyg.not_trained", {}),
+        (lambda: train(0, model, x, edge_index), InputError, "pyg.arguments", {"got": "int"}),
+        (lambda: train(model, typed, edge_index), InputError, "pyg.data", {"x": "dict"}),
+        (lambda: train(model, x, torch.eye(30).to_sparse()), InputError, "pyg.data", {}),
+        (lambda: train(model, x, edge_index, edge_weight=x), InputError, "pyg.other_data", {"got": "edge_weight"}),
+        (lambda: train(model, x, edge_index, index=99), InputError, "pyg.index", {"most": 29}),
+        (lambda: trained(x, edge_index, index=30), InputError, "pyg.index", {"most": 29}),
+        (lambda: other(x, edge_index, index=0), LaraError, "pyg.other_model", {}),
+        (lambda: binary(model, x, edge_index), ModelError, "pyg.several_columns", {"got": 3}),
+        (lambda: regression(model, x, edge_index), ModelError, "pyg.several_columns", {"got": 3}),
+    ):
+        with raises(code, kind, **fields):
+            call()
     phenomenon = explainer_of(model, trained.algorithm, node_mask_type="object", explanation_type="phenomenon")
-    with pytest.raises(InputError, match="a class for each of the model's 30 outputs"):
+    with raises("pyg.target", InputError, count=30):
         phenomenon(x, edge_index, index=0, target=torch.zeros(3, dtype=torch.long))
-    with pytest.raises(InputError, match="give target="):
+    with raises("pyg.needs_target", InputError):
         next(explain_each(phenomenon, x, edge_index))
     backward = Linear()
     backward.conv.flow = "target_to_source"
@@ -393,7 +397,7 @@ def test_metrics_of_eval_are_those_of_pyg():
         model = pyg.nn.GCN(6, 8, 2, 3)
     lara = LARA(*from_pyg(model, pyg.data.Data(x, edge_index)), hops=2, config=QUICK, players=Features())
     mine = lara.fit(range(30)).explain(range(30), corrected=False)
-    said = masked_predictions(lara.game, mine)["paper"]
+    predictions = masked_predictions(lara.game, mine)["paper"]
     explainer = explainer_of(model, node_mask_type="common_attributes", edge_mask_type=None)
     prediction = model.eval()(x, edge_index).detach()
     plus, minus, off = (torch.zeros(5, 30, dtype=torch.float64) for _ in range(3))
@@ -406,15 +410,16 @@ def test_metrics_of_eval_are_those_of_pyg():
             off[place, node] = metric.unfaithfulness(explainer, one)
     plus, minus = plus.mean(1), minus.mean(1)
     assert plus.min() > 0 and minus.max() < 1 and off.std() > 0.01
-    for ours, expected in zip(said.fidelity, (plus, minus), strict=True):
+    for ours, expected in zip(predictions.fidelity, (plus, minus), strict=True):
         torch.testing.assert_close(ours, expected)
-    torch.testing.assert_close(unfaithfulness(said.full, said.only), off, atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(unfaithfulness(predictions.full, predictions.only), off, atol=1e-5, rtol=1e-4)
     torch.testing.assert_close(
-        characterization_score(*said.fidelity, plus_weight=0.3), metric.characterization_score(plus, minus, 0.3, 0.7)
+        characterization_score(*predictions.fidelity, plus_weight=0.3),
+        metric.characterization_score(plus, minus, 0.3, 0.7),
     )
     where = torch.tensor(SPARSITIES, dtype=torch.float64)
     torch.testing.assert_close(
-        fidelity_curve_area(*said.fidelity, where), metric.fidelity_curve_auc(plus, minus, where)
+        fidelity_curve_area(*predictions.fidelity, where), metric.fidelity_curve_auc(plus, minus, where)
     )
 
 

@@ -1,4 +1,4 @@
-"""LARA where PyTorch Geometric users are: an algorithm for `torch_geometric.explain.Explainer` (docs/pyg.md)."""
+"""LARA as an algorithm for `torch_geometric.explain.Explainer` (docs/pyg.md)."""
 
 from __future__ import annotations
 

@@ -1,10 +1,12 @@
-"""Explanations as the masks of PyTorch Geometric: a number for every node, edge, column or entry of x.
+"""Explanations as masks of PyTorch Geometric: a number for every node, edge, column or entry of x.
 
-Of several targets a mask is the mean: phi is linear in what is explained, so it belongs to the mean of their values.
-Whoever plays for no target has 0.
+The mask of several targets is the mean of their masks, because phi is linear in the explained value. A player of no
+target has 0.
 """
 
 from __future__ import annotations
+
+from typing import cast
 
 import torch
 from torch import Tensor
@@ -17,57 +19,59 @@ from dgl_lara.game.edge_players import EdgePlayers
 from dgl_lara.lara import LARA
 
 
-def of_players(explanations: Explanations) -> Tensor:
-    """(count,) the score of each player there is, on average over the targets."""
+def _player_scores(explanations: Explanations) -> Tensor:
+    """Return (num_players,) the mean score of each player over the targets."""
     players, scores = explanations.players, explanations.scores
     return scores.new_zeros(players.num_ids).index_add(0, players.player, scores) / len(explanations)
 
 
 def node_mask(lara: LARA, explanations: Explanations) -> Tensor:
-    """(num_nodes, 1)"""
-    return of_players(explanations).unsqueeze(1)
+    """Return (num_nodes, 1) scores of nodes."""
+    return _player_scores(explanations).unsqueeze(1)
 
 
 def edge_mask(lara: LARA, explanations: Explanations) -> Tensor:
-    """(num_edges,), in the order of `edge_index`; 0 for loops, both directions of a pair alike unless `directed`."""
-    kind = lara.game.player_set
-    assert isinstance(kind, EdgePlayers)
-    player = kind.player_of_edges(*lara.graph.edges())
-    scores = torch.cat([of_players(explanations), explanations.scores.new_zeros(1)])
-    return scores[player]  # -1, nobody, is the last
+    """Return (num_edges,) scores in the order of `edge_index`.
+
+    Self-loops have 0. Both directions of an edge have one score unless players are directed.
+    """
+    player_set = cast(EdgePlayers, lara.game.player_set)
+    player = player_set.player_of_edges(*lara.graph.edges())
+    scores = torch.cat([_player_scores(explanations), explanations.scores.new_zeros(1)])
+    return scores[player]  # -1, an edge that is no player, is the last
 
 
 def column_mask(lara: LARA, explanations: Explanations) -> Tensor:
-    """(1, num_features)"""
-    return of_players(explanations).unsqueeze(0)
+    """Return (1, num_features) scores of columns."""
+    return _player_scores(explanations).unsqueeze(0)
 
 
 def entry_mask(lara: LARA, explanations: Explanations) -> Tensor:
-    """(num_nodes, num_features): the score of each column, parted among the nodes that hold it.
+    """Return (num_nodes, num_features): the score of each column, split among the nodes.
 
-    As g carries it from them to the target: of a linear GNN, what each entry contributes. What a correction added is
-    parted in proportion, so that the sum over all nodes is the score of the column.
+    It is split as g propagates it to the target. For a linear GNN that is the contribution of each entry. The change by
+    a correction is split in proportion, so that the sum over all nodes is the score of the column.
     """
-    g, form = lara.explainer_, lara.explainer_.form
-    assert isinstance(form, FeatureDecoder)
+    g = lara.explainer_
+    decoder = cast(FeatureDecoder, g.form)
     embedded, mask = lara.embed(), torch.zeros(lara.features.shape, device=lara.features.device)
     for one in explanations:
-        t = g.for_class(embedded.target[one.batch.players.targets], one.batch.query)
-        nodes, parts = form.parts(g, lara.game, embedded.source, t, one.batch.players.targets)
-        size = parts.abs()
-        added = of_players(one.batch) - parts.sum(0)
-        parts = parts + size * (added / size.sum(0).clamp(min=1e-30))
-        mask.index_add_(0, nodes, parts)
+        targets = one.batch.players.targets
+        t = g.for_class(embedded.target[targets], one.batch.query)
+        nodes, entries = decoder.parts(g, lara.game, embedded.source, t, targets)
+        size = entries.abs()
+        correction = _player_scores(one.batch) - entries.sum(0)
+        mask.index_add_(0, nodes, entries + size * (correction / size.sum(0).clamp(min=1e-30)))
     return mask / len(explanations)
 
 
-def of_types(types: HeteroIndex, masks: dict[str, Tensor]) -> HeteroExplanation:
-    """Masks over all nodes and all edges, parted by type and by relation."""
-    found = HeteroExplanation()
-    for name, parts, starts in (
-        ("node_mask", types.node_types, types.node_offsets),
-        ("edge_mask", types.relations, types.edge_offsets),
+def by_type(index: HeteroIndex, masks: dict[str, Tensor]) -> HeteroExplanation:
+    """Split masks of all nodes and all edges by node type and by relation."""
+    result = HeteroExplanation()
+    for name, keys, offsets in (
+        ("node_mask", index.node_types, index.node_offsets),
+        ("edge_mask", index.relations, index.edge_offsets),
     ):
         if name in masks:
-            found.set_value_dict(name, dict(zip(parts, masks[name].split(starts.diff().tolist()), strict=True)))
-    return found
+            result.set_value_dict(name, dict(zip(keys, masks[name].split(offsets.diff().tolist()), strict=True)))
+    return result
