@@ -171,7 +171,7 @@ def test_existing_run_and_damaged_files(target, here):
     checkpoint = Path("a/checkpoint.pt")
     checkpoint.write_bytes(checkpoint.read_bytes()[:100])
     damaged = run("train", "--resume", "a")
-    assert damaged.exit_code == 1 and "truncated or not a checkpoint" in damaged.output
+    assert damaged.exit_code == 1 and "[file.no_checkpoint]" in damaged.output
     Path("a/explainer.pt").unlink()
     missing = run("eval", "--run", "a")
     assert missing.exit_code == 1 and "[run.not_trained]" in missing.output

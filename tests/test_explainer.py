@@ -147,7 +147,7 @@ def test_many_targets_equal_one_at_a_time(monkeypatch):
     together = Scorer(g, GAME, embeddings).explain(torch.arange(40))
     alone = torch.cat([Scorer(g, GAME, embeddings).explain(torch.tensor([i])).scores for i in range(40)])
     torch.testing.assert_close(together.scores, alone)
-    monkeypatch.setattr("dgl_lara._util.memory_budget.BYTES_A_WALK", CHUNK_BYTES // 60)
+    monkeypatch.setattr("dgl_lara._util.memory_budget.WALK_BYTES", CHUNK_BYTES // 60)
     assert len(GAME.chunks(torch.arange(40))) > 3
     torch.testing.assert_close(Scorer(g, GAME, embeddings).explain(torch.arange(40)).scores, alone)
 

@@ -489,7 +489,7 @@ def test_command_explains_one_graph(quick_runs, tmp_path):
     ("name", "words", "said"),
     [
         ("ba-shapes", ["--node", 700], "--node must be in 0..699 (got 700)."),
-        ("ba-shapes", ["--node", -1], "must be a whole number from 0 to 1,000,000,000 (got '-1')"),
+        ("ba-shapes", ["--node", -1], "-1 is not in the range"),
         ("ba-shapes", ["--node", 3, "--class", 4], "--class must be in 0..3 (got 4)."),
         ("ba-shapes", ["--node", 3, "--class", "roof"], "--class must be in 0..3 (got roof)."),
         ("ba-shapes", ["--node", 3, "--picture", "a.gif"], "must end in .png, .svg, .pdf, .html (got 'a.gif')."),

@@ -36,7 +36,7 @@ def test_chunks_change_nothing(monkeypatch):
     keep = torch.rand(7, len(players.player), generator=torch.Generator().manual_seed(0)) < 0.5
     whole = game.values_per_target(players, keep)
     assert whole.std() > 0.1
-    monkeypatch.setattr("dgl_lara._util.memory_budget.NODES_A_CALL", 50)
+    monkeypatch.setattr("dgl_lara._util.memory_budget.MAX_NODES_PER_CALL", 50)
     torch.testing.assert_close(game.values_per_target(players, keep), whole)
 
 

@@ -1,1 +1,1 @@
-"""Helpers that know nothing of graphs: memory, progress, randomness, files, tables."""
+"""Helpers without graphs: settings, files, processes, memory, progress, randomness, tables."""

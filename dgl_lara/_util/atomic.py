@@ -1,5 +1,4 @@
-"""Files that are written whole or not at all, that notice when they were changed, and that one process writes at a
-time; short names for what went into them."""
+"""Files: atomic writes, locks between processes, checksums, tensors."""
 
 from __future__ import annotations
 
@@ -24,22 +23,25 @@ from dgl_lara._util.progress import status
 from dgl_lara._util.writable import is_device
 from dgl_lara.errors import InputError, LaraError
 
-CHUNK = 2**24  # bytes read at a time
-NO_MORE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
-NO_ROOM = 2**20  # bytes: a disk with less has no room
+CHUNK_BYTES = 2**24  # read at a time
+DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+FULL_DISK_BYTES = 2**20  # free bytes of a full disk, at most
 
 
 @contextmanager
 def atomic_write(path: Path) -> Iterator[Path]:
-    """A temporary path beside `path` that replaces it when the block ends well and vanishes when it does not.
+    """Yield a temporary path that replaces `path` when the block succeeds and is removed when it fails.
 
-    What a killed process left of an earlier try is swept away. What a link names is written, the link stays; a device
-    or a pipe is written to and never replaced.
+    Temporary files of killed processes are removed. A link stays and its target is written. A device or a pipe is
+    written to.
+
+    Args:
+        path: The file to write.
     """
     if is_device(path):
         with tempfile.TemporaryDirectory() as folder:
-            yield (aside := Path(folder) / path.name)
-            with path.open("ab") as device, aside.open("rb") as content:
+            yield (copy := Path(folder) / path.name)
+            with path.open("ab") as device, copy.open("rb") as content:
                 shutil.copyfileobj(content, device)
         return
     if path.is_dir():
@@ -53,8 +55,8 @@ def atomic_write(path: Path) -> Iterator[Path]:
         os.chmod(name, 0o644)
         os.replace(name, path)
     except OSError as error:
-        # a full disk does not say what it has no room for
-        if error.errno in NO_MORE and error.filename in (None, name):
+        # the error of a full disk lacks the file
+        if error.errno in DISK_ERRORS and error.filename in (None, name):
             error.filename = str(path)
         raise
     finally:
@@ -63,33 +65,39 @@ def atomic_write(path: Path) -> Iterator[Path]:
 
 
 def _new_temporary(path: Path) -> tuple[int, str]:
-    """Locked while its writer lives: by that, others tell it from one that was left behind."""
+    """Create a temporary file with a lock, which tells it from those of killed processes."""
     while True:
         try:
             handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
-        except OSError as error:  # under the name that the user knows
+        except OSError as error:  # name the file that the user knows
             raise OSError(error.errno, error.strerror, str(path)) from error
-        with suppress(OSError):  # file systems without locks: nothing is swept there
+        with suppress(OSError):  # file systems without locks, on which nothing is removed
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if os.fstat(handle).st_nlink:  # not swept away between its making and its locking
+        if os.fstat(handle).st_nlink:  # not removed before it was locked
             return handle, name
         os.close(handle)
 
 
 def _sweep(path: Path) -> None:
-    for left in path.parent.glob(f".{glob.escape(path.name)}.*.part"):
-        with suppress(OSError):  # somebody writes it right now, or has swept it already
-            handle = os.open(left, os.O_RDWR)
+    """Remove temporary files of killed processes."""
+    for orphan in path.parent.glob(f".{glob.escape(path.name)}.*.part"):
+        with suppress(OSError):  # it is being written, or is gone already
+            handle = os.open(orphan, os.O_RDWR)
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                left.unlink()
+                orphan.unlink()
             finally:
                 os.close(handle)
 
 
 @contextmanager
 def locked(folder: Path, wait: bool = False) -> Iterator[None]:
-    """The folder (made where it is missing) for this process alone; LaraError if another has it, unless we wait."""
+    """Lock a folder, which is created if it is missing.
+
+    Args:
+        folder: The folder.
+        wait: Wait for another process instead of raising LaraError.
+    """
     while True:
         folder.mkdir(parents=True, exist_ok=True)
         handle = os.open(folder, os.O_RDONLY)
@@ -100,16 +108,22 @@ def locked(folder: Path, wait: bool = False) -> Iterator[None]:
                 yield
                 return
         finally:
-            os.close(handle)  # gives the lock back
-        # whoever had it has removed the folder: a new one
+            os.close(handle)  # releases the lock
+        # another process has removed the folder: create it again
 
 
 @contextmanager
 def exclusive_file(path: Path, waiting: str) -> Iterator[bool]:
-    """One process at a time makes this file; others say what they are `waiting` for, and are told that they did: by
-    then it may be there. Where no lock can be had (nothing can be written there), nobody waits.
+    """Let one process at a time create a file. Without a lock (the folder is read-only) there is no waiting.
 
-    The lock is a file and not the folder: NFS, which machines share, locks only what is open for writing.
+    The lock is a file, because NFS locks only what is open for writing.
+
+    Args:
+        path: The file.
+        waiting: Label of the progress line of a process that waits.
+
+    Yields:
+        Whether this process has waited, so that the file may exist now.
     """
     lock, waited = path.with_name(f".{path.name}.lock"), False
     while True:
@@ -131,7 +145,7 @@ def exclusive_file(path: Path, waiting: str) -> Iterator[bool]:
                 return
         finally:
             os.close(handle)
-        # whoever had it has removed it: a new one
+        # another process has removed it: create it again
 
 
 def _has_lock(handle: int, wait: bool) -> bool:
@@ -140,61 +154,72 @@ def _has_lock(handle: int, wait: bool) -> bool:
     except BlockingIOError:
         return False
     except OSError:
-        pass  # a file system without locks: nobody else can be told apart
+        pass  # a file system without locks
     return True
 
 
 def checksum(path: Path) -> str:
-    """Against damage, not against malice: as fast as a disk."""
-    found = 0
+    """Return a checksum against damage (not against malice), as fast as a disk."""
+    total = 0
     with path.open("rb") as file:
-        while chunk := file.read(CHUNK):
-            found = zlib.crc32(chunk, found)
-    return f"{found:08x}"
+        while chunk := file.read(CHUNK_BYTES):
+            total = zlib.crc32(chunk, total)
+    return f"{total:08x}"
 
 
 def short_hash(parameters: dict) -> str:
+    """Return a short hash of plain values."""
     return hashlib.sha256(json.dumps(parameters, sort_keys=True).encode()).hexdigest()[:12]
 
 
 def save_tensors(content: dict[str, Any], path: Path) -> None:
+    """Write tensors and plain values with torch.save."""
     with atomic_write(path) as temporary:
         try:
             torch.save(content, temporary)
-        except RuntimeError as error:  # torch's own writer does not say why it failed
-            full = shutil.disk_usage(path.parent).free < NO_ROOM
+        except RuntimeError as error:  # torch does not report why writing failed
+            full = shutil.disk_usage(path.parent).free < FULL_DISK_BYTES
             reason = errno.ENOSPC if full else errno.EIO
             raise OSError(reason, os.strerror(reason), str(path)) from error
 
 
 def load_tensors(path: Path, mmap: bool = False) -> dict[str, Any]:
-    """What torch.save wrote, if its checksums hold; nothing but tensors and plain values is unpickled."""
+    """Read what torch.save wrote. Only tensors and plain values are unpickled.
+
+    Args:
+        path: The file.
+        mmap: Map tensors into memory.
+
+    Raises:
+        InputError: If there is no such file.
+        LaraError: If the file is damaged or holds other objects.
+    """
     if not path.is_file():
-        raise InputError(f"there is no file '{path}'.")
+        raise InputError("file.missing", path=path)
     try:
         _check_sums(path)
         return torch.load(str(path), weights_only=True, map_location="cpu", mmap=mmap)
     except LaraError:
         raise
-    except Exception as error:  # torch raises whatever a damaged file makes it meet
-        said = (str(error) or "the file is empty").splitlines()[0]
-        if type(error).__name__ == "UnpicklingError":  # torch would advise to load what may run code
-            said = "torch.save has not written it, or it holds more than tensors and plain values"
-        raise LaraError(f"{path} is truncated or not a checkpoint ({said}).") from error
+    except Exception as error:  # a damaged file can raise anything in torch
+        problem = (str(error) or "the file is empty").splitlines()[0]
+        if type(error).__name__ == "UnpicklingError":  # torch would advise to load code
+            problem = "torch.save has not written it, or it holds more than tensors and plain values"
+        raise LaraError("file.no_checkpoint", path=path, problem=problem) from error
 
 
 def zip_fingerprint(path: Path) -> str:
-    """Tells one file that torch.save wrote from another, by the checksums that it carries of every part."""
+    """Return a fingerprint of a file of torch.save, from the checksums of its entries."""
     with zipfile.ZipFile(path) as file:
-        parts = [(Path(part.filename).name, part.CRC, part.file_size) for part in file.infolist()]
-    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
+        entries = [(Path(entry.filename).name, entry.CRC, entry.file_size) for entry in file.infolist()]
+    return hashlib.sha256(json.dumps(entries).encode()).hexdigest()[:16]
 
 
 def _check_sums(path: Path) -> None:
-    """torch stores a zip file with a checksum of every part, and does not look at them when it loads."""
+    """Check the checksums of the zip file that torch.save writes. torch.load ignores them."""
     if not zipfile.is_zipfile(path):
-        return  # the format before torch 1.6, of a user's weights, has none
+        return  # files before torch 1.6 have no checksums
     with zipfile.ZipFile(path) as file:
         changed = file.testzip()
     if changed is not None:
-        raise LaraError(f"{path} was changed since it was written (the checksum of {Path(changed).name} differs).")
+        raise LaraError("file.checksum", path=path, entry=Path(changed).name)

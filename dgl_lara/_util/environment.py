@@ -1,4 +1,4 @@
-"""What numbers were made with: versions, command, time, the state of the source."""
+"""Environment of a run: versions, command, time, git hash."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from dgl_lara import __version__
 
 
 def versions() -> dict[str, str]:
-    """Of what numbers depend on."""
+    """Return the versions that results depend on."""
     loaded = [module for module in ("torch", "dgl", "numpy") if module in sys.modules]
     return {"dgl-lara": __version__, **{module: sys.modules[module].__version__ for module in loaded}}
 
 
 def environment() -> dict:
+    """Return command, time, versions and git hash as plain values."""
     return {
         "command": " ".join([Path(sys.argv[0]).name, *sys.argv[1:]]),
         "time": time.strftime("%Y-%m-%d %H:%M:%S"),
@@ -28,7 +29,7 @@ def environment() -> dict:
 
 def _git_hash() -> str | None:
     try:
-        asked = ["git", "-C", str(Path(__file__).parent), "rev-parse", "HEAD"]
-        return subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
+        command = ["git", "-C", str(Path(__file__).parent), "rev-parse", "HEAD"]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
     except (OSError, subprocess.CalledProcessError):
         return None

@@ -1,4 +1,4 @@
-"""Ctrl-C, or SIGTERM where the command listens to it, at a moment when nothing is half done."""
+"""Ctrl-C and SIGTERM at moments when no step is half done."""
 
 from __future__ import annotations
 
@@ -8,32 +8,36 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-ECHO = 1.0  # seconds in which a second signal is the first one again: launchers pass on what a terminal sends to all
+ECHO_SECONDS = 1.0  # a second signal within them is the first one again, passed on by a launcher
 
 
 @contextmanager
 def held_back_interrupts() -> Iterator[list]:
-    """Ctrl-C waits for the end of the step, so that what is stored is whole; a second one does not wait."""
-    asked: list[int] = []
+    """Delay Ctrl-C until the end of a step, so that stored files are complete. A second one is not delayed.
+
+    Yields:
+        The signals so far, a list that grows.
+    """
+    received: list[int] = []
     since = 0.0
 
     def note(number: int, frame: object) -> None:
         nonlocal since
-        if asked and time.monotonic() - since > ECHO:
+        if received and time.monotonic() - since > ECHO_SECONDS:
             raise KeyboardInterrupt
         since = since or time.monotonic()
-        asked.append(number)
+        received.append(number)
 
     if threading.current_thread() is not threading.main_thread():
-        yield asked
+        yield received
         return
-    # a program that does not listen to SIGTERM itself is ended by it, as ever
+    # a program without a handler for SIGTERM is ended by it
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    held = [number for number, handler in before.items() if callable(handler)]
-    for number in held:
+    caught = [number for number, handler in before.items() if callable(handler)]
+    for number in caught:
         signal.signal(number, note)
     try:
-        yield asked
+        yield received
     finally:
-        for number in held:
+        for number in caught:
             signal.signal(number, before[number])

@@ -1,4 +1,4 @@
-"""Memory of a long run: how much there is, and keeping what was had."""
+"""Free memory, and settings of the allocator."""
 
 import ctypes
 import sys
@@ -9,28 +9,30 @@ import psutil
 import torch
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_MMAP_MAX = -1, -3, -4  # glibc's mallopt
-LARGE = 2**21  # bytes: of what is larger, nothing is kept
+LARGE_BYTES = 2**21  # larger blocks are returned
 
 
 def reuse_freed_memory(num_nodes: int = 0) -> None:
-    """Tell glibc to keep freed memory instead of handing it back to the kernel.
+    """Let glibc keep freed memory instead of returning it to the kernel.
 
-    Tensors of a large graph are otherwise mapped anew, page by page, at every step: on ogbn-arxiv a training step
-    took 1.6 times as long. On graphs of millions of nodes the holes between kept blocks cost too much memory, so there
-    it does nothing; nor does it on other systems.
+    Otherwise tensors of a large graph are mapped again at every step. On ogbn-arxiv a training step took 1.6 times as
+    long. On graphs of more than a million nodes the holes between kept blocks cost too much memory.
+
+    Args:
+        num_nodes: Nodes of the graph.
     """
     if sys.platform != "linux" or num_nodes > 1_000_000:
         return
-    _tell_malloc({M_MMAP_MAX: 0, M_TRIM_THRESHOLD: 2**31 - 1})
+    _set_malloc({M_MMAP_MAX: 0, M_TRIM_THRESHOLD: 2**31 - 1})
 
 
 def hand_back_freed_memory() -> None:
-    """The opposite, where memory is what a process has least of: a third of the peak was holes on ogbn-arxiv."""
+    """Let glibc return freed memory. On ogbn-arxiv a third of the peak was holes."""
     if sys.platform == "linux":
-        _tell_malloc({M_MMAP_MAX: 65536, M_MMAP_THRESHOLD: LARGE})
+        _set_malloc({M_MMAP_MAX: 65536, M_MMAP_THRESHOLD: LARGE_BYTES})
 
 
-def _tell_malloc(settings: dict[int, int]) -> None:
+def _set_malloc(settings: dict[int, int]) -> None:
     with suppress(OSError, AttributeError):
         libc = ctypes.CDLL("libc.so.6")
         for name, value in settings.items():
@@ -38,17 +40,16 @@ def _tell_malloc(settings: dict[int, int]) -> None:
 
 
 def free_memory(device: torch.device | None = None) -> int:
-    """Bytes: most of what is free here, or within the limit of the container; on a GPU, of its own memory. The bound
-    where none is given."""
+    """Return 70 % of the free bytes of the machine or container, or of a GPU. This is the default limit."""
     if device is not None and device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0] * 7 // 10
     return min([psutil.virtual_memory().available, *container_memory()]) * 7 // 10
 
 
 def container_memory(root: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgroup")) -> list[int]:
-    """What control groups (version 2 and 1) still allow this process, in bytes; nothing where they set no limit.
+    """Return the bytes that control groups (version 2 and 1) still allow this process. Empty without limits.
 
-    Inside a container its group is the root; under Slurm or systemd it lies deeper, and every group above counts too.
+    In a container its group is the root. Under Slurm or systemd it is deeper, and the limits of all parents hold.
     """
     try:
         lines = [line.split(":", 2) for line in own.read_text().splitlines()]

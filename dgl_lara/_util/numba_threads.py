@@ -1,4 +1,4 @@
-"""Compiled functions: kept on disk where there is a place for them, spread over threads, the same in every process."""
+"""Compiled functions, cached on disk and run in threads."""
 
 from __future__ import annotations
 
@@ -12,27 +12,26 @@ from numba.core.caching import NullCache
 
 
 def kernel(**options: Any) -> Callable[[Callable], Any]:
-    """`numba.njit` without the interpreter's lock, its result kept on disk.
+    """Return a decorator: `numba.njit` without the GIL, cached on disk.
 
-    What a kernel calls is an `inner` function, and no kernel is parallel by itself: what numba compiles apart and links
-    again is optimised twice, and a process that has just compiled it runs the first version where later ones load the
-    second, with sums in another order.
+    Kernels call `inner` functions only and are not parallel themselves. Otherwise numba optimises linked code twice,
+    and a process that compiles it and one that loads it sum in different orders.
     """
 
     def compiled(function: Callable) -> Any:
         made = numba.njit(nogil=True, **options)(function)
         try:
             made.enable_caching()
-        except RuntimeError:  # neither the package nor the home can be written: compiled anew in every process
+        except RuntimeError:  # no folder can be written, so every process compiles
             return made
-        made._cache = _Forgiving(made._cache)
+        made._cache = _SafeCache(made._cache)
         return made
 
     return compiled
 
 
-class _Forgiving:
-    """A cache that cannot be written or read (a full disk, a damaged file) costs time, nothing else."""
+class _SafeCache:
+    """A cache whose failures (a full disk, a damaged file) cost time only."""
 
     def __init__(self, cache: Any) -> None:
         self._cache = cache
@@ -43,7 +42,7 @@ class _Forgiving:
     def load_overload(self, *arguments: Any) -> Any:
         try:
             return self._cache.load_overload(*arguments)
-        except Exception:  # whatever unpickling a damaged file raises
+        except Exception:  # unpickling a damaged file can raise anything
             return None
 
     def save_overload(self, *arguments: Any) -> None:
@@ -54,18 +53,18 @@ class _Forgiving:
 
 
 def inner(**options: Any) -> Callable[[Callable], Any]:
-    """A function that becomes part of every kernel that calls it."""
+    """Return a decorator of functions that are inlined into kernels."""
     return numba.njit(nogil=True, forceinline=True, **options)
 
 
 def run_in_threads(function: Any, num_targets: int, *arguments: Any) -> None:
-    """function(worker, workers, *arguments) in as many threads as torch takes; each has every `workers`-th target."""
+    """Run function(worker, num_workers, *arguments) in as many threads as torch uses."""
     workers = max(1, min(torch.get_num_threads(), num_targets))
     if workers == 1:
         function(0, 1, *arguments)
         return
     with ThreadPoolExecutor(workers - 1) as others:
-        waiting = [others.submit(function, worker, workers, *arguments) for worker in range(1, workers)]
+        futures = [others.submit(function, worker, workers, *arguments) for worker in range(1, workers)]
         function(0, workers, *arguments)
-    for one in waiting:
-        one.result()
+    for future in futures:
+        future.result()

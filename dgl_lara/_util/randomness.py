@@ -1,4 +1,4 @@
-"""Seeds as arguments. Nothing in this package draws from a generator that it was not given."""
+"""Random generators from seeds. The package draws from generators that are arguments only."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from torch import Tensor
 
 
 def generator(seed: int) -> torch.Generator:
+    """Return a generator with a seed."""
     return torch.Generator().manual_seed(seed)
 
 
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
-    """For what only draws from torch's global generator (initialisers, dropout, samplers): lent, then given back."""
+    """Seed torch's global generator within a block and restore it, for initialisers, dropout and samplers."""
     devices = list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []
     with torch.random.fork_rng(devices=devices):
         torch.random.manual_seed(seed)
@@ -23,7 +24,7 @@ def seeded(seed: int) -> Iterator[None]:
 
 
 def sample_targets(targets: Tensor, most: int, seed: int) -> Tensor:
-    """All of them, or `most` drawn at random."""
+    """Return all targets, or `most` of them drawn at random."""
     if len(targets) <= most:
         return targets
     return targets[torch.randperm(len(targets), generator=generator(seed))[:most].to(targets.device)].sort().values

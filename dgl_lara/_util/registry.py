@@ -1,7 +1,6 @@
-"""A folder of alternatives: one file each, called on the command line as the file is called.
+"""Registries: folders with one file for each alternative, whose file name is its name.
 
-The names come from the file names, so `--help` lists them without importing anything; an alternative is imported
-when it is asked for. Adding one is adding a file that defines the registry's constant.
+`--help` lists the names without importing the files. To add an alternative, add a file that defines the constant.
 """
 
 from __future__ import annotations
@@ -19,7 +18,13 @@ T = TypeVar("T")
 
 
 class Registry(Mapping[str, T], Generic[T]):
-    """The modules of `package`, each of which defines `constant`. `first`: what lists begin with, in this order."""
+    """Alternatives by name.
+
+    Args:
+        package: Package whose modules define them.
+        constant: Name of the object in each module.
+        first: Names that lists start with.
+    """
 
     def __init__(self, package: str, constant: str, first: tuple[str, ...] = ()) -> None:
         self.package, self.constant, self.first = package, constant, first
@@ -28,8 +33,8 @@ class Registry(Mapping[str, T], Generic[T]):
     def names(self) -> tuple[str, ...]:
         folder = importlib.import_module(self.package).__path__
         files = (module.name for module in pkgutil.iter_modules(folder) if not module.ispkg)
-        found = {name.replace("_", "-") for name in files if not name.startswith("_")}
-        return (*(name for name in self.first if name in found), *sorted(found - set(self.first)))
+        names = {name.replace("_", "-") for name in files if not name.startswith("_")}
+        return (*(name for name in self.first if name in names), *sorted(names - set(self.first)))
 
     def __getitem__(self, name: str) -> T:
         if name not in self.names:
@@ -43,20 +48,18 @@ class Registry(Mapping[str, T], Generic[T]):
         return len(self.names)
 
     def check(self, name: str) -> str:
-        """The name itself, if it is known; otherwise one sentence with the list and the closest match."""
+        """Return a name, or raise InputError with the list and the closest match."""
         return one_of(self.constant.lower(), name, self.names)
 
 
-def closest(name: str, known: Iterable[str]) -> str:
-    """' Did you mean ...?', or nothing where no known word is like it."""
-    close = difflib.get_close_matches(name, list(known), n=1)
+def closest(name: str, words: Iterable[str]) -> str:
+    """Return " Did you mean ...?", or nothing if no word is similar."""
+    close = difflib.get_close_matches(name, list(words), n=1)
     return f" Did you mean '{close[0]}'?" if close else ""
 
 
-def one_of(what: str, given: object, known: tuple[str, ...]) -> str:
-    """`given`, if it is one of the known words; otherwise the list and the closest match."""
-    if isinstance(given, str) and given in known:
-        return given
-    close = difflib.get_close_matches(str(given), known, n=1)
-    hint = f" Did you mean '{close[0]}'?" if close else ""
-    raise InputError("choice.unknown", name=what, known=", ".join(known), got=given, hint=hint)
+def one_of(name: str, value: object, words: tuple[str, ...]) -> str:
+    """Return a word, or raise InputError with the list and the closest match."""
+    if isinstance(value, str) and value in words:
+        return value
+    raise InputError("choice.unknown", name=name, known=", ".join(words), got=value, hint=closest(str(value), words))

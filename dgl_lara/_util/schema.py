@@ -1,6 +1,6 @@
-"""What a file must hold, said once and checked where it enters: a name and a check for every value.
+"""Checks of stored tables with tensors: a check for each value, by name.
 
-A check answers with what it expects where a value is something else, and with nothing where it fits.
+A check returns what it expects if a value is invalid, else None. Tables without tensors use `settings` instead.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from torch import Tensor
 from dgl_lara.errors import LaraError
 
 Check = Callable[[object], str | None]
-NUMBERS_A_BLOCK = 2**24
+BLOCK_SIZE = 2**24
 
 
 def whole(low: int = 0, high: int = 2**63 - 1) -> Check:
@@ -64,7 +64,7 @@ def tensors(value: object) -> str | None:
 
 
 def matrix(rows: int, columns: int | None = None) -> Check:
-    """Of finite numbers."""
+    """Return a check for a matrix of finite numbers."""
 
     def check(value: object) -> str | None:
         fits = isinstance(value, Tensor) and value.is_floating_point() and value.dim() == 2 and len(value) == rows
@@ -77,7 +77,13 @@ def matrix(rows: int, columns: int | None = None) -> Check:
 
 
 def tensor(kind: torch.dtype, *shape: int | None, gaps: bool = False) -> Check:
-    """Of this type and shape (None: any length but 0), and finite; `gaps`: but for NaN, where something is missing."""
+    """Return a check for a tensor of finite numbers.
+
+    Args:
+        kind: Its type.
+        shape: Its shape. None: any length but 0.
+        gaps: Allow NaN for missing values.
+    """
 
     def check(value: object) -> str | None:
         fits = isinstance(value, Tensor) and value.dtype == kind and value.dim() == len(shape)
@@ -92,18 +98,18 @@ def tensor(kind: torch.dtype, *shape: int | None, gaps: bool = False) -> Check:
 
 
 def _is_finite(value: Tensor, gaps: bool = False) -> bool:
-    """Looked at a block at a time: what is mapped into memory may be larger than it."""
-    blocks = value.reshape(-1).split(NUMBERS_A_BLOCK)
+    """Return whether all numbers are finite, a block at a time, because a mapped tensor may exceed the memory."""
+    blocks = value.reshape(-1).split(BLOCK_SIZE)
     return all(sums_up(block) or bool((block.isfinite() | (block.isnan() & gaps)).all()) for block in blocks)
 
 
 def sums_up(numbers: Tensor) -> bool:
-    """Their sum is finite, so each of them is; a sum takes a twentieth of the time of a look at each."""
+    """Return whether the sum is finite. Then each number is, and a sum takes a twentieth of the time."""
     return bool(torch.isfinite(numbers.sum()))
 
 
 def rows_of(fields: Mapping[str, Check]) -> Check:
-    """A list of tables."""
+    """Return a check for a list of tables."""
 
     def check(value: object) -> str | None:
         fits = isinstance(value, list) and all(validation_error(row, fields) is None for row in value)
@@ -117,34 +123,44 @@ def maybe(other: Check) -> Check:
 
 
 def validation_error(content: object, fields: Mapping[str, Check], optional: tuple[str, ...] = ()) -> str | None:
-    """What is wrong with the content, in words; None if nothing is."""
+    """Return what is wrong with a table, or None."""
     if not isinstance(content, dict):
-        return f"it must be a table with {', '.join(fields)} (got {type(content).__name__})"
+        return f"It must be a table with {', '.join(fields)} (got {type(content).__name__})."
     for name, check in fields.items():
         if name not in content:
             if name in optional:
                 continue
-            return f"it lacks {name}"
+            return f"It lacks {name}."
         expected = check(content[name])
         if expected:
-            return f"{name} must be {expected} (got {abbreviated(content[name])})"
+            return f"{name} must be {expected} (got {abbreviated(content[name])})."
     return None
 
 
 def validate(content: Any, fields: Mapping[str, Check], where: object, optional: tuple[str, ...] = ()) -> Any:
-    """The content itself, if it fits; otherwise one sentence that names the first value that does not."""
-    wrong = validation_error(content, fields, optional)
-    if wrong:
-        raise LaraError(f"{where} cannot be understood ({wrong}).")
+    """Return a table if it is valid.
+
+    Args:
+        content: What was read.
+        fields: A check for each name.
+        where: The file, for the error.
+        optional: Names that may be missing.
+
+    Raises:
+        LaraError: "file.content" with the first problem.
+    """
+    problem = validation_error(content, fields, optional)
+    if problem:
+        raise LaraError("file.content", where=str(where), problem=problem)
     return content
 
 
 def abbreviated(value: object) -> str:
-    """A value, or as much of it as a sentence has room for."""
+    """Return a value as a short text for a message."""
     if isinstance(value, Tensor):
         return f"a tensor {tuple(value.shape)}"
     try:
-        said = repr(value)
+        text = repr(value)
     except ValueError:  # a number of thousands of digits
         return "a very large number"
-    return said if len(said) <= 60 else said[:57] + "..."
+    return text if len(text) <= 60 else text[:57] + "..."

@@ -1,4 +1,4 @@
-"""Tables, as plain text and Markdown."""
+"""Tables as plain text and Markdown."""
 
 from __future__ import annotations
 
@@ -6,15 +6,20 @@ from collections.abc import Sequence
 
 
 def text_table(header: Sequence[str], rows: Sequence[Sequence[object]], width: int | None = None) -> str:
-    """Columns padded to their widest cell; numbers to the right, words to the left. Where that is wider than `width`,
-    the words of the first column are shortened."""
+    """Return a table with padded columns.
+
+    Args:
+        header: Names of the columns.
+        rows: Values. Numbers are aligned to the right.
+        width: Largest number of columns of text. Words of the first column are shortened to fit.
+    """
     cells = [[cell(value) for value in row] for row in rows]
     if width is not None and (over := _width(text_table(header, rows)) - width) > 0:
         most = max(max((len(row[0]) for row in cells), default=0) - over, 8)
         cells = [[shortened(first, most), *others] for first, *others in cells]
     columns = list(zip(header, *cells, strict=True))
     widths = [max(map(len, column)) for column in columns]
-    right = [all(is_number(row[place]) or row[place] == "" for row in rows) for place in range(len(header))]
+    right = [all(is_number(row[index]) or row[index] == "" for row in rows) for index in range(len(header))]
 
     def line(row: Sequence[str]) -> str:
         padded = (
@@ -27,20 +32,20 @@ def text_table(header: Sequence[str], rows: Sequence[Sequence[object]], width: i
 
 
 def text_blocks(header: Sequence[str], rows: Sequence[Sequence[object]], width: int) -> str:
-    """The same in as many tables below each other as the width asks for, each with the first column."""
+    """Return a table as several tables that fit a width, each with the first column."""
     blocks, chosen = [], [0]
-    for place in range(1, len(header)):
-        if len(chosen) > 1 and _width(text_table(*_columns(header, rows, [*chosen, place]))) > width:
+    for index in range(1, len(header)):
+        if len(chosen) > 1 and _width(text_table(*_columns(header, rows, [*chosen, index]))) > width:
             blocks.append(chosen)
             chosen = [0]
-        chosen.append(place)
-    return "\n\n".join(text_table(*_columns(header, rows, places)) for places in [*blocks, chosen])
+        chosen.append(index)
+    return "\n\n".join(text_table(*_columns(header, rows, block)) for block in [*blocks, chosen])
 
 
 def _columns(
-    header: Sequence[str], rows: Sequence[Sequence[object]], places: list[int]
+    header: Sequence[str], rows: Sequence[Sequence[object]], chosen: list[int]
 ) -> tuple[list[str], list[list[object]]]:
-    return [header[place] for place in places], [[row[place] for place in places] for row in rows]
+    return [header[index] for index in chosen], [[row[index] for index in chosen] for row in rows]
 
 
 def _width(text: str) -> int:
@@ -48,6 +53,8 @@ def _width(text: str) -> int:
 
 
 def markdown_table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    """Return a table in Markdown."""
+
     def line(cells: Sequence[str]) -> str:
         return f"| {' | '.join(text.replace('|', chr(92) + '|') for text in cells)} |"  # a bar within a cell: \\|
 
@@ -55,6 +62,7 @@ def markdown_table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> s
 
 
 def shortened(text: str, most: int) -> str:
+    """Cut a text to a number of characters."""
     return text if len(text) <= most else text[: most - 1].rstrip() + "…"
 
 
@@ -63,8 +71,8 @@ def is_number(value: object) -> bool:
 
 
 def cell(value: object) -> str:
-    """As a table shows it; of thousands nobody reads what is behind the point."""
-    if value is None or value != value:  # NaN: a figure that cannot be told
+    """Return a value as text. Large numbers have no decimals."""
+    if value is None or value != value:  # NaN
         return "-"
     if isinstance(value, bool):
         return "yes" if value else "no"

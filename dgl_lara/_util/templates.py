@@ -1,5 +1,4 @@
-"""Pages from the .html files beside the modules that fill them, by jinja2: whatever is put in is text unless it is
-`Markup`, and a part that is missing is an error."""
+"""HTML pages from jinja2 templates. Values are escaped unless they are `Markup`. Missing values are errors."""
 
 from __future__ import annotations
 
@@ -15,17 +14,23 @@ from dgl_lara._util.tables import cell, is_number
 
 @dataclass(frozen=True)
 class HtmlTable:
-    """For the macro `table` of a page."""
+    """Header and rows for the macro `table` of a page."""
 
     header: Sequence[str]
     rows: Sequence[Sequence[object]]
 
 
 def rendered(room: str, name: str, **parts: Any) -> str:
-    """The page `name` of that package."""
+    """Return a page with its values.
+
+    Args:
+        room: Package that holds the template.
+        name: File name of the template.
+        parts: Values of the template.
+    """
 
     def read(name: str) -> str:
-        """`page.html` of the room itself, `drawing/part.js` of another."""
+        """Read `page.html` of the package, or `room/part.js` of another one."""
         other, _, file = name.rpartition("/")
         home = f"dgl_lara.{other}" if other else room
         return resources.files(home).joinpath(file).read_text(encoding="utf-8")

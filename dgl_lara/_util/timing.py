@@ -1,4 +1,4 @@
-"""Seconds, on any device."""
+"""Timing on any device."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import torch
 
 
 def clock(device: torch.device) -> float:
-    """Seconds, when all work given to the device is done."""
+    """Return the time in seconds, after waiting for the device."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
     return time.perf_counter()
 
 
 def seconds(work: Callable[[], object], device: torch.device, repeats: int = 3) -> float:
-    """Median over repeats, after one warm-up."""
+    """Return the median seconds of a function over repeats, after one warm-up."""
     work()
     times = []
     for _ in range(repeats):

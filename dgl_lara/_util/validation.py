@@ -1,5 +1,4 @@
-"""What people give in Python, checked where it enters: numbers (NumPy's too, but no truth values, texts or halves),
-objects of a kind."""
+"""Checks of arguments of the Python API."""
 
 from __future__ import annotations
 
@@ -14,22 +13,28 @@ from dgl_lara.errors import InputError
 T = TypeVar("T")
 
 
-def whole_number(name: str, given: object, low: int = 1, high: int = 10**9) -> int:
-    """The number itself; InputError where it is none, or out of bounds."""
-    if not isinstance(given, Integral) or isinstance(given, bool) or not low <= int(given) <= high:
-        raise InputError(f"{name} must be a whole number from {low:,} to {high:,} (got {abbreviated(given)}).")
-    return int(given)
+def whole_number(name: str, value: object, low: int = 1, high: int = 10**9) -> int:
+    """Return a whole number as an int. NumPy's are fine, booleans are not.
+
+    Raises:
+        InputError: If it is another type or out of bounds.
+    """
+    if not isinstance(value, Integral) or isinstance(value, bool) or not low <= int(value) <= high:
+        expected = f"a whole number from {low:,} to {high:,}"
+        raise InputError("settings.invalid", name=name, expected=expected, got=abbreviated(value))
+    return int(value)
 
 
-def checked(name: str, given: Any, kind: type[T]) -> T | None:
-    """What is given, if it is of that kind or nothing."""
-    if given is not None and not isinstance(given, kind):
-        raise InputError(f"{name} must be a {kind.__name__} (got {abbreviated(given)}).")
-    return given
+def checked(name: str, value: Any, kind: type[T]) -> T | None:
+    """Return an argument if it has the type or is None, else raise InputError."""
+    if value is not None and not isinstance(value, kind):
+        raise InputError("settings.invalid", name=name, expected=f"a {kind.__name__}", got=abbreviated(value))
+    return value
 
 
-def checked_device(given: object) -> torch.device | None:
+def checked_device(value: object) -> torch.device | None:
+    """Return an argument as a device, or None."""
     try:
-        return None if given is None else torch.device(given)  # type: ignore[call-overload]
+        return None if value is None else torch.device(value)  # type: ignore[call-overload]
     except (RuntimeError, TypeError) as error:
-        raise InputError(f"a device must be like 'cpu', 'cuda' or 'cuda:1' (got {abbreviated(given)}).") from error
+        raise InputError("device.invalid", got=abbreviated(value)) from error

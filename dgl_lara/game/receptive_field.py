@@ -7,7 +7,7 @@ from numbers import Integral
 import torch
 from torch import Tensor
 
-from dgl_lara._util.memory_budget import NODES_A_CALL, Budget, slices_within_budget
+from dgl_lara._util.memory_budget import MAX_NODES_PER_CALL, Budget, slices_within_budget
 from dgl_lara._util.progress import status
 from dgl_lara.blackbox.call import Model, call_model, predict_and_validate
 from dgl_lara.blackbox.eval_mode import eval_mode
@@ -80,7 +80,7 @@ def max_hop(
     targets: Tensor,
     limit: int = MAX_TRIED_HOPS,
     tolerance: float = 1e-4,
-    nodes_per_call: int = NODES_A_CALL,
+    nodes_per_call: int = MAX_NODES_PER_CALL,
 ) -> int:
     """Return K of a black box (Eq. 13).
 

@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from torch import Tensor
 
 from dgl_lara._util.atomic import atomic_write, checksum, locked, short_hash
-from dgl_lara._util.memory_budget import BYTES_A_WALK, slices_within_budget
+from dgl_lara._util.memory_budget import WALK_BYTES, slices_within_budget
 from dgl_lara._util.notices import notice
 from dgl_lara._util.progress import Progress
 from dgl_lara.attribution.monte_carlo import BYTES_A_DRAW
@@ -176,7 +176,7 @@ def split_targets(game: Game, targets: Tensor, top: int | None, pairs: int = 0) 
     num_parts = -(-len(targets) // REFINED_TARGETS_A_PART) if pairs else 0
     for part in targets.tensor_split(num_parts) if num_parts else targets.split(TARGETS_A_PART):
         if top is None:
-            walks = 1 + pairs * BYTES_A_DRAW / BYTES_A_WALK
+            walks = 1 + pairs * BYTES_A_DRAW / WALK_BYTES
             for rows in slices_within_budget(game.cost_bound[part] * walks, game.budget.walks_per_chunk):
                 yield part[rows]
         else:
