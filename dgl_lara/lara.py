@@ -1,122 +1,116 @@
-"""`LARA`: the method as an estimator. The constructor only stores, `fit` learns, `explain` answers.
+"""`LARA`: the method as an estimator. The constructor stores, `fit` trains, `explain` scores.
 
 explanations = LARA(model, graph, features).fit(nodes).explain(nodes)
 
-A model that is called otherwise than f(graph, features) -> logits: see `blackbox/adapters.py`.
+`blackbox/adapters.py` adapts models that are not called as f(graph, features) -> logits.
 """
 
 from __future__ import annotations
 
 import copy
-import threading
 from collections.abc import Callable, Container, Mapping, Sequence
-from dataclasses import asdict, replace
-from functools import cached_property
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import dgl
 import numpy as np
-import pandas as pd
 import torch
 from torch import Tensor
 
-from dgl_lara._util.distributed import get_process_group
-from dgl_lara._util.progress import log_info, status
-from dgl_lara._util.randomness import generator, sample_targets
+from dgl_lara import lara_io
+from dgl_lara._util.progress import status
 from dgl_lara._util.validation import checked, checked_device, whole_number
-from dgl_lara.attribution.shared_samples import SampleReservoir, SharedSamples, draw_more
-from dgl_lara.blackbox.adapter import unwrap
-from dgl_lara.blackbox.call import Model
-from dgl_lara.blackbox.device import OnDevice
-from dgl_lara.blackbox.hetero_index import HeteroIndex, Relation
-from dgl_lara.blackbox.identity import identity, is_other
-from dgl_lara.blackbox.input_adapter import InputAdapter
 from dgl_lara.errors import InputError, LaraError
-from dgl_lara.explainer.encoder import EncoderGraph
-from dgl_lara.explainer.inputs import encoder_graph
-from dgl_lara.explainer.network import Explainer, load_explainer, save_explainer
 from dgl_lara.explanation import Explanations
-from dgl_lara.explanation.trust import notice_low_agreement
-from dgl_lara.game.class_query import ClassQuery
 from dgl_lara.game.game import Game, ModelOutputs
-from dgl_lara.game.inputs import normalize_inputs, to_internal_pairs, to_user_pairs, types_of
-from dgl_lara.game.link_task import LinkTask
-from dgl_lara.game.player_specs import Nodes, PlayerSpec, StoredPlayers, as_players, from_dict, to_dict
-from dgl_lara.game.receptive_field import checked_hops, choose_hops
-from dgl_lara.game.removal import strip_data, without_pairs
-from dgl_lara.game.task import Task
+from dgl_lara.game.inputs import normalize_inputs, types_of
+from dgl_lara.game.player_specs import players_for
+from dgl_lara.game.receptive_field import checked_hops
+from dgl_lara.game.removal import strip_data
+from dgl_lara.game.target_reader import target_reader
 from dgl_lara.game.values import checked_value
-from dgl_lara.graphs.indexing import lookup_sorted
-from dgl_lara.inference.adaptive import AT_LEAST, AdaptiveResult, refine_until_confident
-from dgl_lara.inference.correction import corrected as correct_explanations
-from dgl_lara.inference.embedding_store import EmbeddingStore
-from dgl_lara.inference.error_model import ErrorModel, learn_errors
-from dgl_lara.inference.layerwise import embed_layerwise, full_pass_bytes, predict_in_batches
-from dgl_lara.inference.local import explain_nearby, game_nearby
-from dgl_lara.inference.novelty import with_novelty
-from dgl_lara.inference.refine import RefineResult, refine
-from dgl_lara.inference.scorer import Embeddings, Scorer, TopPlayers, embed_graph
-from dgl_lara.inference.targets import parse_classes, parse_targets
-from dgl_lara.inference.verification import DRAWS, verify
-from dgl_lara.training.backend import InMemory
-from dgl_lara.training.config import TrainingConfig, default, within_memory
-from dgl_lara.training.loop import train
-from dgl_lara.training.state import TrainingState
+from dgl_lara.inference import (
+    AT_LEAST,
+    DRAWS,
+    Embedder,
+    EmbeddingStore,
+    Fitted,
+    Scorer,
+    agree_on,
+    create_game,
+    explain_nearby,
+    finish,
+    game_nearby,
+    hold_out,
+    parse_classes,
+    place_model,
+    refine,
+    refine_until_confident,
+    reporter,
+    train_in_memory,
+    training_config,
+    user_model,
+    verify,
+    with_novelty,
+)
+from dgl_lara.training.config import TrainingConfig, within_memory
 
 if TYPE_CHECKING:
     from typing import Self  # Python 3.10 has it not
 
-DRAWN_PAIRS = 300  # of shared coalitions, where training keeps none
-ERROR_TARGETS = 400  # validation targets from which g's errors are learned
-FEWEST_SAMPLES = 16  # of each of them
-OTHER_MODEL = (
-    "note: the model says of none of these {}s what it said in training. It is another one, or the graph has changed: "
-    "the scores may not be of this model."
-)
-OTHER_WEIGHTS = (
-    "note: the model's weights are not those of the model that this explainer was trained for, so its scores speak of "
-    "another one. Train another explainer with fit, or give the model that it was trained for."
-)
-OTHER_GRAPH = "note: this graph has {2:,} {0}s, that of the training had {1:,}: the scores are not corrected."
-FEW = 16  # targets that are explained from their surroundings, where nothing is embedded yet
+    import pandas as pd
+
+    from dgl_lara.attribution.shared_samples import SharedSamples
+    from dgl_lara.blackbox.call import Model
+    from dgl_lara.blackbox.hetero_index import HeteroIndex, Relation
+    from dgl_lara.explainer.network import Explainer
+    from dgl_lara.game.class_query import ClassQuery
+    from dgl_lara.game.player_specs import PlayerSpec
+    from dgl_lara.game.target_reader import TargetReader
+    from dgl_lara.game.task import Task
+    from dgl_lara.inference.adaptive import AdaptiveResult
+    from dgl_lara.inference.error_model import ErrorModel
+    from dgl_lara.inference.refine import RefineResult
+    from dgl_lara.inference.scorer import Embeddings, TopPlayers
+    from dgl_lara.training.state import TrainingState
 
 Targets = Tensor | Sequence[int] | Sequence[tuple[int, int]]
 Pairs = Tensor | Sequence[tuple[int, int]] | None
 
 
 class LARA:
-    """Learns to explain a model; afterwards an explanation is a dot product.
+    """An explainer of one model, trained once. Afterwards an explanation is a dot product.
 
     Args:
-        model: Any callable f(graph, features) -> logits, one row a node (or a graph of a batch); for links
-            f(graph, features, u, v) -> a score for each pair of nodes. Nothing else of it is used: no gradients, no
-            hidden layers. What edges carry (graph.edata) it finds there, whatever is removed.
-        graph: A DGL graph; for `task="graph"` a batch of graphs. It may have several types of nodes and edges.
-        features: (num_nodes, columns); without them graph.ndata["feat"]. Of several types: {type: (nodes, columns)}.
-        task: "node", "graph" or "link": what is explained.
-        hops: K, how far the model looks: a number, "auto" (what it declares as `num_hops`, else Eq. 13), "measure".
-        value: The number explained: "logit", "probability", "log-odds" or "output" (regression; the default of links).
-        config: Settings of the training; without them, what measured best for a graph of this size.
-        memory: Bytes that training and explaining keep to; without them, most of what is free.
-        compute_device: A device that gets batches while the data stays in main memory (graphs larger than a GPU).
-        store: Where embeddings are kept on disk, so that the next process need not make them again.
-        players: Who is scored: "nodes", "edges" or "features"; or with more to say, `Edges(directed=True)`,
+        model: A function f(graph, features) that returns logits, one row for each node (or graph of a batch). For
+            links, f(graph, features, u, v) returns a score for each pair. Neither gradients nor hidden layers are
+            used. The model finds its edge data (graph.edata) in every graph it is called with.
+        graph: A DGL graph, heterogeneous or not. For `task="graph"` a batch of graphs.
+        features: (num_nodes, columns), or {type: (num_nodes, columns)}. None: graph.ndata["feat"].
+        task: What is explained: "node", "graph" or "link".
+        hops: K, the receptive field of the model: a number, "auto" (its `num_hops`, otherwise Eq. 13) or "measure".
+        value: The explained number: "logit", "probability", "log-odds" or "output" (regression, the default of links).
+        config: Settings of the training. None: what measured best for a graph of this size.
+        memory: Bytes of working memory. None: most of what is free.
+        compute_device: Device that computes batches while the data stays in main memory.
+        store: File that keeps embeddings for the next process.
+        players: Player set: "nodes", "edges", "features", or with options `Edges(directed=True)`,
             `Features(of="target", baseline="mean", groups={"job": [1, 2, 3]})`.
-        target_type: On a graph of several types, the type whose nodes are explained.
-        pairs: For links, [(u, v), ...]: those that will be asked about most; f is asked about all of them while g
-            learns, which corrects their scores. Others can be asked about too.
-        relation: On a graph of several types, the relation that pairs stand for: its name, or (type, name, type).
-        leave_out: For links, whether edges between the ends of `pairs` are taken out of the graph beforehand;
-            otherwise they are part of it, and where edges play, players.
+        target_type: On a heterogeneous graph, the type of the explained nodes.
+        pairs: For links, [(u, v), ...] to explain most. Their scores are corrected by the model calls of the training.
+        relation: On a heterogeneous graph, the relation of `pairs`: its name, or (type, name, type).
+        leave_out: For links, remove edges between the ends of `pairs` from the graph before training.
 
     Attributes:
-        explainer_: The trained g, after `fit` or `load`.
-        config_: The settings it was trained with.
-        history_: Loss and validation agreement by step, after `fit`.
-        samples_: What f said of coalitions that all targets share; corrects scores. None: nothing is kept.
-        cost_: Nodes of all graphs that f was given to learn from, for each target there is; None: not known.
-        errors_: What g's errors are like on targets it has not learned from; None: not known.
+        fitted_: What training left behind, None before. The other attributes are read from it.
+        explainer_: The trained g.
+        config_: Settings of the training.
+        history_: Step, epoch, loss and agreement of each validation.
+        samples_: Outputs of f that correct scores. None: nothing is kept.
+        errors_: Expected errors of the scores. None: unknown.
+        cost_: Nodes that f was given in training, for each target. None: unknown.
+        state_: State after the last step of `fit`.
 
     Examples:
         >>> lara = LARA(model, graph, features).fit(train_nodes)
@@ -124,7 +118,8 @@ class LARA:
         >>> lara.save("lara.pt")
     """
 
-    warn_if_poor = True  # after `fit`, where little was learned
+    warn_if_poor = True  # after `fit`, if little was learned
+    state_: TrainingState
 
     def __init__(
         self,
@@ -144,112 +139,200 @@ class LARA:
         relation: str | Relation | None = None,
         leave_out: bool = False,
     ) -> None:
-        self.asked: dict[str, Any] = {"target_type": target_type, "relation": relation, "leave_out": leave_out}
-        given = normalize_inputs(model, graph, features, task, pairs=pairs, **self.asked)
-        # what the game is played with; what edges carry and several types come back where f is asked
-        self.model, self.graph, self.features, self.task = given.f, given.graph, given.features, given.task
-        self.players = as_players(players)
-        if self.types and self.players.name == "features":
-            raise InputError("players.features_of_types")
+        self.target_type, self.relation, self.leave_out = target_type, relation, leave_out
+        inputs = normalize_inputs(model, graph, features, task, target_type, pairs, relation, leave_out)
+        # what the game is played with: an input adapter returns edge data and node types to the model
+        self.model, self.graph, self.features, self.task = inputs.f, inputs.graph, inputs.features, inputs.task
+        self.players = players_for(players, inputs.types)
         self.hops, self.value = checked_hops(hops), checked_value(value or self.task.value)
         self.config = checked("config", config, TrainingConfig)
         self.memory = None if memory is None else whole_number("memory, in bytes,", memory, 1, 2**60)
-        # graphs come in batches anyway, and pairs are asked about on the whole graph
-        self.compute_device = (
-            checked_device(compute_device) if self.task.has_distances and self.task.num_endpoints == 1 else None
-        )
-        self.store = checked("store", store, EmbeddingStore)
-        self._embeddings: Embeddings | None = None
-        self._embedding = threading.RLock()  # several threads that ask first wait for one pass
-        self.samples_: SharedSamples | None = None
-        self.errors_: ErrorModel | None = None
-        self.cost_: float | None = None
-        self._seen: EncoderGraph | None = None  # the whole graph as g saw it in training, for the first pass after it
-
-    def __getstate__(self) -> dict[str, Any]:
-        """For pickling: a lock stays where it is."""
-        return {name: value for name, value in vars(self).items() if name != "_embedding"}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state, _embedding=threading.RLock())
+        self.compute_device = self.task.compute_device(checked_device(compute_device))
+        self.embedder = Embedder(checked("store", store, EmbeddingStore), self.compute_device)
+        self.fitted_: Fitted | None = None
+        self._game: Game | None = None
 
     @staticmethod
     def of_game(game: Game, config: TrainingConfig | None = None) -> LARA:
-        """For a game that was made before."""
-        where = (game.f, game.graph, game.features, game.task, game.hops, game.value)
-        lara = LARA(*where, config, game.budget.memory, players=game.player_spec)  # an explained game asks no more
-        lara.game = game
+        """Return a `LARA` of a game that exists already.
+
+        Args:
+            game: The game.
+            config: Settings of the training. None: what measured best.
+        """
+        data = (game.f, game.graph, game.features, game.task, game.hops, game.value)
+        lara = LARA(*data, config, game.budget.memory, players=game.player_spec)
+        lara._game = game
         return lara
 
     def __repr__(self) -> str:
-        """What is explained, and how well it has learned; nothing is computed for it."""
         size = f"{self.graph.num_nodes():,} nodes and {self.graph.num_edges():,} edges"
-        where = f"a graph with {size}" if self.task.has_distances else f"{self.graph.batch_size:,} graphs with {size}"
-        where += f" of {len(self.types.node_types)} types" if self.types else ""
-        state = "not trained yet: fit(targets)"
-        if self.is_trained:
-            config = self.explainer_.config
-            state = f"K = {config.hops}, {config.num_classes} classes, gate {config.gate}"
-        best = self.agreement
-        learned = "" if best is None else f", agreement {best:.3f} after {self.history_[-1]['step']} steps"
-        inner = unwrap(self.model)
-        model = getattr(inner, "__name__", type(inner).__name__)
-        who = "" if self.players == Nodes() else f" by their {self.players.name}"
-        return f"LARA(explains {self.task}s of {where}{who}; model {model}, value {self.value}; {state}{learned})"
+        model = user_model(self.model)
+        parts = [
+            f"{self.task}s of {self.task.graph_text(self.graph, size)}",
+            f"model {getattr(model, '__name__', type(model).__name__)}", f"value {self.value}",
+            f"players {self.players.name}",
+        ]  # fmt: skip
+        if self.fitted_ is None:
+            return f"LARA({', '.join(parts)}, not trained yet)"
+        shape, best = self.explainer_.config, self.agreement
+        parts += [f"K = {shape.hops}", f"{shape.num_classes} classes", f"gate {shape.gate}"]
+        if best is not None:
+            parts.append(f"agreement {best:.3f} after {self.history_[-1]['step']} steps")
+        return f"LARA({', '.join(parts)})"
 
-    @property
-    def agreement(self) -> float | None:
-        """The best on validation targets; None where nobody has trained it here."""
-        return max((row["agreement"] for row in vars(self).get("history_", [])), default=None)
+    # --- what training left behind
 
     @property
     def is_trained(self) -> bool:
-        return "explainer_" in vars(self)
+        return self.fitted_ is not None
+
+    @property
+    def fitted(self) -> Fitted:
+        """Return what training left behind.
+
+        Raises:
+            LaraError: If this `LARA` is not trained yet.
+        """
+        if self.fitted_ is None:
+            raise LaraError("lara.not_trained")
+        return self.fitted_
+
+    @property
+    def explainer_(self) -> Explainer:
+        return self.fitted.explainer
+
+    @property
+    def config_(self) -> TrainingConfig:
+        return self.fitted.config
+
+    @property
+    def history_(self) -> Sequence[dict]:
+        return self.fitted.history
+
+    @property
+    def samples_(self) -> SharedSamples | None:
+        return self.fitted.samples
+
+    @property
+    def errors_(self) -> ErrorModel | None:
+        return self.fitted.errors
+
+    @property
+    def cost_(self) -> float | None:
+        return self.fitted.cost
+
+    @property
+    def agreement(self) -> float | None:
+        """Return the best agreement on validation targets, None if it is unknown."""
+        return self.fitted_.agreement if self.fitted_ else None
+
+    def with_fitted(self, fitted: Fitted) -> LARA:
+        """Use a trained explainer, and return this `LARA`.
+
+        Args:
+            fitted: What another training left behind.
+        """
+        self.fitted_ = fitted
+        self.embedder.reset()
+        return self
+
+    def with_samples(self, samples: SharedSamples | None) -> LARA:
+        """Use other samples to correct scores, and return this `LARA`.
+
+        Args:
+            samples: Outputs of f that are valid for this graph.
+        """
+        self.fitted_ = replace(self.fitted, samples=samples)
+        return self
+
+    # --- the game
 
     @property
     def user_model(self) -> Model:
-        """The model as it was given."""
-        return self.model.model if isinstance(self.model, InputAdapter) else self.model
+        """Return the model as it was passed to the constructor."""
+        return user_model(self.model)
 
     @property
     def types(self) -> HeteroIndex | None:
-        """Who is who, on a graph of several types."""
+        """Return the node types of a heterogeneous graph."""
         return types_of(self.model)
 
     @property
-    def _reads_edge_data(self) -> bool | None:
-        """Whether f makes anything of what edges carry; None: nobody has asked it yet."""
-        return self.explainer_.config.edge_columns > 0 if self.is_trained else None
-
-    @cached_property
-    def _f(self) -> Model:
-        """The model, where it gets its batches."""
-        f = self.model
-        if not self.compute_device:
-            return f
-        there = OnDevice(self.user_model, self.compute_device)
-        return f.rewrap(there) if isinstance(f, InputAdapter) else there
-
-    @cached_property
     def game(self) -> Game:
-        """What is explained. Made when first asked for; f's pass over the graph is spared where its answer is kept."""
-        f = self._f
-        if isinstance(self.task, LinkTask) and not len(self.task.pairs):
-            raise InputError("pairs.missing")
-        hops = choose_hops(f, self.graph, self.features, self.task, self.hops, self.memory)
-        answer = self.store.answer() if self.store else None
-        if answer is not None:
-            answer = answer.to(self.features.device)
-        elif self.compute_device:
-            answer = predict_in_batches(f, self.graph, self.features, hops)
-        return self._make_game(f, self.task, hops, ModelOutputs(answer))
+        """Return the game that is explained. It is created on first use."""
+        if self._game is None:
+            self._game = self._create_game()
+        return self._game
 
-    def _make_game(self, f: Model, task: Task, hops: int, known: ModelOutputs) -> Game:
-        where = (f, self.graph, self.features, task, hops, self.value)
-        more: dict[str, Any] = {"memory": self.memory, "uses_edge_data": self._reads_edge_data}
-        return Game.create(*where, players=self.players, known=known, **more)
+    def _create_game(self) -> Game:
+        self._reader.check_not_empty()
+        return create_game(
+            self.model, self.graph, self.features, self.task, self.hops, self.value, self.memory, self.players,
+            self.compute_device, self.embedder.store, self._reads_edge_data,
+        )  # fmt: skip
 
-    # --- learning
+    @property
+    def _reads_edge_data(self) -> bool | None:
+        return self.fitted_.reads_edge_data if self.fitted_ else None
+
+    @property
+    def _reader(self) -> TargetReader:
+        return target_reader(self.model, self.graph, self.task, self.relation, self.features.device)
+
+    def for_players(self, players: PlayerSpec, hops: int | str = "auto") -> LARA:
+        """Return an untrained `LARA` of the same model and graph for another player set.
+
+        Args:
+            players: The player set.
+            hops: K.
+        """
+        return LARA(
+            self.model, self.graph, self.features, self.task, hops, self.value, self.config, self.memory,
+            self.compute_device, players=players, target_type=self.target_type, relation=self.relation,
+            leave_out=self.leave_out,
+        )  # fmt: skip
+
+    def for_pairs(self, pairs: Targets) -> LARA:
+        """Return the trained explainer for pairs that were not named before. The model is called for them once.
+
+        Args:
+            pairs: [(u, v), ...]. Targets that are no pairs need nothing, and neither do pairs that were named.
+        """
+        unlisted = self._reader.unlisted(pairs)
+        if unlisted is None:
+            return self
+        task, positions, is_listed = unlisted
+        self.embed()  # nodes have the same embeddings in all pairs
+        other = copy.copy(self)
+        other.task = task
+        data = (self.game.f, self.graph, self.features, task, self.game.hops, self.value)
+        known = ModelOutputs(context_hops=self.game.context_hops)
+        edge_data = self._reads_edge_data
+        other._game = Game.create(
+            *data, players=self.players, memory=self.memory, uses_edge_data=edge_data, known=known
+        )
+        if self.samples_ is not None:
+            other.with_samples(self.samples_.at(positions, is_listed))
+        return other
+
+    def on_graph(self, graph: dgl.DGLGraph, features: Any, pairs: Any = None) -> LARA:
+        """Return the trained explainer on another graph. Samples of this graph are not kept.
+
+        Args:
+            graph: A graph for the same model.
+            features: Features of its nodes.
+            pairs: For links, pairs of it.
+        """
+        fitted = self.fitted.on_another_graph()
+        other = LARA(
+            self.user_model, graph, features, self.task.name, self.game.hops, self.value, self.config, self.memory,
+            self.compute_device, players=self.players, target_type=self.target_type, pairs=pairs,
+            relation=self.relation, leave_out=self.leave_out,
+        )  # fmt: skip
+        return other.with_fitted(fitted)
+
+    # --- training
 
     @status("training", as_prefix=False)
     def fit(
@@ -263,205 +346,91 @@ class LARA:
         """Train the explainer.
 
         Args:
-            targets: Nodes (or graphs) to learn from: numbers, or a mask of booleans. No label is used.
-            validation: Those on which it is judged; without them, a tenth of the targets is held out. Of a graph in
-                parts they must be named.
-            resume: An earlier state's `to_dict()`, to go on from.
-            checkpoint: Called with the state now and then, and when training is interrupted.
-            callback: Called with step, epoch, loss and agreement whenever g has been judged, some twenty times:
-                `callback=wandb.log`, or `lambda row: writer.add_scalar("loss", row["loss"], row["step"])`.
+            targets: Nodes, graphs or pairs to learn from: numbers, or a mask of booleans. No label is used.
+            validation: Targets to validate on. None: a tenth of the targets. A partitioned graph needs them.
+            resume: `to_dict()` of a training state, to continue from.
+            checkpoint: Called with the state after each validation, and if training is interrupted.
+            callback: Called with step, epoch, loss and agreement after each validation, such as `wandb.log`.
 
         Returns:
-            Itself.
+            This `LARA`.
         """
-        if isinstance(self.task, LinkTask) and not len(self.task.pairs):
-            self._take_pairs(targets, validation)
-        chosen = self._ids_of(targets).unique()
-        self.config_ = self._settings_for(len(chosen))
+        self._resolve_targets(targets, validation)
+        ids = self._ids_of(targets).unique()
+        config = self._training_config(len(ids))
         if validation is None:
-            chosen, judging = self._held_out(chosen)
+            ids, validation_ids = self._hold_out(ids, config.seed)
         else:
-            judging = self._ids_of(validation).unique()
-        if not callable(callback) or not callable(checkpoint):
-            raise InputError("callback and checkpoint must be functions of one argument.")
-        if resume is not None and not (isinstance(resume, dict) and {"step", "history", "explainer"} <= resume.keys()):
-            raise InputError("resume must be what `to_dict()` of an earlier state gave.")
-        told = len(resume["history"]) if resume else 0
-
-        def judged(state: TrainingState) -> None:
-            nonlocal told
-            checkpoint(state)
-            for row in state.history[told:]:
-                callback(dict(row))
-            told = len(state.history)
-
-        get_process_group().agree(asdict(self.config_))  # memory may have decided otherwise elsewhere
-        self._learn(chosen, judging, resume, judged)
+            validation_ids = self._ids_of(validation).unique()
+        report = reporter(checkpoint, callback, resume)
+        agree_on(config)
+        self._train(config, ids, validation_ids, resume, report)
         return self
 
-    def _settings_for(self, num_targets: int) -> TrainingConfig:
-        return self.config or within_memory(default(self.task, num_targets), self.game)
+    def _resolve_targets(self, *targets: Targets | None) -> None:
+        """Take the targets of training as those of the task if it has none yet."""
+        self.graph, self.task = self._reader.graph_and_task(targets, self.leave_out)
 
-    def _held_out(self, targets: Tensor) -> tuple[Tensor, Tensor]:
-        """Those to learn from, and those to be judged on."""
-        if len(targets) < 2:
-            return targets, targets
-        shuffled = targets[torch.randperm(len(targets), generator=generator(self.config_.seed)).to(targets.device)]
-        held_out = max(1, len(targets) // 10)
-        return shuffled[held_out:], shuffled[:held_out]
+    def _training_config(self, num_targets: int) -> TrainingConfig:
+        return training_config(self.config, self.game, num_targets)
 
-    def _learn(
-        self, targets: Tensor, judging: Tensor, resume: dict | None, judged: Callable[[TrainingState], None]
+    def _hold_out(self, targets: Tensor, seed: int) -> tuple[Tensor, Tensor]:
+        return hold_out(targets, seed)
+
+    def _train(
+        self,
+        config: TrainingConfig,
+        targets: Tensor,
+        validation: Tensor,
+        resume: dict | None,
+        report: Callable[[TrainingState], None],
     ) -> None:
-        with status("preparing what the explainer sees of each node"):
-            seen = encoder_graph(self.game, self.config_.inputs)
-        ranks = get_process_group()
-        self._take(train(InMemory(self.game, self.config_, ranks, seen), targets, judging, resume, judged))
-        self._seen = seen
-        if not ranks.is_first:  # what follows is for those who explain with it, and the first one keeps it
-            return
-        before = self.game.caller.nodes_evaluated
-        self.samples_ = self._shared_samples()
-        self.cost_ = (self.state_.nodes_asked + self.game.caller.nodes_evaluated - before) / self.game.num_targets
-        with status("learning how far the scores can be trusted"):
-            self.errors_ = self._learned_errors(judging)
-        if self.warn_if_poor:
-            notice_low_agreement(self.agreement, self.state_.best_of_neighbours)
+        state, graph = train_in_memory(self.game, config, targets, validation, resume, report)
+        self._adopt(state, config)
+        self.embedder.reset(graph)
+        may_draw = not self.compute_device
+        self.fitted_ = finish(self.game, state, self.fitted, validation, self._amortised, may_draw, self.warn_if_poor)
 
-    def _take(self, state: TrainingState) -> None:
-        self.state_, self.explainer_, self.history_ = state, state.best_explainer(), state.history
-        self._embeddings = None
-
-    def _take_pairs(self, *given: Any) -> None:
-        """The pairs to learn from are those that will be asked about, where no others were named."""
-        every = torch.cat([self._as_pairs(some) for some in given if some is not None])
-        self.task = LinkTask(torch.unique(every, dim=0))
-        if self.asked["leave_out"]:
-            self.graph = without_pairs(self.graph, self.task.pairs)
-
-    def _knows(self, pairs: Targets) -> bool:
-        return bool(self._places(self._as_pairs(pairs))[1].all())
-
-    def _shared_samples(self) -> SharedSamples | None:
-        """What training has kept, and as many more as were asked for: some where training asked f about parts of the
-        graph only; none of graphs, which are games of their own (what helps one of them costs as much as `refine`)."""
-        asked, keeper = self.config_.shared_pairs, self.state_.reservoir
-        if asked is None:
-            affordable = (
-                self.task.has_distances
-                and self.graph.num_nodes() <= self.game.nodes_per_call
-                and not self.compute_device
-            )
-            affordable &= self.game.player_set.supports_shared_masks
-            asked = DRAWN_PAIRS if affordable and keeper is None else 0
-        keeper = keeper or SampleReservoir(self.game, asked, self.config_.seed)
-        if asked > keeper.seen:
-            draw_more(keeper, min(asked, keeper.most) - keeper.seen)
-        return keeper.samples()
-
-    def _learned_errors(self, judging: Tensor) -> ErrorModel | None:
-        """How wrong g is on targets that it has not learned from, by samples that are at hand."""
-        samples = self.state_.validation_samples
-        if self.samples_ is not None:
-            players = self.game.players(sample_targets(judging, ERROR_TARGETS, self.config_.seed).sort().values)
-            samples = self.samples_.of(players, self.task.is_target(players))
-        if samples is None or int((~samples.d.isnan()).sum(0).min()) < FEWEST_SAMPLES:
-            return None
-        return learn_errors(self._amortised(samples.players.targets, None), samples)
-
-    @property
-    def _is_too_large(self) -> bool:
-        """For one pass of g over everything."""
-        needed = full_pass_bytes(self.explainer_, self.graph.num_nodes())
-        return self.task.has_distances and (bool(self.compute_device) or needed > self.game.budget.memory)
+    def _adopt(self, state: TrainingState, config: TrainingConfig) -> None:
+        self.state_ = state
+        self.with_fitted(Fitted(state.best_explainer(), config, history=state.history))
 
     # --- explaining
 
     def embed(self, workers: int = 0) -> Embeddings:
-        """p and t of everything: made once, from the store where they are; layer by layer where one pass is too large.
+        """Return the embeddings of all nodes. They are computed once, or read from the store.
 
         Args:
-            workers: Sampler processes of a layer-wise pass.
+            workers: Sampler processes of a layer-wise pass, which replaces one pass that does not fit into memory.
         """
-        self.check_trained()
-        with self._embedding:
-            if self._embeddings is None:
-                self._embeddings = self._stored() or self._compute_exclusively(workers)
-            return self._embeddings
-
-    def _stored(self) -> Embeddings | None:
-        found, device = self.store.embeddings(self.explainer_) if self.store else None, self.features.device
-        return found and Embeddings(found.source.to(device), found.target.to(device))
-
-    def _compute_exclusively(self, workers: int) -> Embeddings:
-        """Made and kept, unless another process does so at this moment: then its work is waited for."""
-        if self.store is None:
-            return self._embed(workers)
-        with self.store.in_turn():
-            found = self._stored()
-            if found is None:
-                found = self._embed(workers)
-                self.store.keep(self.game.full_outputs, self.explainer_, found)
-            return found
-
-    def _embed(self, workers: int) -> Embeddings:
-        kind, device = self.config_.inputs, self.features.device
-        if not self._is_too_large:
-            with status("one pass of the explainer over everything"):
-                seen, self._seen = self._seen or encoder_graph(self.game, kind), None
-                return embed_graph(self.explainer_, seen)
-        try:
-            found = embed_layerwise(self.explainer_.to(self.compute_device or device), self.game, kind, workers=workers)
-            return Embeddings(found.source.to(device), found.target.to(device))
-        finally:
-            self.explainer_.to(device)
+        fitted = self.fitted
+        return self.embedder.embed(self.game, fitted.explainer, fitted.config.inputs, workers)
 
     @property
     def is_embedded(self) -> bool:
-        """p and t of everything are at hand, here or in the store."""
-        with self._embedding:
-            if self._embeddings is not None:
-                return True
-            return self.store is not None and self.store.embeddings(self.explainer_) is not None
+        """Return whether embeddings are in memory or in the store."""
+        return self.embedder.has(self.explainer_, self.features.device)
 
     def explain(
         self, targets: Targets, classes: ClassQuery | Targets | tuple[int, int] | None = None, corrected: bool = True
     ) -> Explanations:
-        """Scores of every player of these targets.
+        """Return the scores of all players of the targets.
 
         Args:
-            targets: Nodes (or graphs): numbers, or a mask of booleans.
-            classes: One a target; without them, the class that the model predicts. A pair (a, b) asks of all targets
-                why a rather than b: what the players contribute to the difference of the two values.
-            corrected: With what f said in training of coalitions of these very targets, where that is kept (no further
-                model call); False: the scores of g alone.
+            targets: Nodes, graphs or pairs: numbers, or a mask of booleans.
+            classes: One class for each target. None: the predicted classes. A pair (a, b) explains for all targets
+                why a rather than b.
+            corrected: Correct scores with the outputs that training kept, without model calls. Otherwise scores are
+                those of g alone.
 
         Returns:
-            `Explanations`. A few targets of a graph that is not embedded yet are explained from their surroundings.
+            `Explanations`. A few targets are explained from their neighbourhoods if nothing is embedded yet.
         """
-        self.check_trained()
-        if isinstance(self.task, LinkTask) and not self._knows(targets):
-            return self.about(targets).explain(targets, classes, corrected)
-        chosen = self._ids_of(targets)
-        if classes is not None and not isinstance(classes, ClassQuery):
-            classes = parse_classes(classes, len(chosen), self.explainer_.config.num_classes, chosen.device)
-        return self.explain_indices(chosen, classes, corrected)
-
-    def explain_indices(self, targets: Tensor, query: ClassQuery | None = None, corrected: bool = True) -> Explanations:
-        """The same for targets by their numbers: of links, their places among `pairs`."""
-        return self.trusted(self._amortised(targets, query), corrected)
-
-    def about(self, pairs: Targets) -> LARA:
-        """The same for other pairs of nodes: g is the one that has learned, and f is asked about them once."""
-        asked = self._as_pairs(pairs)
-        self.embed()  # of nodes, whichever pairs they stand in
-        other = copy.copy(self)
-        other.task, other.store = LinkTask(asked), None
-        known = ModelOutputs(context_hops=self.game.context_hops)
-        other.game = self._make_game(self._f, other.task, self.game.hops, known)
-        if self.samples_ is not None:
-            other.samples_ = self.samples_.at(*self._places(asked))
-        return other
+        num_classes = self.explainer_.config.num_classes
+        lara = self.for_pairs(targets)
+        ids = lara._ids_of(targets)
+        query = None if classes is None else parse_classes(classes, len(ids), num_classes, ids.device)
+        return lara.fitted.with_errors(lara._amortised(ids, query), corrected)
 
     def explain_on(
         self,
@@ -470,215 +439,169 @@ class LARA:
         targets: Targets,
         classes: Targets | tuple[int, int] | None = None,
     ) -> Explanations:
-        """Scores on another graph of the same kind, such as this one with new nodes and edges; nothing is learned.
+        """Return scores on another graph, such as this one with new nodes. Nothing is trained.
 
         Args:
-            graph: A graph that the model can be asked about.
-            features: Of its nodes.
+            graph: A graph for the same model.
+            features: Features of its nodes.
             targets: Nodes, graphs or pairs of it.
             classes: As for `explain`.
 
         Returns:
-            `Explanations`, amortised; `novelty` says how far from what g has learned from each of them is.
+            Amortised `Explanations`. Their `novelty` is the distance of each target from the training data.
         """
-        other = self.on(graph, features, targets if isinstance(self.task, LinkTask) else None)
+        other = self.on_graph(graph, features, self._reader.pairs_of(targets))
         return with_novelty(other.explain(targets, classes), self.explainer_, self.config_.inputs)
 
-    def on(self, graph: dgl.DGLGraph, features: Any, pairs: Any = None) -> LARA:
-        """The trained explainer on another graph: embeddings are made anew, and no sample of the old one is kept."""
-        self.check_trained()
-        where = (self.user_model, graph, features, self.task.name, self.game.hops, self.value, self.config, self.memory)
-        other = LARA(*where, self.compute_device, players=self.players, pairs=pairs, **self.asked)
-        other.explainer_, other.config_, other.errors_ = self.explainer_, self.config_, self.errors_
-        return other
-
-    def _amortised(self, targets: Tensor, query: ClassQuery | None) -> Explanations:
-        if self.is_embedded or len(targets) > FEW or not self.task.has_distances or self.task.num_endpoints > 1:
-            return Scorer(self.explainer_, self.game, self.embed()).explain(targets, query)
-        game = vars(self).get("game") or self._game_near(targets)
+    def _amortised(self, targets: Tensor, query: ClassQuery | None = None) -> Explanations:
+        if len(targets) > self.task.max_nearby_targets or self.is_embedded:
+            return self.scorer().explain(targets, query)
+        game = self._game or self._game_nearby(targets)
         return explain_nearby(self.explainer_, game, self.config_.inputs, targets, query)
 
-    def trusted(self, explanations: Explanations, correct: bool = True) -> Explanations:
-        """With what is known of their errors, and corrected where f has been asked about the target before."""
-        nobody = torch.zeros(len(explanations), dtype=torch.bool)
-        if self.errors_ is None:
-            return replace(explanations, corrected=nobody)
-        if correct and self.samples_ is not None:
-            if self.samples_.are_of_another(explanations.game or self.game, explanations.players.targets):
-                log_info(OTHER_MODEL.format(self.task))
-            return correct_explanations(explanations, self.samples_, self.errors_)
-        return replace(explanations, variance=self.errors_.variance(explanations), corrected=nobody)
+    def _game_nearby(self, targets: Tensor) -> Game:
+        """Return a game that calls f around the targets only."""
+        f, graph = place_model(self.model, self.compute_device), strip_data(self.graph)
+        return game_nearby(
+            f, graph, self.features, targets, self.explainer_, self.value, self.memory, self.players, self.task
+        )
 
-    def _game_near(self, targets: Tensor) -> Game:
-        """Asks f about the surroundings of the targets alone; an explanation of them needs no more, words included."""
-        graph = strip_data(self.graph)
-        where = (self._f, graph, self.features, targets, self.explainer_, self.value, self.memory)
-        return game_nearby(*where, self.players, self.task)
+    def scorer(self, workers: int = 0) -> Scorer:
+        """Return a scorer to keep for many targets. It holds embeddings in the layout of a compiled kernel.
 
-    def bulk(self, workers: int = 0) -> Scorer:
-        """For very many targets: keeps the best players of each."""
-        self.check_trained()
-        return Scorer(self.explainer_, self.game, self.embed(workers))
+        Args:
+            workers: As for `embed`.
+        """
+        explainer = self.explainer_
+        return Scorer(explainer, self.game, self.embed(workers))
 
     def top(self, targets: Targets, k: int = 20) -> TopPlayers:
-        """The k best players of each target, without a list of all of them."""
-        return self.bulk().top(self._ids_of(targets), whole_number("k", k))
+        """Return the k best players of each target, without a list of all players.
+
+        Args:
+            targets: As for `explain`.
+            k: Players kept of each target.
+        """
+        return self.scorer().top(self._ids_of(targets), whole_number("k", k))
 
     def refine(self, explanations: Explanations, pairs: int, seed: int = 0) -> RefineResult:
-        """Better scores, and how far each explanation moved: bought with 2 * pairs model evaluations a target."""
+        """Improve scores with model calls.
+
+        Args:
+            explanations: What `explain` returned.
+            pairs: Pairs of coalitions for each target. The model is evaluated twice for each.
+            seed: Seed of the coalitions.
+
+        Returns:
+            The better explanations, and how far each of them moved.
+        """
         return refine(self._game_of(explanations), explanations, pairs, self._stretch, seed)
 
-    def settle(self, explanations: Explanations, at_least: float = AT_LEAST, seed: int = 0) -> AdaptiveResult:
-        """Model calls for explanations that are not trusted yet: pairs of coalitions of their own, more and more, until
-        they are expected to explain this share of the true attribution."""
+    def refine_until(self, explanations: Explanations, at_least: float = AT_LEAST, seed: int = 0) -> AdaptiveResult:
+        """Improve the doubtful explanations with model calls until they reach a confidence.
+
+        Args:
+            explanations: What `explain` returned.
+            at_least: Confidence to reach.
+            seed: Seed of the coalitions.
+
+        Returns:
+            The explanations, and the pairs of coalitions spent on each.
+        """
         return refine_until_confident(self._game_of(explanations), explanations, self._stretch, at_least, seed)
+
+    def verify(self, explanations: Explanations, draws: int = DRAWS, seed: int = 0) -> pd.DataFrame:
+        """Compare the fidelity of each explanation with that of random players, by model calls.
+
+        Args:
+            explanations: What `explain` returned.
+            draws: Random explanations for each target.
+            seed: Seed of the random players.
+        """
+        return verify(self._game_of(explanations), explanations, draws, seed)
 
     @property
     def _stretch(self) -> float:
-        """Of the errors of corrected scores, see `ErrorModel`."""
-        return self.errors_.stretch if self.errors_ else 1.0
-
-    def verify(self, explanations: Explanations, draws: int = DRAWS, seed: int = 0) -> pd.DataFrame:
-        """Fidelity of each explanation beside that of random players, by model calls."""
-        return verify(self._game_of(explanations), explanations, draws, seed)
+        return self.fitted_.stretch if self.fitted_ else 1.0
 
     def _game_of(self, explanations: Explanations) -> Game:
         if not isinstance(explanations, Explanations):
-            raise InputError(f"explanations must be what `explain` gave (got {type(explanations).__name__}).")
+            raise InputError("explanations.type", got=type(explanations).__name__)
         return explanations.game or self.game
 
-    # --- on disk
+    def _ids_of(self, targets: Targets) -> Tensor:
+        return self._reader.ids(targets)
+
+    def check_supports_refinement(self, is_requested: bool) -> None:
+        """Raise InputError if explanations of many targets cannot be refined. In memory they can."""
+
+    # --- files
 
     def save(self, path: Path | str, **more: float) -> None:
-        """The trained explainer in one file, with the samples that correct its scores; `LARA.load` opens it beside the
-        model and the graph. `more`: numbers to be stored beside it."""
-        self.check_trained()
-        about = described(identity(self.user_model), self.config_, self.value, self.errors_, self.cost_)
-        about["players"] = to_dict(self.players)
-        if isinstance(self.task, LinkTask):
-            about["pairs"] = to_user_pairs(self.model, self.task.pairs)  # whom the samples are of
-        samples, history = self.samples_.to_dict() if self.samples_ else None, vars(self).get("history_", [])
-        save_explainer(self.explainer_, Path(path), **about, samples=samples, history=history, **more)
+        """Write the trained explainer to a file, with the samples that correct its scores.
+
+        Args:
+            path: File to write. `LARA.load` reads it.
+            more: Further numbers to store.
+        """
+        fitted, pairs = self.fitted, self._reader.stored_pairs()
+        lara_io.save_fitted(Path(path), fitted, self.user_model, self.value, self.players, pairs, more)
 
     @staticmethod
-    def load(path: Path | str, model: Model, graph: dgl.DGLGraph, features: Tensor | None = None, **more: Any) -> LARA:
-        """What `save` stored, ready to explain.
+    def load(
+        path: Path | str, model: Model, graph: dgl.DGLGraph, features: Tensor | None = None, **options: Any
+    ) -> LARA:
+        """Return the `LARA` that `save` stored, ready to explain.
 
         Args:
             path: The file.
             model: The model that it was trained to explain.
             graph: The graph, or another one for the same model.
             features: As for `LARA`.
-            more: memory, compute_device, store, target_type, pairs, relation, leave_out, as for `LARA`; without pairs,
-                those that it was saved with.
+            options: memory, compute_device, store, target_type, pairs, relation and leave_out, as for `LARA`. Without
+                pairs, those that it was saved with.
         """
-        device = getattr(graph, "device", torch.device("cpu"))  # what is no graph is told below
-        explainer, stored = load_explainer(Path(path), device)
-        config, players = explainer.config, stored.get("players")
-        more |= {"players": "nodes" if players is None else from_dict(StoredPlayers, players, path)}
-        if more.get("pairs") is None:
-            more["pairs"] = stored.get("pairs")
-        lara = LARA(model, graph, features, config.task, config.hops, stored.get("value", "logit"), **more)
-        lara.with_explainer(explainer, stored)
-        if is_other("model", stored, identity(model)):
-            log_info(OTHER_WEIGHTS)
-        if lara.samples_ is not None and lara.task.num_endpoints == 1:
-            then, now = len(lara.samples_.full), lara.task.num_targets(lara.graph)
-            if then != now:
-                log_info(OTHER_GRAPH.format(lara.task, then, now))
+        device = getattr(graph, "device", torch.device("cpu"))  # the constructor checks the graph
+        explainer, saved, stored = lara_io.read_explainer(Path(path), device)
+        saved |= {name: value for name, value in options.items() if value is not None}
+        lara = LARA(model, graph, features, explainer.config.task, explainer.config.hops, **saved)
+        lara.restore(explainer, stored)
+        lara_io.note_differences(stored, model, lara.fitted, lara.task.num_targets(lara.graph))
         return lara
 
-    def with_explainer(self, explainer: Explainer, stored: dict[str, Any]) -> LARA:
-        """Itself, with a trained g; `stored` is what its file holds beside it."""
-        self.explainer_ = explainer
-        self.config_ = TrainingConfig(**stored["training"]) if "training" in stored else _guessed_config(explainer)
-        errors, samples = stored.get("errors"), stored.get("samples")
-        hops = explainer.config.hops if self.task.has_distances else 0
-        self.errors_, self.samples_, self.cost_ = None, None, stored.get("cost")
-        self.history_ = stored.get("history", vars(self).get("history_", []))
-        if errors is not None:
-            self.errors_ = ErrorModel.from_dict(errors, hops, "what is stored of g's errors").to(self.features.device)
-        if samples is not None:
-            where, gaps = "what is stored of shared coalitions", self.task.num_endpoints > 1
-            self.samples_ = SharedSamples.from_dict(samples, where, gaps=gaps)
-            self._rearrange_samples(stored.get("pairs"))
-        self._embeddings = self._seen = None
-        return self
+    def restore(self, explainer: Explainer, stored: dict[str, Any]) -> LARA:
+        """Use an explainer that was read from a file, and return this `LARA`.
 
-    def _rearrange_samples(self, pairs: Tensor | None) -> None:
-        """Those that are stored are of the pairs that g was saved with, in that order."""
-        if self.samples_ is None or pairs is None or not isinstance(self.task, LinkTask):
-            return
-        if len(pairs) != len(self.samples_.full):
-            raise LaraError("what is stored of shared coalitions is not of the pairs that are stored.")
-        try:
-            before = self._as_pairs(pairs)
-        except InputError:  # of another graph
-            self.samples_ = None
-            return
-        self.samples_ = self.samples_.at(*self._places(self.task.pairs, before))
+        Args:
+            explainer: The explainer.
+            stored: All else that the file holds.
+        """
+        reader = None if stored.get("pairs") is None else self._reader
+        return self.with_fitted(lara_io.fitted_from_file(explainer, stored, self.features.device, reader))
 
     def fit_config(self, config: TrainingConfig, requested: Container[str] = ()) -> TrainingConfig:
-        """Return settings that fit the memory, without changing those that were requested by name."""
+        """Return settings that fit the memory, without changing those that were requested by name.
+
+        Args:
+            config: The settings.
+            requested: Names of settings that must stay.
+        """
         return within_memory(config, self.game, requested)
 
     def keep_embeddings(self, folder: Path, data: str) -> None:
-        """Keep embeddings in a folder from now on.
+        """Keep embeddings and outputs of the model in a folder from now on.
 
         Args:
             folder: The folder.
-            data: What the embeddings depend on, besides the model.
+            data: Text that differs for every data set.
         """
         sizes = self.graph.num_nodes(), self.task.num_rows(self.graph)
-        self.store = EmbeddingStore(folder / "embeddings.pt", self.model, data, sizes)
+        self.embedder.store = EmbeddingStore(folder / "embeddings.pt", self.model, data, sizes)
 
-    # --- what users give
-
-    def check_trained(self) -> None:
-        if not self.is_trained:
-            raise LaraError("this LARA has not learned yet; call fit(targets) first.")
-
-    def check_supports_refinement(self, wanted: object) -> None:
-        """Whether explanations of many targets can be bought model calls for."""
-
-    def _ids_of(self, targets: Targets) -> Tensor:
-        if not isinstance(self.task, LinkTask):
-            return parse_targets(targets, self.task.num_targets(self.graph), self.task, self.features.device)
-        place, known = self._places(self._as_pairs(targets))
-        if not known.all():
-            raise InputError("pairs.not_of_lara")
-        return place
-
-    def _as_pairs(self, targets: Any) -> Tensor:
-        """(num_pairs, 2) nodes of the graph that is played on."""
-        assert isinstance(self.task, LinkTask)
-        if isinstance(targets, Tensor) and targets.dim() == 1 and len(self.task.pairs):  # by numbers, or a mask
-            return self.task.pairs[parse_targets(targets, len(self.task.pairs), self.task, self.features.device)]
-        return to_internal_pairs(self.model, self.graph, targets, self.asked["relation"])
-
-    def _places(self, pairs: Tensor, among: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Where pairs stand among others, those that this LARA was made for unless told, and whether they do."""
-        assert isinstance(self.task, LinkTask)
-        count = self.graph.num_nodes()
-        among = self.task.pairs if among is None else among
-        if not len(among):
-            return torch.zeros_like(pairs[:, 0]), torch.zeros_like(pairs[:, 0], dtype=torch.bool)
-        own, asked = (some[:, 0] * count + some[:, 1] for some in (among, pairs))
-        rising, order = own.sort()
-        place, known = lookup_sorted(asked, rising)
-        return order[place], known
-
-
-def described(
-    model: dict[str, str],
-    config: TrainingConfig,
-    value: str,
-    errors: ErrorModel | None = None,
-    cost: float | None = None,
-) -> dict[str, Any]:
-    """What a file with a trained explainer says beside shape and weights. `model`: its `identity`."""
-    about = {**model, "training": asdict(config), "value": value}
-    return {**about, "errors": errors.to_dict() if errors else None, "cost": cost}
+    def store_outputs(self) -> None:
+        """Write the outputs of the model to the store, if there is one."""
+        if self.embedder.store is not None:
+            self.embedder.store.keep_outputs(self.game.full_outputs)
 
 
 def explain(
@@ -689,27 +612,21 @@ def explain(
     classes: Targets | None = None,
     **settings: Any,
 ) -> Explanations:
-    """The whole method in one call, for a first look; `dgl_lara.explain`.
+    """Train on all nodes (or graphs) and explain some, for a first look; `dgl_lara.explain`.
 
-    Learns from every node (or graph; no label is needed), then explains these. Most of the time goes into learning:
-    keep a `LARA` where you will ask again.
+    Training takes most of the time, so keep a `LARA` to explain more than once.
 
     Args:
-        model: As for `LARA`; so are graph and features.
+        model: As for `LARA`.
         graph: A DGL graph.
         features: (num_nodes, columns).
         targets: Nodes (or graphs) to explain.
-        classes: One a target; without them, the class that the model predicts.
-        settings: Those of `LARA`.
+        classes: One class for each target. None: the predicted classes.
+        settings: Further arguments of `LARA`.
 
     Examples:
         >>> print(explain(model, graph, features, [512])[0].in_words())
     """
     lara = LARA(model, graph, features, **settings)
-    everyone = torch.ones(lara.task.num_targets(graph), dtype=torch.bool)
-    return lara.fit(everyone if len(everyone) else targets).explain(targets, classes)
-
-
-def _guessed_config(explainer: Explainer) -> TrainingConfig:
-    """Of files of 0.1.0, which hold g alone. Only what g sees matters for explaining, and its clip tells that."""
-    return TrainingConfig(inputs="rich" if bool(torch.isfinite(explainer.clip)) else "features")
+    all_targets = torch.ones(lara.task.num_targets(graph), dtype=torch.bool)
+    return lara.fit(all_targets if len(all_targets) else targets).explain(targets, classes)

@@ -7,9 +7,8 @@ players, samples that all targets share (and the corrections made from them), re
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Container
-from functools import cached_property
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -28,16 +27,18 @@ from dgl_lara.game.distributed_game import DistributedGame
 from dgl_lara.game.partitioned_game import NOT_WHOLE, PartitionedGame
 from dgl_lara.game.player_specs import Nodes, PlayerSpec, as_players
 from dgl_lara.game.receptive_field import choose_hops
+from dgl_lara.game.target_reader import parse_targets
 from dgl_lara.game.tasks import NODE
 from dgl_lara.graphs.mmap import GraphView
 from dgl_lara.graphs.remote import DistributedGraphView
 from dgl_lara.graphs.row_store import RowStore
 from dgl_lara.inference.error_model import ErrorModel, learn_errors
+from dgl_lara.inference.fitted import Fitted
+from dgl_lara.inference.fitting import MIN_ERROR_SAMPLES
 from dgl_lara.inference.local import explain_nearby
 from dgl_lara.inference.out_of_core import OutOfCoreScorer, embed_out_of_core, key_of
-from dgl_lara.inference.scorer import Embeddings, Scorer, TopPlayers
-from dgl_lara.inference.targets import parse_targets
-from dgl_lara.lara import FEW, FEWEST_SAMPLES, LARA, Targets
+from dgl_lara.inference.scorer import Embeddings, Scorer
+from dgl_lara.lara import LARA, Targets
 from dgl_lara.training.backend import OutOfCore
 from dgl_lara.training.config import ALL, TrainingConfig, default, with_mini_batches
 from dgl_lara.training.distributed import DistributedBackend, part_graph
@@ -47,8 +48,19 @@ from dgl_lara.training.state import TrainingState
 
 
 class PartitionedLara(LARA):
-    """As `LARA`, with a `View` (`parts.mapped.Mapped`, or one whose rows are elsewhere) in the place of graph and
-    features. `folder`: where arrays with a row a node may lie; `data`: what tells the graph from any other."""
+    """A `LARA` on a graph that is never in memory as a whole.
+
+    Args:
+        model: As for `LARA`.
+        view: Gives nodes and edges of the graph.
+        folder: Folder for arrays with one row for each node.
+        data: Text that differs for every data set.
+        hops: K, or "auto" if the model declares it.
+        value: The explained number.
+        config: Settings of the training. Batches must be small.
+        memory: Bytes of working memory. None: most of what is free.
+        players: Nodes.
+    """
 
     def __init__(
         self,
@@ -66,23 +78,22 @@ class PartitionedLara(LARA):
         if self.players != Nodes():
             raise InputError(f"{NOT_WHOLE.format('scoring ' + self.players.name)}; leave out --players.")
         self.hops, self.value, self.config, self.memory = hops, value or NODE.value, config, memory
-        self.features = torch.empty(0, view.columns)  # nobody's: their number and place are asked for
+        self.features = torch.empty(0, view.columns)  # of no node: their number of columns and device are needed
         self.rows = RowStore(folder, data) if folder else None
-        self.asked: dict[str, Any] = {}
-        self.compute_device = self.store = self._embeddings = self.samples_ = self.errors_ = self.cost_ = self._seen = (
-            None
-        )
-        self._embedding = threading.RLock()
+        self.compute_device = self.fitted_ = self._game = None
+        self._embeddings: Embeddings | None = None
 
     def fit_config(self, config: TrainingConfig, requested: Container[str] = ()) -> TrainingConfig:
         """Return settings with mini-batches. Raise InputError if they need the whole graph."""
         return checked_config(with_mini_batches(config, requested))
 
     def keep_embeddings(self, folder: Path, data: str) -> None:
-        """Keep arrays with one row for each node in a folder from now on."""
         self.rows = RowStore(folder / "rows", data)
-        if "game" in vars(self):
+        if self._game is not None:
             self.game.store = self.rows
+
+    def store_outputs(self) -> None:
+        """Do nothing, since outputs are on disk already."""
 
     @property
     def graph(self) -> Any:
@@ -91,11 +102,14 @@ class PartitionedLara(LARA):
     def __repr__(self) -> str:
         size = f"{self.view.num_nodes:,} nodes and {self.view.num_edges:,} edges"
         return (
-            f"LaraInParts(explains nodes of a graph in parts with {size}{'' if self.is_trained else '; not trained'})"
+            f"PartitionedLara(nodes of a partitioned graph with {size}{'' if self.is_trained else ', not trained yet'})"
         )
 
-    @cached_property
+    @property
     def game(self) -> PartitionedGame:  # type: ignore[override]
+        return cast(PartitionedGame, super().game)
+
+    def _create_game(self) -> Any:
         return PartitionedGame(self.model, self.view, self._known_hops(), self.value, self.rows, self.memory)
 
     def _known_hops(self) -> int:
@@ -107,85 +121,108 @@ class PartitionedLara(LARA):
     def _ids_of(self, targets: Targets) -> Tensor:
         return parse_targets(targets, self.view.num_nodes, self.task, self.features.device)
 
-    # --- learning
+    def for_pairs(self, pairs: Targets) -> LARA:
+        return self
 
-    def _settings_for(self, num_targets: int) -> TrainingConfig:
+    def with_fitted(self, fitted: Fitted) -> LARA:
+        self.fitted_, self._embeddings = fitted, None
+        return self
+
+    # --- training
+
+    def _resolve_targets(self, *targets: Targets | None) -> None:
+        """Do nothing, since targets are nodes."""
+
+    def _training_config(self, num_targets: int) -> TrainingConfig:
         return checked_config(self.config or with_mini_batches(default(self.task, num_targets)))
 
-    def _held_out(self, targets: Tensor) -> tuple[Tensor, Tensor]:
+    def _hold_out(self, targets: Tensor, seed: int) -> tuple[Tensor, Tensor]:
         raise InputError("name the validation targets of a graph in parts: fit(targets, validation).")
 
-    def _learn(
-        self, targets: Tensor, judging: Tensor, resume: dict | None, judged: Callable[[TrainingState], None]
+    def _train(
+        self,
+        config: TrainingConfig,
+        targets: Tensor,
+        validation: Tensor,
+        resume: dict | None,
+        report: Callable[[TrainingState], None],
     ) -> None:
-        backend = OutOfCore(self.game, self.config_)
-        self._take(train(backend, targets, judging, resume, judged))
-        self.cost_ = self.state_.nodes_asked / self.game.num_targets
+        backend = OutOfCore(self.game, config)
+        state = train(backend, targets, validation, resume, report)
+        self._adopt(state, config)
         with status("learning how far the scores can be trusted"):
-            self.errors_ = self._errors_of_judge(backend)
+            errors = self._errors(state, backend)
+        self.fitted_ = replace(self.fitted, errors=errors, cost=state.nodes_asked / self.game.num_targets)
 
-    def _errors_of_judge(self, backend: OutOfCore) -> ErrorModel | None:
-        samples, game = self.state_.validation_samples, backend.validation_game
-        if samples is None or game is None or len(samples.d) < FEWEST_SAMPLES:
+    def _errors(self, state: TrainingState, backend: OutOfCore) -> ErrorModel | None:
+        samples, game = state.validation_samples, backend.validation_game
+        if samples is None or game is None or len(samples.d) < MIN_ERROR_SAMPLES:
             return None
-        found = explain_nearby(self.explainer_, game, self.config_.inputs, samples.players.targets)
-        return learn_errors(found, samples)
+        amortised = explain_nearby(self.explainer_, game, self.config_.inputs, samples.players.targets)
+        return learn_errors(amortised, samples)
 
     # --- explaining
 
     def embed(self, workers: int = 0) -> Embeddings:
-        self.check_trained()
-        with self._embedding:
-            if self._embeddings is None:
-                self._embeddings = embed_out_of_core(self.explainer_, self.game, self.config_.inputs)
-            return self._embeddings
+        explainer = self.explainer_
+        if self._embeddings is None:
+            self._embeddings = embed_out_of_core(explainer, self.game, self.config_.inputs)
+        return self._embeddings
 
     @property
     def is_embedded(self) -> bool:
-        return True  # or will be: nothing is explained without
+        return True  # nothing is explained without embeddings
 
-    def bulk(self, workers: int = 0) -> Scorer:
-        """What explains very many targets, as `Scorer` does."""
-        return cast(Scorer, OutOfCoreScorer(self.explainer_, self.game, self.embed()))
+    def scorer(self, workers: int = 0) -> Scorer:
+        explainer = self.explainer_
+        return cast(Scorer, OutOfCoreScorer(explainer, self.game, self.embed()))
 
-    def top(self, targets: Targets, k: int = 20) -> TopPlayers:
-        return self.bulk().top(self._ids_of(targets), k)
+    def _amortised(self, targets: Tensor, query: ClassQuery | None = None) -> Explanations:
+        if len(targets) > self.task.max_nearby_targets:
+            return self.scorer().explain(targets, query)
+        near = self.game.near(targets, max(self.explainer_.form.sight(self.explainer_.config), self.game.hops + 1))
+        return explain_nearby(self.explainer_, near.game, self.config_.inputs, near.targets, query)
 
-    def _amortised(self, targets: Tensor, query: ClassQuery | None) -> Explanations:
-        if len(targets) <= FEW:
-            near = self.game.near(targets, max(self.explainer_.form.sight(self.explainer_.config), self.game.hops + 1))
-            return explain_nearby(self.explainer_, near.game, self.config_.inputs, near.targets, query)
-        return OutOfCoreScorer(self.explainer_, self.game, self.embed()).explain(targets, query)
-
-    def check_supports_refinement(self, wanted: object) -> None:
-        if wanted:
+    def check_supports_refinement(self, is_requested: bool) -> None:
+        if is_requested:
             raise InputError(
                 f"{NOT_WHOLE.format('buying model calls for many targets')}: --refine and --verify go with --node."
             )
 
-    def on(self, *arguments: Any, **more: Any) -> Any:
+    def on_graph(self, graph: Any, features: Any, pairs: Any = None) -> Any:
         raise InputError(f"{NOT_WHOLE.format('another graph beside it')}; leave out --graph.")
 
 
 class DistributedLara(PartitionedLara):
-    """The same where each process holds one part of the graph (`Exchanged`) and all of them train together. Afterwards
-    f's answer, p and t lie in the folder, and one process, or shards, explain with them."""
+    """A `LARA` whose processes each hold one part of the graph, and train together.
 
-    @cached_property
+    Afterwards outputs, p and t of all nodes are in a folder, and one process, or shards, explain with them.
+    """
+
+    @property
     def game(self) -> DistributedGame:  # type: ignore[override]
+        return cast(DistributedGame, super().game)
+
+    def _create_game(self) -> Any:
         view = cast(DistributedGraphView, self.view)
         return DistributedGame(self.model, view, self._known_hops(), self.value, self.memory)
 
-    def _learn(
-        self, targets: Tensor, judging: Tensor, resume: dict | None, judged: Callable[[TrainingState], None]
+    def _train(
+        self,
+        config: TrainingConfig,
+        targets: Tensor,
+        validation: Tensor,
+        resume: dict | None,
+        report: Callable[[TrainingState], None],
     ) -> None:
-        self._take(train(DistributedBackend(self.game, self.config_), targets, judging, resume, judged))
-        self.cost_ = self.state_.nodes_asked / self.game.num_targets
+        state = train(DistributedBackend(self.game, config), targets, validation, resume, report)
+        self._adopt(state, config)
+        self.fitted_ = replace(self.fitted, cost=state.nodes_asked / self.game.num_targets)
         if self.rows:
             self._keep(self.rows)
 
     def _keep(self, store: RowStore) -> None:
-        """f's answer, p and t of the nodes of this part, among those of the others."""
+        """Write outputs, p and t of the nodes of this part beside those of the others."""
         game, ranks = self.game, self.game.ranks
         with status("embedding every node"), eval_mode(self.explainer_), torch.no_grad():
             p, t = self.explainer_(part_graph(game, self.config_.inputs))

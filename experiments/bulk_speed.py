@@ -95,7 +95,7 @@ def copy_bandwidth(megabytes):
 
 def measure(run, repeats, singles, copied, say):
     lara = run.trained()
-    bulk, game = lara.bulk(), run.game
+    bulk, game = lara.scorer(), run.game
     if fastest_kernel(bulk.explainer, bulk.game) is not WalkKernel:
         raise InputError("the kernel is for node tasks on the CPU, with a gate that it knows.")
     everyone = torch.arange(game.num_targets)

@@ -334,7 +334,7 @@ def soak(explanations: int, calls: int) -> list[Tally]:
     model = load_gnn(Path("f.pt"), data)[0].train()
     lara = LARA(model, data.graph, data.features, config=TrainingConfig(hidden=8, dim=4, steps=5)).fit(range(200))
     everyone = torch.arange(200).repeat(25)
-    process, bulk, first = psutil.Process(), lara.bulk(), None
+    process, bulk, first = psutil.Process(), lara.scorer(), None
     flat, same = Tally(f"soak: {explanations:,} explanations, memory in MB"), Tally("soak: the same numbers")
 
     def watch(work: Callable[[], object], rounds: int, what: str) -> None:

@@ -128,9 +128,9 @@ def speed(lara, repeats=5):
     """Top 20 of every target from stored embeddings, the median of several passes after a first; and how long it takes
     to make ready what all targets share (of edges: q of every edge)."""
     everyone = torch.arange(lara.game.num_targets)
-    lara.bulk().top(everyone, 20)
+    lara.scorer().top(everyone, 20)
     started = time.perf_counter()
-    bulk = lara.bulk()
+    bulk = lara.scorer()
     ready, spent = time.perf_counter() - started, []
     for _ in range(repeats):
         started = time.perf_counter()

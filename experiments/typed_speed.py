@@ -42,7 +42,7 @@ def main(names, repeats, top, data_dir, out):
         everyone = torch.arange(game.num_targets)
         with torch.no_grad():  # the pass itself: where g has learned how wrong it is, p and t are at hand
             embedding = min(seconds_of(lambda g=lara: g.explainer_(encoder_graph(g.game, g.config_.inputs)), repeats))
-        bulk = lara.bulk()
+        bulk = lara.scorer()
         bulk.top(everyone, top)
         spent = min(seconds_of(lambda bulk=bulk, everyone=everyone: bulk.top(everyone, top), repeats))
         players = game.players(everyone[:200]).counts.float().mean().item()

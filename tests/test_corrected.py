@@ -19,7 +19,7 @@ from dgl_lara.attribution.shared_samples import SampleReservoir, draw_more
 from dgl_lara.attribution.squared_error import own_squared_error, residual, squared_errors
 from dgl_lara.errors import InputError
 from dgl_lara.game.game import Game
-from dgl_lara.inference.correction import _one_by_one, corrected
+from dgl_lara.inference.correction import _one_by_one, correct_with_samples
 from dgl_lara.inference.kernels import posterior
 from dgl_lara.training.backend import InMemory
 from dgl_lara.training.config import TrainingConfig, paper
@@ -258,7 +258,7 @@ def test_compiled_and_plain_corrections_agree(game, lara):
     everyone = torch.arange(40)
     found = lara.explain(everyone, corrected=False)
     assert found.variance is not None
-    better = corrected(found, lara.samples_, lara.errors_)
+    better = correct_with_samples(found, lara.samples_, lara.errors_)
     scores, variance = _one_by_one(found, lara.samples_, found.variance, torch.ones(40, dtype=torch.bool))
     assert (scores - found.scores).abs().max() > 0.05
     torch.testing.assert_close(better.scores, scores, rtol=5e-3, atol=5e-3)
@@ -291,16 +291,11 @@ def test_other_classes_and_changed_surroundings_are_amortised(game, lara):
     assert lara.explain(nodes, classes=other).source == ["amortised"] * 40
     hub = int(game.graph.in_degrees().argmax())
     changed = dgl.remove_edges(game.graph, game.graph.in_edges(hub, form="eid"))
-    new = LARA(game.f, changed, game.features, hops=2).with_explainer(
-        lara.explainer_,
-        {"training": vars(lara.config_), "errors": lara.errors_.to_dict(), "samples": lara.samples_.to_dict()},
-    )
+    new = LARA(game.f, changed, game.features, hops=2).with_fitted(lara.fitted)
     sources = new.explain(nodes).source
     assert sources[hub] == "amortised" and "corrected" in sources
     larger = dgl.add_nodes(game.graph, 1)
-    wide = LARA(game.f, larger, torch.cat([game.features, game.features[:1]]), hops=2).with_explainer(
-        lara.explainer_, {"errors": lara.errors_.to_dict(), "samples": lara.samples_.to_dict()}
-    )
+    wide = LARA(game.f, larger, torch.cat([game.features, game.features[:1]]), hops=2).with_fitted(lara.fitted)
     assert set(wide.explain(range(41)).source) == {"amortised"}
 
 
@@ -369,7 +364,7 @@ def test_model_calls_only_for_the_doubtful(game, lara):
     doubtful = found.confidence < 0.8
     assert 0 < doubtful.sum() < len(found)
     before = game.caller.num_evaluations
-    settled = lara.settle(found, at_least=0.8)
+    settled = lara.refine_until(found, at_least=0.8)
     spent = 2 * int(settled.pairs.sum())
     assert game.caller.num_evaluations - before == spent > 0
     assert torch.equal(settled.pairs > 0, doubtful)
@@ -377,16 +372,16 @@ def test_model_calls_only_for_the_doubtful(game, lara):
     assert torch.equal(settled.explanations.scores[same], found.scores[same])
     assert (settled.explanations.confidence[doubtful] > found.confidence[doubtful]).all()
     with pytest.raises(InputError, match=r"above 0 and below 1 \(got 1\.5\)"):
-        lara.settle(found, at_least=1.5)
+        lara.refine_until(found, at_least=1.5)
     with pytest.raises(InputError, match="nothing is known of how wrong"):
-        lara.settle(replace(found, variance=None))
+        lara.refine_until(replace(found, variance=None))
 
 
 def test_a_bar_of_a_refinement_says_how_many_are_in_doubt_and_which_round_it_is(lara, monkeypatch):
     labels = []
     monkeypatch.setattr(Progress, "advance", lambda bar, count=1: labels.append(bar.label))
     found = lara.explain(range(25, 40), corrected=False)
-    lara.settle(found, at_least=0.95)
+    lara.refine_until(found, at_least=0.95)
     doubtful = int((found.confidence < 0.95).sum())
     rounds = list(dict.fromkeys(label.split(": ")[0] for label in labels))
     assert len(rounds) > 1 and rounds[0] == f"refining {doubtful} in doubt, round 1 of 3"

@@ -456,7 +456,7 @@ def test_from_the_surroundings_and_from_everything(trained, tmp_path):
     trained.save(tmp_path / "lara.pt")
     fresh = LARA.load(tmp_path / "lara.pt", trained.model.model, parallel(60, 80), numbers(60) / 20)
     near = fresh.explain([3, 44], corrected=False)
-    assert not fresh.is_embedded and "game" not in vars(fresh)
+    assert not fresh.is_embedded and fresh._game is None
     trained.embed()
     whole = trained.explain([3, 44], corrected=False)
     torch.testing.assert_close(near.scores, whole.scores, atol=1e-5, rtol=1e-4)

@@ -256,7 +256,7 @@ def test_a_few_targets_from_the_store_or_without_it(a_run):
 
 def test_one_node_on_the_command_line_makes_no_pass_over_everything(a_run, monkeypatch):
     (a_run / "r" / "embeddings.pt").unlink(missing_ok=True)
-    monkeypatch.setattr("dgl_lara.lara.embed_graph", lambda *a: pytest.fail("a pass over everything"))
+    monkeypatch.setattr("dgl_lara.inference.embedder.embed_graph", lambda *a: pytest.fail("a pass over everything"))
     result = CliRunner().invoke(main, ["explain", "--run", str(a_run / "r"), "--node", "650"])
     assert result.exit_code == 0, result.output
     assert result.output.startswith("Node 650 is class")
@@ -266,7 +266,7 @@ def test_stored_embeddings_are_taken_unless_the_explainer_changed(a_run, monkeyp
     run = open_run(a_run / "r", torch.device("cpu"))
     expected = run.trained().embed()
     made = []
-    monkeypatch.setattr("dgl_lara.lara.embed_graph", lambda *a: made.append(a) or expected)
+    monkeypatch.setattr("dgl_lara.inference.embedder.embed_graph", lambda *a: made.append(a) or expected)
     again = open_run(a_run / "r", torch.device("cpu"))
     assert torch.equal(again.trained().embed().source, expected.source) and not made
     other = open_run(a_run / "r", torch.device("cpu")).trained()

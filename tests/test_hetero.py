@@ -347,7 +347,7 @@ def test_fit_explain_correct_refine_verify(trained):
     refined = trained.refine(plain, 60).explanations
     assert (refined.scores - phi).square().sum() < (plain.scores - phi).square().sum()
     assert not trained.verify(better).worse_than_random.all()
-    assert trained.settle(plain, 0.99).pairs.max() > 0
+    assert trained.refine_until(plain, 0.99).pairs.max() > 0
 
 
 def test_saved_and_loaded(trained, tmp_path):
@@ -355,7 +355,7 @@ def test_saved_and_loaded(trained, tmp_path):
     graph = shop(8)
     again = LARA.load(tmp_path / "lara.pt", Net(), graph, features(graph), target_type="item")
     near = again.explain([3, 7], corrected=False)
-    assert not again.is_embedded and "game" not in vars(again)
+    assert not again.is_embedded and again._game is None
     again.embed(), trained.embed()
     for corrected in (True, False):
         one, other = (lara.explain([3, 7], corrected=corrected) for lara in (again, trained))

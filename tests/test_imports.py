@@ -22,6 +22,7 @@ ROOMS = [
     {"gnns", "training", "metrics"},
     {"baselines"},
     {"inference"},
+    {"lara_io"},
     {"lara"},
     {"lara_partitioned"},
     {"runs", "evaluation", "pyg"},

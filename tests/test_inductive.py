@@ -105,7 +105,7 @@ def test_nothing_is_learned_or_kept(lara):
     lara.explain_on(lara.graph, 3 * lara.features, [3, 5])
     assert all(torch.equal(part, before[name]) for name, part in lara.explainer_.state_dict().items())
     assert torch.equal(lara.explain([3, 5]).scores, scores)
-    assert lara.on(lara.graph, lara.features).samples_ is None
+    assert lara.on_graph(lara.graph, lara.features).samples_ is None
 
 
 def test_edge_data_comes_along():

@@ -293,7 +293,7 @@ def test_fit_explain_correct_refine_verify(made, request):
     refined = lara.refine(plain, 60).explanations
     assert (refined.scores - phi).square().sum() < (plain.scores - phi).square().sum()
     assert not lara.verify(better).worse_than_random.all()
-    assert lara.settle(plain, 0.99).pairs.max() > 0
+    assert lara.refine_until(plain, 0.99).pairs.max() > 0
 
 
 def test_other_pairs(recommender):
@@ -302,7 +302,7 @@ def test_other_pairs(recommender):
     others = [pair for pair in some_pairs(36, 54, 200, 3) if pair not in some_pairs(36, 54, 80)][:3]
     found = recommender.explain([*others, *known])
     assert found.source == ["amortised"] * 3 + ["corrected"] * 2
-    lara = recommender.about(others)
+    lara = recommender.for_pairs(others)
     said = Recommender()(shop(6), features(shop(6)), *torch.tensor(others).T).detach()
     torch.testing.assert_close(lara.game.full_values[:, 0], said)
     torch.testing.assert_close(lara.explain(others).scores, found.scores[: int(found.players.counts[:3].sum())])
@@ -330,7 +330,7 @@ def test_triples(recommender):
         assert torch.equal(recommender.explain(triples).scores, scores)
         graph = shop(6)
         made = LARA(Recommender(), graph, features(graph), "link", hops=2, relation="buys", pairs=triples)
-        assert torch.equal(made.task.pairs, recommender._as_pairs(pairs))
+        assert torch.equal(made.task.pairs, recommender._reader._pairs(pairs))
     plain = recommender.explain(pairs, corrected=False).scores
     again = recommender.explain_on(graph, features(graph), [(u, "buys", v) for u, v in pairs]).scores
     torch.testing.assert_close(again, plain, atol=1e-5, rtol=1e-4)

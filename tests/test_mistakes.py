@@ -21,6 +21,7 @@ from dgl_lara._util.tables import text_table
 from dgl_lara.cli import main
 from dgl_lara.errors import InputError, ModelError
 from dgl_lara.game.game import Game
+from dgl_lara.inference.fitted import Fitted
 from dgl_lara.metrics.agreement import METRIC
 from dgl_lara.metrics.common.metric import EvalCase
 from dgl_lara.training.config import TrainingConfig
@@ -288,7 +289,7 @@ def test_a_model_that_declares_no_number_of_hops(declared):
 @pytest.mark.parametrize("classes", [[1.7], [True], ["one"], [2**63], [[]], [None]])
 def test_classes_that_are_none(classes):
     one = bulk("walk", False)
-    lara = LARA.of_game(one.game).with_explainer(one.explainer, {})
+    lara = LARA.of_game(one.game).with_fitted(Fitted(one.explainer, TrainingConfig()))
     with pytest.raises(InputError, match="classes must"):
         lara.explain([3], classes=classes)
     with pytest.raises(InputError, match=r"^classes must be whole numbers from 0 to 2 \(got \['ant'\]\)\.$"):

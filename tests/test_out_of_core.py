@@ -86,9 +86,7 @@ def test_weights_are_those_of_training_in_memory(citation):
 
 def as_trained(inside, outside):
     """Both with the same explainer."""
-    outside.explainer_, outside.config_, outside.errors_ = inside.explainer_, inside.config_, inside.errors_
-    outside._embeddings = None
-    return inside, outside
+    return inside, outside.with_fitted(inside.fitted.on_another_graph())
 
 
 def test_embeddings_and_scores_are_those_in_memory(citation):

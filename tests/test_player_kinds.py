@@ -243,7 +243,7 @@ def test_fit_explain_correct_refine_verify(players):
     refined = lara.refine(plain, 60).explanations
     assert (refined.scores - phi).square().sum() < (plain.scores - phi).square().sum()
     assert not lara.verify(better).worse_than_random.all()
-    assert lara.settle(plain, 0.99).pairs.max() > 0
+    assert lara.refine_until(plain, 0.99).pairs.max() > 0
     frame = better.to_frame()
     assert set(frame.kind) == {lara.players.name}
     if players == Edges():

@@ -147,7 +147,7 @@ def test_the_page_states_whether_scores_are_corrected(found, monkeypatch):
     lara = found.run.trained()
     if lara.samples_ is not None:
         assert report._explainer(found.run)["report.corrected_explainer"]["pairs"] == lara.samples_.pairs
-        monkeypatch.setattr(lara, "errors_", None)
+        monkeypatch.setattr(lara, "fitted_", replace(lara.fitted, errors=None))
     assert list(report._explainer(found.run)) == ["report.explainer"]
 
 

@@ -175,7 +175,7 @@ def in_parts(name, players, route):
     if together:
         own = DistributedGraphView(folder / "parts", ALONE)
         learned = DistributedLara(model, own, folder / "rows", hops=2, config=BATCHES).fit(dataset.train, dataset.val)
-        lara.explainer_, lara.config_, lara.errors_ = learned.explainer_, learned.config_, learned.errors_
+        lara.with_fitted(learned.fitted)
     else:
         lara.fit(dataset.train, dataset.val)
     bulk = best_of(lara.top(nodes, 4))

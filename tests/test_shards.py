@@ -15,10 +15,9 @@ from click.testing import CliRunner
 from codes import raises
 from test_hostile_places import NOWHERE
 
-from dgl_lara import lara as lara_module
 from dgl_lara._util.atomic import exclusive_file
 from dgl_lara.cli import main
-from dgl_lara.inference import adaptive, export
+from dgl_lara.inference import adaptive, embedder, export
 from dgl_lara.runs.open import open_run
 from dgl_lara.shards.ray_engine import check_reachable
 from dgl_lara.shards.shard_folder import Shard, ShardFolder, _read, _write
@@ -247,7 +246,7 @@ def test_folders_that_cannot_hold_shards(ask):
 def test_one_process_embeds_and_others_wait_for_it(quick_runs, monkeypatch):
     """Threads with runs of their own act as processes: the lock belongs to an open file, not to a process."""
     (quick_runs["ba-shapes"] / "embeddings.pt").unlink(missing_ok=True)
-    calls, embed = [], lara_module.embed_graph
+    calls, embed = [], embedder.embed_graph
     ready = threading.Barrier(3)
 
     def slowly(*arguments):
@@ -255,7 +254,7 @@ def test_one_process_embeds_and_others_wait_for_it(quick_runs, monkeypatch):
         time.sleep(0.3)
         return embed(*arguments)
 
-    monkeypatch.setattr(lara_module, "embed_graph", slowly)
+    monkeypatch.setattr(embedder, "embed_graph", slowly)
     runs = [open_run(quick_runs["ba-shapes"]).trained() for _ in range(3)]
     for run in runs:
         assert run.game and not run.is_embedded

@@ -73,7 +73,7 @@ def _explain(run: Run, target: int, classes: list[int], options: RefineOptions) 
     explanations = lara.explain(run.dataset.targets(torch.tensor([target])), query, options.corrected)
     if run.on_other_graph:
         explanations = with_novelty(explanations, lara.explainer_, lara.config_.inputs)
-    stretch = lara.errors_.stretch if lara.errors_ else 1.0
+    stretch = lara.fitted.stretch
     game = explanations.game or lara.game
     explanations, columns, cost = refine_as_requested(game, explanations, options, stretch)
     if options.min_confidence:

@@ -82,11 +82,10 @@ class LaraMethod(Method):
         """Load a saved explainer instead of training one."""
         explainer, stored = load_explainer(path, self.game.features.device)
         validate(stored, {"fit_seconds": number, "nodes_asked": whole()}, path)
-        self.lara.with_explainer(explainer, stored)
+        self.lara.restore(explainer, stored)
         self.fit_seconds, self.nodes_asked = stored["fit_seconds"], stored["nodes_asked"]
 
     def explain(self, targets: Tensor) -> Explanations:
-        self.lara.check_trained()
         self.embeddings = embed_all(self.lara.explainer_, self.game, self.lara.config_.inputs)
         return self.explain_again(targets)
 
@@ -94,4 +93,6 @@ class LaraMethod(Method):
         """Explain targets from the embeddings of the last `explain`."""
         assert self.embeddings is not None
         explanations = Scorer(self.lara.explainer_, self.game, self.embeddings).explain(targets)
-        return replace(self.lara.trusted(explanations) if self.corrected else explanations, method=self.label)
+        return replace(
+            self.lara.fitted.with_errors(explanations) if self.corrected else explanations, method=self.label
+        )

@@ -66,10 +66,10 @@ class Evaluation:
                 results.append(sampled.explain(targets))
             self.costs[sampled.label] = (game.caller.nodes_evaluated - before) / len(targets)
         scores = Scorer(self.lara.explainer_, game, self.lara.embed()).explain(targets)
-        amortised = self.lara.trusted(scores, correct=False)
+        amortised = self.lara.fitted.with_errors(scores, correct=False)
         if self.lara.samples_ is None:
             return [*results, amortised]
-        return [*results, replace(amortised, method="lara, amortised"), self.lara.trusted(amortised)]
+        return [*results, replace(amortised, method="lara, amortised"), self.lara.fitted.with_errors(amortised)]
 
 
 def evaluate(evaluation: Evaluation, name: str) -> pd.DataFrame:

@@ -175,10 +175,7 @@ class Explainer(nn.Module):
 
     def normalised(self, inputs: Tensor) -> Tensor:
         if inputs.shape[1] != self.config.in_dim:
-            raise InputError(
-                f"the explainer was trained with {self.config.in_dim} inputs a node, this graph and model give "
-                f"{inputs.shape[1]}; it belongs to other features or to another model."
-            )
+            raise InputError("explainer.inputs", expected=self.config.in_dim, got=inputs.shape[1])
         return (inputs - self.centre).div_(self.spread).clamp_(-self.clip, self.clip)
 
     def for_class(self, target: Tensor, query: ClassQuery) -> Tensor:

@@ -204,6 +204,24 @@ class LinkTask(Task):
         return {"target_u": pairs[:, 0], "target_v": pairs[:, 1]}
 
 
+class PairIndex:
+    """Finds pairs in a list of pairs."""
+
+    def __init__(self, pairs: Tensor, num_nodes: int) -> None:
+        self.num_nodes = num_nodes
+        self.keys, self.order = self._keys_of(pairs).sort()
+
+    def lookup(self, pairs: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the position of each pair in the list, and whether it is there, (num_pairs,) each."""
+        if not len(self.keys):
+            return torch.zeros_like(pairs[:, 0]), torch.zeros_like(pairs[:, 0], dtype=torch.bool)
+        position, is_known = lookup_sorted(self._keys_of(pairs), self.keys)
+        return self.order[position], is_known
+
+    def _keys_of(self, pairs: Tensor) -> Tensor:
+        return pairs[:, 0] * self.num_nodes + pairs[:, 1]
+
+
 def _rows(targets: Tensor) -> Tensor:
     return torch.arange(len(targets), device=targets.device)
 

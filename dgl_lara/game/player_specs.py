@@ -10,6 +10,7 @@ from pydantic import Field
 
 from dgl_lara._util.registry import one_of
 from dgl_lara._util.settings import Choice, from_dict, settings, to_dict
+from dgl_lara.blackbox.hetero_index import HeteroIndex
 from dgl_lara.constants import BASELINES, FEATURES_OF, PLAYERS
 from dgl_lara.errors import InputError
 from dgl_lara.game.context import GameContext
@@ -99,6 +100,22 @@ def as_players(value: str | PlayerSpec) -> PlayerSpec:
         InputError: If there is no player set of that name.
     """
     return value if isinstance(value, PlayerSpec) else BY_NAME[one_of("players", value, PLAYERS)]()
+
+
+def players_for(value: str | PlayerSpec, types: HeteroIndex | None) -> PlayerSpec:
+    """Return the player set of that name.
+
+    Args:
+        value: A name, or the player set itself.
+        types: Node types of the graph, if it is heterogeneous.
+
+    Raises:
+        InputError: If there is no player set of that name, or none for such a graph.
+    """
+    players = as_players(value)
+    if types is not None and isinstance(players, Features):
+        raise InputError("players.features_of_types")
+    return players
 
 
 def _column(value: Any) -> int:

@@ -1,7 +1,4 @@
-"""p and t of everything and f's answer on disk: the second explanation costs next to nothing.
-
-What is stored belongs to one graph, one model and one explainer; for any other it counts as not there.
-"""
+"""Embeddings of all nodes and outputs of f on disk, so that the next process need not compute them again."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ from typing import Any
 from torch import Tensor
 
 from dgl_lara._util.atomic import exclusive_file, load_tensors, save_tensors
-from dgl_lara._util.progress import log_info
+from dgl_lara._util.notices import notice
 from dgl_lara._util.schema import Check, matrix, text, validate, validation_error
 from dgl_lara.blackbox.identity import weights_hash
 from dgl_lara.errors import LaraError
@@ -23,28 +20,33 @@ from dgl_lara.inference.scorer import Embeddings
 
 
 class EmbeddingStore:
-    """`path`: the file. `model`: what is explained. `data`: a text that tells the data set from any other. `sizes`: how
-    many nodes and how many targets it has."""
+    """A file with embeddings of one graph, one model and one explainer. For any others it counts as empty.
+
+    Args:
+        path: The file.
+        model: The model that is explained.
+        data: Text that differs for every data set.
+        sizes: Number of nodes and number of targets.
+    """
 
     def __init__(self, path: Path, model: Callable, data: str, sizes: tuple[int, int]) -> None:
         self.path, self.model, self.data, self.sizes = path, model, data, sizes
 
     @cached_property
     def _content(self) -> dict[str, Any]:
-        """Empty where there is no file, or none that can be read."""
         if not self.path.exists():
             return {}
         try:
             return validate(load_tensors(self.path, mmap=True), {"game": text, "key": text}, self.path, ("game", "key"))
         except LaraError as damage:
-            log_info(f"{damage} It is computed anew.")
+            notice("store.unreadable", problem=damage)
             return {}
 
-    def _stored(self, fields: dict[str, Check]) -> bool:
-        """Whether these parts are there as they must be: the kernels would read beyond the end of a shorter one."""
+    def _is_valid(self, fields: dict[str, Check]) -> bool:
+        """Return whether tensors have their shapes. The kernels would read beyond the end of a shorter one."""
         wrong = validation_error(self._content, fields)
         if wrong:
-            log_info(f"{self.path} is damaged ({wrong}). It is computed anew.")
+            notice("store.damaged", path=self.path, problem=wrong)
             self._content.clear()
         return not wrong
 
@@ -55,41 +57,44 @@ class EmbeddingStore:
     def _key(self, explainer: Explainer) -> str:
         return f"{weights_hash(explainer)} {self._game_key}"
 
-    def answer(self) -> Tensor | None:
-        """What f says of the untouched graph."""
-        if self._content.get("game") != self._game_key or not self._stored({"answer": matrix(self.sizes[1])}):
+    def outputs(self) -> Tensor | None:
+        """Return the outputs of the model on the full graph, None if they are not stored."""
+        if self._content.get("game") != self._game_key or not self._is_valid({"answer": matrix(self.sizes[1])}):
             return None
         return self._content["answer"]
 
     def embeddings(self, explainer: Explainer) -> Embeddings | None:
-        nodes, targets = self.sizes
+        """Return the embeddings of an explainer, None if they are not stored."""
+        num_nodes, num_targets = self.sizes
         fields = {
-            "source": matrix(*explainer.source_shape(nodes)),
-            "target": matrix(*explainer.task.embedding_shape(nodes, targets, explainer.config.width)),
-            "answer": matrix(targets),
+            "source": matrix(*explainer.source_shape(num_nodes)),
+            "target": matrix(*explainer.task.embedding_shape(num_nodes, num_targets, explainer.config.width)),
+            "answer": matrix(num_targets),
         }
-        if self._content.get("key") != self._key(explainer) or not self._stored(fields):
+        if self._content.get("key") != self._key(explainer) or not self._is_valid(fields):
             return None
         return Embeddings(self._content["source"], self._content["target"])
 
     @contextmanager
-    def in_turn(self) -> Iterator[None]:
-        """Among processes that need what is not kept yet one makes it, and those who waited find it."""
-        with exclusive_file(self.path, "waiting for another process, which embeds everything") as waited:
-            if waited:
+    def exclusive(self) -> Iterator[bool]:
+        """Let one process at a time compute. Yields whether another process did so meanwhile."""
+        with exclusive_file(self.path, "waiting for another process, which embeds everything") as has_waited:
+            if has_waited:
                 vars(self).pop("_content", None)
-            yield
+            yield has_waited
 
-    def keep_answer(self, answer: Tensor) -> None:
-        self._write({"game": self._game_key, "answer": answer.cpu()})
+    def keep_outputs(self, outputs: Tensor) -> None:
+        """Store the outputs of the model on the full graph."""
+        self._write({"game": self._game_key, "answer": outputs.cpu()})
 
-    def keep(self, answer: Tensor, explainer: Explainer, embeddings: Embeddings) -> None:
-        parts = {"source": embeddings.source.cpu(), "target": embeddings.target.cpu(), "answer": answer.cpu()}
-        self._write({"key": self._key(explainer), "game": self._game_key, **parts})
+    def keep(self, outputs: Tensor, explainer: Explainer, embeddings: Embeddings) -> None:
+        """Store the outputs of the model and the embeddings of an explainer."""
+        tensors = {"source": embeddings.source.cpu(), "target": embeddings.target.cpu(), "answer": outputs.cpu()}
+        self._write({"key": self._key(explainer), "game": self._game_key, **tensors})
 
-    def _write(self, parts: dict[str, Any]) -> None:
-        self._content.update(parts)
+    def _write(self, content: dict[str, Any]) -> None:
+        self._content.update(content)
         try:
             save_tensors(self._content, self.path)
         except OSError as error:
-            log_info(f"{self.path} cannot be written ({error.strerror}); going on without it.")
+            notice("store.unwritable", path=self.path, problem=error.strerror)

@@ -1,4 +1,4 @@
-"""Parsing of targets and classes, in all the ways users write them."""
+"""Parsing of classes, in all the ways users write them."""
 
 from __future__ import annotations
 
@@ -12,34 +12,9 @@ from dgl_lara._util.registry import closest
 from dgl_lara._util.schema import abbreviated
 from dgl_lara.errors import InputError
 from dgl_lara.game.class_query import ClassQuery
-from dgl_lara.game.game import check_targets
-from dgl_lara.game.task import Task
+from dgl_lara.game.target_reader import UNREADABLE
 
 MAX_LISTED_CLASSES = 8  # names of classes in an error
-UNREADABLE = (ValueError, TypeError, RuntimeError, OverflowError)  # raised by torch.as_tensor
-
-
-def parse_targets(targets: Any, count: int, task: Task, device: torch.device) -> Tensor:
-    """(num_targets,) Return target ids, from numbers or a mask of booleans.
-
-    Raises:
-        InputError: If they are neither, or not in 0 ... count - 1.
-    """
-    if isinstance(targets, list | tuple) and len({isinstance(one, bool) for one in targets}) > 1:
-        raise InputError("targets.type", got=abbreviated(targets))
-    try:
-        ids = torch.as_tensor(targets, device=device)
-    except UNREADABLE as error:
-        raise InputError("targets.type", got=abbreviated(targets)) from error
-    if ids.dtype == torch.bool and len(ids) != count:
-        raise InputError("targets.mask_size", expected=count, got=len(ids))
-    if ids.dim() > 1:
-        raise InputError("targets.shape", task=task, got=tuple(ids.shape))
-    if (ids.is_floating_point() or ids.is_complex()) and len(ids.flatten()):
-        raise InputError("targets.type", got=abbreviated(targets))
-    ids = ids.nonzero().flatten() if ids.dtype == torch.bool else ids.long().flatten()
-    check_targets(ids, count, task)
-    return ids
 
 
 def parse_classes(classes: Any, count: int, num_classes: int, device: torch.device) -> ClassQuery:
@@ -55,6 +30,8 @@ def parse_classes(classes: Any, count: int, num_classes: int, device: torch.devi
         InputError: If a class does not exist, is contrasted with itself, or if the meaning is ambiguous.
     """
     pairs: list = []
+    if isinstance(classes, ClassQuery):
+        return classes
     if isinstance(classes, tuple) and len(classes) == 2:
         if count == 2:
             raise InputError("classes.ambiguous", got=classes, each=list(classes), contrast=[list(classes)] * 2)

@@ -20,4 +20,7 @@ MESSAGES = {
     "export.ending": "The file must end in {expected} (got '{got}').",
     "export.interrupted": "{kept:,} of {total:,} parts are kept in {folder}. The same command resumes from there.",
     "export.damaged_part": "{path} is damaged ({reason}). It is computed again.",
+    "store.damaged": "{path} is damaged ({problem}). It is computed again.",
+    "store.unreadable": "{problem} It is computed again.",
+    "store.unwritable": "{path} cannot be written ({problem}). The work goes on without it.",
 }

@@ -212,7 +212,7 @@ class LARAExplainer(ExplainerAlgorithm):
         for known, laras in ((self._inputs, self.laras), self._other_graph):
             if _are_equal(known, inputs):
                 return laras
-        self._other_graph = _copy(inputs), {name: lara.on(graph, features) for name, lara in self.laras.items()}
+        self._other_graph = _copy(inputs), {name: lara.on_graph(graph, features) for name, lara in self.laras.items()}
         return self._other_graph[1]
 
 

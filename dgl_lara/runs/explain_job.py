@@ -66,7 +66,7 @@ class ExplainJob:
     def _scorer(self) -> Scorer:
         lara = self.run.trained()
         lara.check_supports_refinement(self.request.refine.calls_model)
-        return lara.bulk(self.request.workers)
+        return lara.scorer(self.request.workers)
 
     def to_file(self, targets: Tensor, out: Path) -> int:
         """Write the explanations of some of the targets to a file.
@@ -80,7 +80,7 @@ class ExplainJob:
         """
         lara, options, make = self.run.trained(), self.request.refine, None
         if options.calls_model or options.corrected or self.classes:
-            stretch = lara.errors_.stretch if lara.errors_ else 1.0
+            stretch = lara.fitted.stretch
             make = refined_rows(self._explain, options, stretch, self.run.config.training.seed, self.cost)
         pairs = options.pairs or (MOST_SPENT if options.min_confidence else 0)
         chosen = targets.to(lara.features.device)
@@ -88,7 +88,9 @@ class ExplainJob:
 
     def _explain(self, targets: Tensor) -> Explanations:
         query = ClassQuery.repeat(self.classes, len(targets), targets.device)
-        return self.run.trained().trusted(self._scorer.explain(targets, query), self.request.refine.corrected)
+        return self.run.trained().fitted.with_errors(
+            self._scorer.explain(targets, query), self.request.refine.corrected
+        )
 
 
 def open_job(request: ExplainRequest) -> ExplainJob:
@@ -123,11 +125,11 @@ def open_requested_run(request: ExplainRequest, pairs: Sequence[tuple[int, int]]
         raise InputError("request.no_links", task=lara.task, dataset=run.dataset.name)
     if request.graph is None:
         assert links is not None
-        return run.with_lara(lara.about(links), pairs=links)
+        return run.with_lara(lara.for_pairs(links), pairs=links)
     if lara.task.num_endpoints > 1 and links is None:
         raise InputError("request.links_missing")
     graph, features = load_graph(request.graph)
-    return run.with_lara(lara.on(graph, features, links), request.graph, graph, features, links)
+    return run.with_lara(lara.on_graph(graph, features, links), request.graph, graph, features, links)
 
 
 def read_targets(path: Path) -> Tensor:

@@ -101,10 +101,7 @@ class Run:
 
     def part(self, players: PlayerSpec) -> Run:
         """Return the run for another player set. Its files are in a folder within this one."""
-        base = self.lara
-        data = (base.model, base.graph, base.features, base.task)
-        lara = LARA(*data, self.config.hops, base.value, base.config, base.memory, base.compute_device, players=players)
-        lara.asked = base.asked
+        lara = self.lara.for_players(players, self.config.hops)
         return make_run(self.folder / players.name, self.config, self.dataset, lara)
 
     def with_lara(
@@ -205,8 +202,7 @@ class Run:
             save_tensors(lara.samples_.to_dict(), path)
             results["samples_file"] = zip_fingerprint(path)
         self._save_best(lara.state_, **results)
-        if lara.store is not None:  # of a partitioned graph it is on disk already
-            lara.store.keep_answer(self.game.full_outputs)
+        lara.store_outputs()
 
     def _save_best(self, state: TrainingState, errors: Any = None, cost: float | None = None, **more: Any) -> None:
         if state.best_weights:
@@ -232,8 +228,8 @@ class Run:
             check_manifest(stored, self._manifest, self.folder)
             self._note_other_history(stored.get("best"))
             results = {name: stored.get(name) for name in ("errors", "cost")}
-            self.lara.with_explainer(explainer, {**self._manifest, **results})
-            self.lara.samples_ = self._samples(stored.get("samples_file"))
+            self.lara.restore(explainer, {**self._manifest, **results})
+            self.lara.with_samples(self._samples(stored.get("samples_file")))
         return self.lara
 
     def _note_other_history(self, best: float | None) -> None:

@@ -25,17 +25,13 @@ from dgl_lara.serve.ids import IdCodec, Json
 
 def lara_on_updated_graph(lara: LARA, graph: dgl.DGLGraph, features: Tensor, outputs: Tensor) -> LARA:
     """Return the trained explainer on a graph after updates, with the outputs of the model on that graph."""
-    game = lara.game
-    settings = (game.hops, lara.value, lara.config, lara.memory)
-    other = LARA(game.f, graph, features, lara.task, *settings, players=lara.players)
-    other.explainer_, other.config_, other.errors_, other.cost_ = (
-        lara.explainer_, lara.config_, lara.errors_, lara.cost_
-    )  # fmt: skip
-    cached = ModelOutputs(outputs, context_hops=game.context_hops)
-    arguments = (game.f, graph, features, game.task, game.hops, lara.value)
-    other.game = Game.create(*arguments, players=lara.players, memory=lara.memory, known=cached)
-    if lara.samples_ is not None and game.player_set.keeps_ids:
-        other.samples_ = _UnchangedSamples(**vars(lara.samples_))
+    before = lara.game
+    data = (before.f, graph, features, before.task, before.hops, lara.value)
+    known = ModelOutputs(outputs, context_hops=before.context_hops)
+    game = Game.create(*data, players=lara.players, memory=lara.memory, known=known)
+    other = LARA.of_game(game, lara.config).with_fitted(lara.fitted.on_another_graph())
+    if lara.samples_ is not None and before.player_set.keeps_ids:
+        other.with_samples(_UnchangedSamples(**vars(lara.samples_)))
     return other
 
 
@@ -95,7 +91,7 @@ class ServedExplainer:
             for chunk, correct in ((positions[corrected], True), (positions[~corrected], False)):
                 if len(chunk):
                     amortised = self.scorer.explain(targets[chunk], None if query is None else query[chunk])
-                    yield chunk, self.lara.trusted(amortised, correct)
+                    yield chunk, self.lara.fitted.with_errors(amortised, correct)
 
     def explain_one(self, target: int, classes: Sequence[int] = ()) -> Explanations:
         """Return the explanation of one target, for its predicted class or for `classes` as in `ClassQuery.repeat`."""

@@ -91,7 +91,7 @@ class RequestHandler:
             before = 0
             explanations = lara.explain(torch.tensor([target]), ClassQuery.repeat(classes, 1))
         game = explanations.game or lara.game
-        stretch = lara.errors_.stretch if lara.errors_ else 1.0
+        stretch = lara.fitted.stretch
         explanations, _, _ = refine_as_requested(game, explanations, request.refine, stretch)
         self.computed += 1
         self.model_calls += game.caller.num_calls - before
@@ -106,7 +106,7 @@ class RequestHandler:
         target = self.target(ref)
         if target == NOT_IN_RUN:
             assert ref.pair is not None
-            return lara.about([ref.pair]), 0
+            return lara.for_pairs([ref.pair]), 0
         return lara, target
 
     def ids_of(self, ref: TargetRef, explanations: Explanations) -> IdCodec:

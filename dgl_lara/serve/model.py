@@ -43,7 +43,7 @@ class ServedModel:
         self.laras: dict[str, LARA] = {part.lara.players.name: part.trained() for part in run.parts}
         self.lara = next(iter(self.laras.values()))
         self.task, self._num_nodes = self.lara.task, self.lara.graph.num_nodes()
-        self.ids = make_ids(self.lara.game, run.names, self.node_name, self.lara.asked["relation"])
+        self.ids = make_ids(self.lara.game, run.names, self.node_name, self.lara.relation)
         home = state / name if state else run.folder / "serving"
         try:
             home.mkdir(parents=True, exist_ok=True)

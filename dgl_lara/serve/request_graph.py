@@ -21,7 +21,7 @@ def lara_on_subgraph(lara: LARA, subgraph: Subgraph, pair: tuple[int, int] | Non
     """Return the explainer on the graph of a request, for one link of it if links are explained."""
     build = _hetero_graph if isinstance(lara.model, HeteroAdapter) else _plain_graph
     graph, features = build(lara, subgraph)
-    return lara.on(graph, features, None if pair is None else [pair])
+    return lara.on_graph(graph, features, None if pair is None else [pair])
 
 
 def _plain_graph(lara: LARA, subgraph: Subgraph) -> tuple[dgl.DGLGraph, Tensor]:
