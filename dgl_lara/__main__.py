@@ -1,6 +1,6 @@
-"""The command from its first instant to its last: Ctrl-C, and what Slurm and Kubernetes send, never end in a traceback.
+"""Entry point of the command. Ctrl-C and the signals of Slurm and Kubernetes never end in a traceback.
 
-Light on purpose: until this module has run, nobody listens.
+The module is light, because signals are handled only after it has run.
 """
 
 import atexit
@@ -11,13 +11,15 @@ import threading
 from contextlib import suppress
 from types import FrameType
 
-INTERRUPTED = 130  # what shells expect of a command that was ended by Ctrl-C
-IS_FIRST = os.environ.get("RANK", "0") == "0"  # of several processes that are interrupted together, one says so
+INTERRUPTED = 130  # exit code after Ctrl-C
+IS_FIRST = os.environ.get("RANK", "0") == "0"  # of several processes
 
 
-def stop(number: int, frame: FrameType | None) -> None:
-    """KeyboardInterrupt where the command is at work; within an import nothing has begun that could be lost, and
-    modules that are half loaded answer an exception with one of their own."""
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    """Raise KeyboardInterrupt, or exit at once within an import.
+
+    Nothing can be lost there, and half-loaded modules raise other exceptions.
+    """
     while frame is not None:
         if frame.f_globals.get("__name__") == "importlib._bootstrap":
             os.write(2, b"Interrupted.\n" * IS_FIRST)
@@ -26,42 +28,45 @@ def stop(number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
-def ask_again(lost: "sys.UnraisableHookArgs") -> None:
-    """An interrupt while Python cleans something up would be printed and forgotten; it is sent once more instead."""
+def _resend(lost: "sys.UnraisableHookArgs") -> None:
+    """Send an interrupt again that arrived during cleanup. Python would print and forget it."""
     if issubclass(lost.exc_type, KeyboardInterrupt):
-        signal.setitimer(signal.ITIMER_REAL, 0.01)  # not at once: it would be lost in here
+        signal.setitimer(signal.ITIMER_REAL, 0.01)  # a little later, because it would be lost in here
     else:
         sys.__unraisablehook__(lost)
 
 
-def leave(code: int) -> None:
-    """All is written. What waits for the end of a process has its turn; that Python takes torch, dgl and numba apart
-    would cost a second more, and aborts the process where a thread of theirs still lets go of something."""
+def _exit(code: int) -> None:
+    """Run exit handlers and exit without interpreter shutdown.
+
+    Taking torch, dgl and numba apart costs a second, and aborts the process if one of their threads frees something.
+    """
     threading._shutdown()  # type: ignore[attr-defined]
     atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):
-        with suppress(AttributeError, OSError, ValueError):  # closed, or its reader has had enough
+        with suppress(AttributeError, OSError, ValueError):  # closed
             stream.flush()
     os._exit(code)
 
 
-def install_signal_handlers(answer: "signal._HANDLER") -> None:
+def _handle_signals(handler: "signal._HANDLER") -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGALRM):
-        signal.signal(number, answer)
+        signal.signal(number, handler)
 
 
-def open_all() -> None:
-    """Python has no stream where its descriptor is closed (`>&-`); libraries expect one."""
+def _open_streams() -> None:
+    """Open streams whose descriptors are closed (`>&-`), because libraries expect them."""
     sys.stdin = sys.stdin or open(os.devnull)  # noqa: SIM115
     sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115
     sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
 
 
 def run() -> None:
+    """Run the command and exit."""
     try:
-        open_all()
-        sys.unraisablehook = ask_again
-        install_signal_handlers(stop)
+        _open_streams()
+        sys.unraisablehook = _resend
+        _handle_signals(_interrupt)
         code = 0
         try:
             from dgl_lara.cli import main
@@ -69,12 +74,12 @@ def run() -> None:
             main()
         except SystemExit as end:
             code = end.code if isinstance(end.code, int) else int(end.code is not None)
-        install_signal_handlers(signal.SIG_IGN)  # all is written: too late to be interrupted
+        _handle_signals(signal.SIG_IGN)  # all is written
     except KeyboardInterrupt:
-        install_signal_handlers(signal.SIG_IGN)
+        _handle_signals(signal.SIG_IGN)
         os.write(2, b"Interrupted.\n" * IS_FIRST)
         code = INTERRUPTED
-    leave(code)
+    _exit(code)
 
 
 if __name__ == "__main__":

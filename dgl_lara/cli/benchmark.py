@@ -1,4 +1,4 @@
-"""`dgl-lara benchmark`: compare methods by metrics in one table."""
+"""Command `dgl-lara benchmark`. Compare methods by metrics in one table."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _comma_list(name: str, known: tuple[str, ...]) -> Parsed:
 @click.command()
 @partial(dataset_options, required=False)
 @click.option("--run", "folder", type=RUN, help="Compare on the model and data of this run.")
-@click.option("--target", "target_file", type=FILE, help="Model to explain (.pt or .npz); Default: train one.")
+@click.option("--target", "target_file", type=FILE, help="Model to explain (.pt or .npz). Default is train one.")
 @click.option("--methods", type=_comma_list("methods", METHODS), default="all", show_default=True,
               help=f"Comma-separated: {', '.join(METHODS)}.")  # fmt: skip
 @click.option("--metric", "metrics", type=_comma_list("metrics", METRICS.names), default="all", show_default=True,
@@ -60,8 +60,8 @@ def _comma_list(name: str, known: tuple[str, ...]) -> Parsed:
 @click.option("--targets", type=COUNT, default=200, show_default=True, help="Test targets, at most.")
 @click.option("--seeds", type=COUNT, default=5, show_default=True, help="Repetitions of each method.")
 @click.option("--value", type=click.Choice(VALUES), default="logit", show_default=True, help="Number to explain.")
-@click.option("--quick", is_flag=True, help="Shorter training, mostly of the baselines: minutes, not hours.")
-@click.option("--out", type=NEW_FOLDER, help="Folder of the results. Default: runs/benchmark-<dataset>.")
+@click.option("--quick", is_flag=True, help="Shorter training, mostly of the baselines, in minutes instead of hours.")
+@click.option("--out", type=NEW_FOLDER, help="Folder of the results. Default is runs/benchmark-<dataset>.")
 @device_option
 @trust_options
 def benchmark(

@@ -1,4 +1,4 @@
-"""`--config run.toml`: options of a command from a file with one table a command. The command line has priority.
+"""Option `--config run.toml`. The file has a table of options for each command. The command line has priority.
 
 [train]
 dataset = "cora"

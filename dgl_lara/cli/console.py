@@ -1,4 +1,4 @@
-"""Output of commands: what is printed, and how much.
+"""Output of commands.
 
 If the reader of the output ends (`| head -1`), the printing stops and the work goes on, so that files are complete.
 """

@@ -1,4 +1,4 @@
-"""`dgl-lara datasets`: list the data sets."""
+"""Command `dgl-lara datasets`. List the data sets."""
 
 from __future__ import annotations
 

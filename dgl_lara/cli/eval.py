@@ -1,4 +1,4 @@
-"""`dgl-lara eval`: measure a trained explainer."""
+"""Command `dgl-lara eval`. Measure a trained explainer."""
 
 from __future__ import annotations
 
@@ -35,20 +35,20 @@ if TYPE_CHECKING:
 
 
 @click.command("eval")
-@click.option("--run", "folder", type=RUN, help="Run to evaluate. Default: the newest.")
+@click.option("--run", "folder", type=RUN, help="Run to evaluate. Default is the newest.")
 @click.option("--dataset", "name", type=DATASET_NAME, help="Evaluate the newest run of this data set.")
 @click.option("--metric", "metrics", type=click.Choice([*METRICS, "all"]), default=["fidelity"], multiple=True,
               show_default=True, help="Repeatable.")  # fmt: skip
 @split_option("Measure on this split.", "test")
 @click.option("--targets", type=COUNT, default=1000, show_default=True, help="Number of targets, at most.")
-@click.option("--pairs", type=INDEX, help="Coalition pairs of the 'sampled' row. Default: 300, for graphs 100.")
+@click.option("--pairs", type=INDEX, help="Coalition pairs of the 'sampled' row. Default is 300, for graphs 100.")
 @click.option("--reference-pairs", type=click.IntRange(100, 1_000_000), default=2000, show_default=True,
               help="Coalition pairs of the true attribution that agreement is measured against.")  # fmt: skip
 @click.option(
     "--json",
     "json_file",
     type=OutputPath(dir_okay=False, allow_dash=True, path_type=Path),
-    help="Write the figures to this file too. '-': to standard output, with everything else on standard error.",
+    help="Write the figures to this file too. '-' is standard output, and everything else goes to standard error.",
 )
 @seed_option
 @players_option
@@ -101,7 +101,7 @@ def evaluate_command(
     names = tuple(each for each in names if each not in lacking)
     announce(subject, names)
     question = {"targets": len(chosen), "split": split, "seed": seed, "pairs": pairs, "reference": reference_pairs}
-    question["steps"] = RunSummary(run.folder).steps  # a training that goes on makes another explainer of it
+    question["steps"] = RunSummary(run.folder).steps  # a continued training changes the explainer
     stem = "eval" if split == "test" else f"eval-{split}"
     results: dict[str, pd.DataFrame] = {}
     written: list[Path] = []

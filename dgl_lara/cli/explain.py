@@ -1,4 +1,4 @@
-"""`dgl-lara explain`: print an explanation, or write explanations of many targets to a file."""
+"""Command `dgl-lara explain`. Print an explanation, or write explanations of many targets to a file."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ REQUIRES = {
 
 
 @click.command("explain")
-@click.option("--run", "folder", type=RUN, help="Run to explain with. Default: the newest.")
+@click.option("--run", "folder", type=RUN, help="Run to explain with. Default is the newest.")
 @click.option("--node", "nodes", type=INDEX, multiple=True, help="Print the explanation of this node. Repeatable.")
 @click.option(
     "--graph",
     "graphs",
     type=INDEX_OR_FILE,
     multiple=True,
-    help="Print the explanation of this graph. Repeatable. A .bin or .npz file: explain on that graph.",
+    help="Print the explanation of this graph. Repeatable. With a .bin or .npz file, explain on that graph.",
 )
 @click.option("--pair", "pairs", type=INDEX, nargs=2, multiple=True, metavar="U V",
               help="Print the explanation of the link from U to V. Repeatable.")  # fmt: skip
@@ -64,33 +64,39 @@ REQUIRES = {
     "pictures",
     type=NEW_FILE,
     multiple=True,
-    help="With --node, --graph or --pair: a .png, .svg, .pdf or interactive .html file. Repeatable.",
+    help="Picture file, .png, .svg, .pdf or interactive .html. Repeatable, for --node, --graph and --pair.",
 )
-@click.option("--class", "asked_class", type=CLASS, help="Explain this class (number or name), not the predicted one.")
-@click.option("--rather-than", type=CLASS, help="With --class: explain that class against this one.")
+@click.option(
+    "--class", "requested_class", type=CLASS, help="Explain this class (number or name), not the predicted one."
+)
+@click.option("--rather-than", type=CLASS, help="Explain that class against this one (with --class).")
 @click.option("--all", "everything", is_flag=True, help="Explain every node (or graph).")
 @split_option("Explain this split.")
 @click.option("--nodes", "nodes_file", type=FILE, help="Explain the numbers in this file, one a line.")
 @click.option("--pairs", "pairs_file", type=FILE, help="Explain the links in this file, u,v a line.")
-@click.option("--top", type=count_or("all"), help="Players kept, highest scores first. Default: 20, printed: 10.")
-@click.option("--refine", type=count_or("auto"), metavar="N|auto",
-              help="Correct each explanation with N pairs of model calls. auto: only doubtful ones.")  # fmt: skip
+@click.option("--top", type=count_or("all"), help="Players kept, highest scores first. Default is 20, printed: 10.")
+@click.option(
+    "--refine",
+    type=count_or("auto"),
+    metavar="N|auto",
+    help="Correct each explanation with N pairs of model calls. auto corrects only doubtful ones.",
+)
 @click.option(
     "--at-least",
     type=PositiveFloat(0.999),
-    help="With --refine auto: the confidence below which an explanation is doubtful. Default: 0.9.",
+    help="The confidence below which an explanation is doubtful (with --refine auto). Default is 0.9.",
 )
 @click.option("--amortised", is_flag=True, help="Use the raw amortised scores, without correction by stored samples.")
 @click.option("--verify", is_flag=True, help="Add fidelity, measured by model calls, beside that of random players.")
 @click.option("--out", "outs", type=OutputPath(path_type=Path), multiple=True,
-              help="Output file. Many targets: .parquet, .csv or .jsonl (with --shard or --engine a folder). One "
-              "target: .csv, .json or .graphml, repeatable.")  # fmt: skip
+              help="Output file. For many targets .parquet, .csv or .jsonl (with --shard or --engine a folder). For "
+              "one target .csv, .json or .graphml, repeatable.")  # fmt: skip
 @click.option("--shard", type=SHARD, help="Explain one of N shards of the targets (0/4, 1/4, ...) into one folder.")
 @click.option("--engine", type=click.Choice(["ray"]), help="Explain all shards as tasks of Ray.")
 @click.option(
-    "--shards", type=click.IntRange(1, MAX_SHARDS), help="With --engine: number of shards. Default: 4 a core."
+    "--shards", type=click.IntRange(1, MAX_SHARDS), help="Number of shards (with --engine). Default is 4 a core."
 )
-@click.option("--address", help="With --engine: address of a Ray cluster, auto or HOST:6379. Default: this machine.")
+@click.option("--address", help="Address of a Ray cluster, auto or HOST:6379 (with --engine). Default is this machine.")
 @memory_option
 @click.option("--workers", type=click.IntRange(0, 256), default=0, show_default=True,
               help="Sampler processes, for graphs that are too large for one pass.")  # fmt: skip
@@ -171,7 +177,7 @@ def _request(
     amortised: bool,
     verify: bool,
     top: int | str | None,
-    asked_class: int | str | None,
+    requested_class: int | str | None,
     rather_than: int | str | None,
     split: str | None,
     nodes_file: Path | None,
@@ -189,7 +195,7 @@ def _request(
         run=folder,
         refine=RefineOptions(refine if isinstance(refine, int) else None, confidence, verify, not amortised),
         top=None if top == "all" else int(top or default_top),
-        classes=tuple(value for value in (asked_class, rather_than) if value is not None),
+        classes=tuple(value for value in (requested_class, rather_than) if value is not None),
         split=split or "all",
         nodes=nodes_file,
         pairs=pairs_file,

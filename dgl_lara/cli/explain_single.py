@@ -1,4 +1,4 @@
-"""Print single explanations: a sentence, a table, pictures."""
+"""Print single explanations as a sentence and a table, and draw them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`dgl-lara explore`: explore a run in the browser."""
+"""Command `dgl-lara explore`. Explore a run in the browser."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from dgl_lara.cli.serve import STATE_OPTION, ServeOptions, start
 
 
 @click.command("explore")
-@click.option("--run", "folders", type=RUN, multiple=True, help="Run to explore. Repeatable. Default: the newest.")
+@click.option("--run", "folders", type=RUN, multiple=True, help="Run to explore. Repeatable. Default is the newest.")
 @click.option("--node", "--graph", "target", type=INDEX, help="Target to start with.")
-@click.option("--port", type=click.IntRange(0, 65535), default=0, help="Default: any free port.")
+@click.option("--port", type=click.IntRange(0, 65535), default=0, help="Default is any free port.")
 @click.option("--browser/--no-browser", default=True, help="Open the page, or only print its address.")
 @STATE_OPTION
 @memory_option
@@ -32,9 +32,9 @@ def explore(
 ) -> None:
     """Explore the explanations of a run in the browser."""
 
-    def announce(names: list[str], where: str) -> None:
+    def announce(names: list[str], address: str) -> None:
         begin = {} if target is None else {"model": names[0], "target": target}
-        page = f"{where}/?{urlencode(begin)}" if begin else f"{where}/"
+        page = f"{address}/?{urlencode(begin)}" if begin else f"{address}/"
         echo(f"exploring {', '.join(names)} at {page} (Ctrl-C ends it)")
         if browser:
             webbrowser.open(page)

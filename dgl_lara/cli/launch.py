@@ -1,4 +1,4 @@
-"""`--processes N`: run the same command in N processes that work as one, and watch over them.
+"""Option `--processes N`. Run the command in N processes that work as one, and watch over them.
 
 The processes get their rank in the way of torchrun and find each other through a file. If one of them dies, the others
 notice, save their work and end. Those that do not end are killed.

@@ -1,4 +1,4 @@
-"""Options that several commands share: argument types, checks of combinations, data sets, models, devices."""
+"""Options that several commands share, with argument types and checks of combinations."""
 
 from __future__ import annotations
 
@@ -238,15 +238,15 @@ def dataset_options(command: Callable, required: bool = True) -> Callable:
         click.option("--source", type=click.Choice(SOURCES), default="auto", show_default=True,
                      help="Use generated data, or the authors' original files."),
         click.option("--data-dir", type=NonEmptyPath(path_type=Path),
-                     help="Folder with original data. Default: DGL_LARA_DATA, or the cache."),
+                     help="Folder with original data. Default is DGL_LARA_DATA, or the cache."),
         click.option("--data-seed", type=SEED, default=0, show_default="0",
                      help="Seed of generated data and random splits."),
         click.option("--undirected", is_flag=True, help="Use every edge in both directions."),
         click.option("--nodes", type=COUNT, help="Size of the data set 'citation'."),
-        click.option("--target-type", help="For a .bin file with several node types: the type to explain."),
-        click.option("--pairs", "pairs_file", type=FILE, help="For a .bin file: links to explain, u,v a line."),
-        click.option("--relation", help="With --pairs and several node types: the relation of the links."),
-        click.option("--leave-out", is_flag=True, help="With --pairs: remove edges between the ends of a link."),
+        click.option("--target-type", help="Node type to explain, for a .bin file with several types."),
+        click.option("--pairs", "pairs_file", type=FILE, help="Links to explain, u,v a line, for a .bin file."),
+        click.option("--relation", help="The relation of the links (with --pairs and several node types)."),
+        click.option("--leave-out", is_flag=True, help="Remove edges between the ends of a link (with --pairs)."),
     ]  # fmt: skip
     return apply_options(_copied(command, with_options), options)
 
@@ -268,10 +268,10 @@ device_option = click.option(
     "--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto", show_default=True, help="Where to compute."
 )
 memory_option = click.option(
-    "--memory", type=MEMORY, help="Working memory, such as 4GB. Default: 70 % of what is free."
+    "--memory", type=MEMORY, help="Working memory, such as 4GB. Default is 70 % of what is free."
 )
 players_option = click.option(
-    "--players", type=click.Choice(PLAYERS), help="Player set to score. Default: the first one of the run."
+    "--players", type=click.Choice(PLAYERS), help="Player set to score. Default is the first one of the run."
 )
 seed_option = click.option("--seed", type=SEED, default=0, show_default="0", help="Seed of every random draw.")
 

@@ -1,4 +1,4 @@
-"""`dgl-lara partition`: write a graph that does not fit the memory to disk in parts."""
+"""Command `dgl-lara partition`. Write a graph that does not fit the memory to disk in parts."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from dgl_lara.datasets import Options
 @click.option("--graph", "graph_file", type=FILE, help="Your own graph, .bin or .npz.")
 @click.option("--parts", type=click.IntRange(1, 4096), default=4, show_default=True, help="Number of parts.")
 @click.option("--method", type=click.Choice(["metis", "random", "order"]),
-              help="Cut by METIS, at random, or in the order of the nodes. Default: metis.")  # fmt: skip
+              help="Cut by METIS, at random, or in the order of the nodes. Default is metis.")  # fmt: skip
 @click.option("--half", is_flag=True, help="Store features in half precision.")
 @click.option("--out", type=NEW_FOLDER, required=True, help="The folder to write.")
 @seed_option

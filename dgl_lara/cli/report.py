@@ -1,4 +1,4 @@
-"""`dgl-lara report`: write an HTML page about a run."""
+"""Command `dgl-lara report`. Write an HTML page about a run."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from dgl_lara.cli.options import (
 
 
 @click.command("report")
-@click.option("--run", "folder", type=RUN, help="Run to report on. Default: the newest.")
-@click.option("--out", type=NEW_FILE, help="An .html file. Default: report.html in the run folder.")
+@click.option("--run", "folder", type=RUN, help="Run to report on. Default is the newest.")
+@click.option("--out", type=NEW_FILE, help="An .html file. Default is report.html in the run folder.")
 @split_option("Measure on this split.", "test")
 @click.option("--targets", type=COUNT, default=100, show_default=True, help="Number of targets, at most.")
-@click.option("--pairs", type=INDEX, help="Coalition pairs of the 'sampled' row. Default: 300, for graphs 100.")
+@click.option("--pairs", type=INDEX, help="Coalition pairs of the 'sampled' row. Default is 300, for graphs 100.")
 @click.option("--reference-pairs", type=click.IntRange(100, 1_000_000), default=1000, show_default=True,
               help="Coalition pairs of the true attribution that agreement is measured against.")  # fmt: skip
 @seed_option
@@ -44,7 +44,7 @@ def report(
     device: str,
     trust: bool | str,
 ) -> None:
-    """Write a self-contained HTML page about a run: quality, examples, settings, caveats."""
+    """Write a self-contained HTML page about a run, with quality, examples, settings and caveats."""
     if out:
         check_ending("--out", out, [".html"])
     check_run(folder)

@@ -1,4 +1,4 @@
-"""`dgl-lara reproduce`: the paper's tables and figures, by the scripts in experiments/."""
+"""Command `dgl-lara reproduce`. The paper's tables and figures, by the scripts in experiments/."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from dgl_lara.constants import VALUES
 from dgl_lara.datasets import DATASETS
 from dgl_lara.errors import LaraError
 
-WHAT = {  # in the order of `all`: what others build on comes first
+WHAT = {  # in the order of `all`, in which later ones build on earlier ones
     "table-targets": "accuracy of the models that are explained",
     "figure-4": "fidelity against sparsity, all methods",
     "figure-1": "Fidelity+ and throughput as radars",
@@ -33,10 +33,10 @@ WHAT = {  # in the order of `all`: what others build on comes first
     "table-dim": "dimension of the embeddings",
     "qualitative": "pictures of explanations",
 }
-OF_SPEED = ("figure-1", "table-1", "table-3")  # measured with nothing else beside
-HELP = """Make the paper's tables and figures, with the paper's own figures beside ours.
+OF_SPEED = ("figure-1", "table-1", "table-3")  # measured with nothing else running
+HELP = """Make the tables and figures of the paper, with its own figures next to ours.
 
-Goes on where it was if it is interrupted; what several of them need is measured once.
+An interrupted run continues where it stopped, and shared measurements are made once.
 
 \b
 """ + "\n".join(f"{name:15}{words}" for name, words in {**WHAT, "all": "everything"}.items())
@@ -44,7 +44,7 @@ EXPERIMENTS = Path(__file__).parents[2] / "experiments"
 
 
 def script(what: str) -> ModuleType:
-    """experiments/<what>.py; the scripts import each other by name, so their folder must be on the path."""
+    """Import experiments/<what>.py. The scripts import each other by name, so their folder has to be on the path."""
     path = EXPERIMENTS / f"{what.replace('-', '_')}.py"
     if not path.is_file():
         raise LaraError("reproduce.no_source", file=path.name, folder=EXPERIMENTS)
@@ -55,16 +55,18 @@ def script(what: str) -> ModuleType:
 
 @click.command(help=HELP)
 @click.argument("what", type=click.Choice([*WHAT, "all"]), metavar="WHAT")
-@click.option("--quick", is_flag=True, help="Shorter training, 1 seed, 100 targets: under an hour.")
-@click.option("--seeds", type=COUNT, help="How often everything is repeated. [5; quick: 1]")
-@click.option("--targets", type=COUNT, help="Test targets a data set, at most. [200; quick: 100]")
-@click.option("--dataset", "names", type=DATASET_NAME, multiple=True, help="These instead of the paper's.")
+@click.option("--quick", is_flag=True, help="Shorter training, 1 seed and 100 targets, under an hour.")
+@click.option("--seeds", type=COUNT, help="Repetitions. Default is 5, with --quick 1.")
+@click.option("--targets", type=COUNT, help="Test targets of a data set, at most. Default is 200, with --quick 100.")
+@click.option("--dataset", "names", type=DATASET_NAME, multiple=True, help="Data sets to use instead of the paper's.")
 @click.option("--value", type=click.Choice(VALUES[:3]), default="logit", show_default=True,
-              help="The number explained (the authors' code: log-odds).")  # fmt: skip
-@click.option("--data-dir", type=FOLDER, help="Folder with original data (else DGL_LARA_DATA, else the cache).")
-@click.option("--out", type=NEW_FOLDER, help="Folder of the results. Default: experiments/results.")
-@click.option("--jobs", type=click.IntRange(1, 256), help="Data sets at a time, with `all`. [2 if there are two cores]")
-@click.option("--only", type=DATASET_NAME, hidden=True, help="What concerns this data set (a job of `all`).")
+              help="Number to explain. The authors' code explains log-odds.")  # fmt: skip
+@click.option("--data-dir", type=FOLDER, help="Folder with original data. Default is DGL_LARA_DATA, or the cache.")
+@click.option("--out", type=NEW_FOLDER, help="Folder of the results. Default is experiments/results.")
+@click.option(
+    "--jobs", type=click.IntRange(1, 256), help="Data sets at a time, with `all`. Default is 2 if there are two cores."
+)
+@click.option("--only", type=DATASET_NAME, hidden=True, help="Only this data set (a job of `all`).")
 @device_option
 def reproduce(
     what: str,
@@ -102,9 +104,14 @@ def reproduce(
     if what == "all" and not names and not only:
         jobs = jobs or (2 if (os.cpu_count() or 1) > 1 and choose_device(device).type == "cpu" else 1)
         if jobs > 1:
-            told: dict[str, object] = {"--seeds": seeds, "--targets": targets, "--value": value, "--device": device}
-            told |= {"--data-dir": data_dir, "--out": settings.out}
-            words = [str(word) for option, given in told.items() if given is not None for word in (option, given)]
+            options: dict[str, object] = {"--seeds": seeds, "--targets": targets, "--value": value, "--device": device}
+            options |= {"--data-dir": data_dir, "--out": settings.out}
+            words = [
+                str(word)
+                for option, word_value in options.items()
+                if word_value is not None
+                for word in (option, word_value)
+            ]
             words = ["reproduce", "all", *(["--quick"] if quick else []), *words]
             measure_side_by_side(common.LONGEST_FIRST, words, jobs, settings.out)
     reuse_freed_memory()
@@ -115,9 +122,15 @@ def reproduce(
 
 
 def measure_side_by_side(names: Sequence[str], words: list[str], jobs: int, out: Path) -> None:
-    """`dgl-lara WORDS` for each data set, `jobs` at a time: what they measure is found on disk afterwards. Not speed.
+    """Run a command for several data sets at once, whose results are on disk afterwards. Speed is not measured.
 
     Small graphs do not profit from several threads, so two processes with one thread each take about half the time.
+
+    Args:
+        names: Data sets.
+        words: The command after `dgl-lara`.
+        jobs: Number of processes at a time.
+        out: Folder of the results.
     """
     from dgl_lara._util.progress import Progress, log_info
 
@@ -128,7 +141,7 @@ def measure_side_by_side(names: Sequence[str], words: list[str], jobs: int, out:
 
 
 def _finished(names: Sequence[str], words: list[str], jobs: int, out: Path) -> Iterator[str]:
-    """The data sets, as their processes end."""
+    """Yield each data set when its process ends."""
     environment = {**os.environ, "OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // jobs))}
     waiting, running = list(names), dict[str, subprocess.Popen]()
     try:
@@ -148,6 +161,6 @@ def _finished(names: Sequence[str], words: list[str], jobs: int, out: Path) -> I
                 yield name
     finally:
         for process in running.values():
-            process.terminate()  # files are written whole or not at all
+            process.terminate()  # files are written atomically
         for process in running.values():
             process.wait()

@@ -1,4 +1,4 @@
-"""`dgl-lara runs`: list, show, compare and delete runs."""
+"""Command `dgl-lara runs`. List, show, compare and delete runs."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def compare(one: str, other: str) -> None:
 @runs.command()
 @click.argument("run")
 def config(run: str) -> None:
-    """Print the settings of RUN for --config: dgl-lara runs config RUN > run.toml."""
+    """Print the settings of RUN for --config, as in dgl-lara runs config RUN > run.toml."""
     from dgl_lara.runs.overview import find_run
     from dgl_lara.runs.tables import train_options
 

@@ -1,4 +1,4 @@
-"""`dgl-lara serve`: serve explanations over HTTP."""
+"""Command `dgl-lara serve`. Serve explanations over HTTP."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ class ServeOptions:
 
 
 STATE_OPTION = click.option(
-    "--state", type=FOLDER, help="Folder for graph updates and shared tables. Default: RUN/serving."
+    "--state", type=FOLDER, help="Folder for graph updates and shared tables. Default is RUN/serving."
 )
 
 
 @click.command("serve")
 @click.option("--run", "folders", type=RUN, multiple=True,
-              help="Run to serve under the name of its folder. Repeatable. Default: the newest.")  # fmt: skip
+              help="Run to serve under the name of its folder. Repeatable. Default is the newest.")  # fmt: skip
 @click.option("--host", default=ServeOptions.host, show_default=True, help="Address to listen on.")
 @click.option(
     "--port", type=click.IntRange(0, 65535), default=ServeOptions.port, show_default=True, help="0: any free port."
 )
-@click.option("--workers", type=click.IntRange(1, 256), help="Processes that answer requests. Default: one a core.")
+@click.option("--workers", type=click.IntRange(1, 256), help="Processes that answer requests. Default is one a core.")
 @click.option("--token-file", type=FILE, help="File with the bearer token that requests must carry.")
 @STATE_OPTION
 @click.option("--max-body", type=MEMORY, default="16MB", show_default=True, help="Largest request.")

@@ -1,4 +1,4 @@
-"""`dgl-lara shards`: check the shards of a folder and join them."""
+"""Command `dgl-lara shards`. Check the shards of a folder and join them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`dgl-lara summary`: summarise the explanations of many nodes or graphs."""
+"""Command `dgl-lara summary`. Summarise the explanations of many nodes or graphs."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ MAX_ROWS = 12  # of a table
 
 
 @click.command("summary")
-@click.option("--run", "folder", type=RUN, help="Run to summarise. Default: the newest.")
-@click.option("--class", "asked_class", type=CLASS,
+@click.option("--run", "folder", type=RUN, help="Run to summarise. Default is the newest.")
+@click.option("--class", "requested_class", type=CLASS,
               help="Only targets predicted as this class, a number or a name.")  # fmt: skip
 @split_option("Only targets of this split.")
 @click.option("--targets", type=COUNT, default=MAX_TARGETS, show_default=True,
@@ -44,7 +44,7 @@ MAX_ROWS = 12  # of a table
 @trust_options
 def summary(
     folder: Path | None,
-    asked_class: int | str | None,
+    requested_class: int | str | None,
     split: str | None,
     targets: int,
     out: tuple[Path, ...],
@@ -68,8 +68,8 @@ def summary(
     reuse_freed_memory(run.dataset.graph.num_nodes())
     parts = run.parts if players is None else [run]
     only = None
-    if asked_class is not None:
-        only = class_number("--class", asked_class, run.names.get("classes"), run.game.num_classes)
+    if requested_class is not None:
+        only = class_number("--class", requested_class, run.names.get("classes"), run.game.num_classes)
     found = summaries_of(parts, split or "all", targets, only, " (--targets takes more)")
     for place, (one, explanations) in enumerate(found):
         _print(one, explanations, first=not place)

@@ -1,4 +1,4 @@
-"""`dgl-lara target`: train the model that is to be explained, or report on one."""
+"""Command `dgl-lara target`. Train a model to explain, or report on one."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from dgl_lara.gnns import ALL_ARCHITECTURES, PAPER_ACCURACY, recipe_for
 @click.command()
 @dataset_options
 @click.option("--target", "target_file", type=FILE, help="Report on this model (.pt or .npz) instead of training one.")
-@click.option("--architecture", type=click.Choice(ALL_ARCHITECTURES), help="Default: the data set's first choice.")
+@click.option("--architecture", type=click.Choice(ALL_ARCHITECTURES), help="Default is the data set's first choice.")
 @click.option("--readout", type=click.Choice(["max", "max-mean"]), help="Pooling of a graph task's model.")
-@click.option("--epochs", type=COUNT, help="At the most; training stops early on validation.")
+@click.option("--epochs", type=COUNT, help="Epochs, at most. Training stops early on validation.")
 @click.option("--lr", type=PositiveFloat(), help="Learning rate of Adam.")
-@click.option("--out", type=NEW_FILE, help="Store the model here too.")
+@click.option("--out", type=NEW_FILE, help="Store the model in this file too.")
 @seed_option
 @device_option
 def target(
@@ -42,7 +42,7 @@ def target(
     out: Path | None,
     **changes: Any,
 ) -> None:
-    """Train a target model (or load one) and print its accuracy beside the paper's."""
+    """Train a model to explain (or load one) and print its accuracy next to the paper's."""
     from dgl_lara._util.tables import text_table
     from dgl_lara.gnns.checkpoint import load_gnn, save_gnn
     from dgl_lara.gnns.ranking import pair_scores, popularity, ranking_quality
@@ -72,9 +72,9 @@ def target(
     echo(text_table([share, "train", "validation", "test"], rows))
     if dataset.pairs is not None and isinstance(model, Recommender):
         ranked = {"this model": pair_scores(model, dataset), "popularity": popularity(dataset)}
-        quality = {who: ranking_quality(scores, dataset.pairs) for who, scores in ranked.items()}
-        rows = [[who, *figures.values()] for who, figures in quality.items()]
+        quality = {name: ranking_quality(scores, dataset.pairs) for name, scores in ranked.items()}
+        rows = [[name, *figures.values()] for name, figures in quality.items()]
         echo(text_table(["all pairs held back", *quality["popularity"]], rows))
     if path.is_file():
-        use = "" if is_usual else f"; explain it with --target {path} (train takes the usual one by itself)"
+        use = "" if is_usual else f"; to explain it, use train --target {path}"
         echo(f"stored in {path}{use}")

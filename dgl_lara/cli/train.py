@@ -1,4 +1,4 @@
-"""`dgl-lara train`: train an explainer for a model on a data set."""
+"""Command `dgl-lara train`. Train an explainer for a model on a data set."""
 
 from __future__ import annotations
 
@@ -65,11 +65,11 @@ def training_options(command: Callable) -> Callable:
         click.option("--inputs", type=click.Choice(INPUTS), help="Input of the explainer for each node."),
         click.option("--embedding", type=click.Choice(EMBEDDINGS), help="Separate p and t, or one embedding for both."),
         click.option("--train-on", type=click.Choice(TRAIN_ON), help="Targets to train on. No label is used."),
-        click.option("--targets", type=int, help="Train on this many of them, drawn at random. Default: all."),
+        click.option("--targets", type=int, help="Train on this many of them, drawn at random. Default is all."),
         click.option("--batch-size", type=count_or("all"), help="Targets a step."),
         click.option("--dim", type=int, help="Length of p and t."),
         click.option("--hidden", type=int, help="Width of the encoder."),
-        click.option("--layers", type=int, help="GraphConv layers. 0 is an MLP. Default: K."),
+        click.option("--layers", type=int, help="GraphConv layers. 0 is an MLP. Default is K."),
         click.option("--masks", type=int, help="Coalition pairs drawn a step."),
         click.option("--pool", type=count_or("auto", "0"), metavar="N|auto|0",
                      help="Coalition pairs of the whole graph that all steps share. 0: new ones at every step."),
@@ -83,14 +83,14 @@ def training_options(command: Callable) -> Callable:
 
 @click.command()
 @partial(dataset_options, required=False)
-@click.option("--target", "target_file", type=FILE, help="Model to explain (.pt or .npz). Default: train one.")
+@click.option("--target", "target_file", type=FILE, help="Model to explain (.pt or .npz). Default is train one.")
 @click.option("--graph", "graph_file", type=NonEmptyPath(path_type=Path),
               help="Your own graph: .bin, .npz, or a folder of parts.")  # fmt: skip
 @click.option("--model", "own_name", metavar="MODULE:FUNCTION", help="Your own model: the function that builds it.")
-@click.option("--weights", "weights_file", type=FILE, help="With --model: its weights, a state dict.")
+@click.option("--weights", "weights_file", type=FILE, help="Its weights, a state dict (with --model).")
 @click.option("--hops", type=count_or("auto", "measure"), default="auto", show_default=True,
               help="K, the reach of the model: as it declares, measured (Eq. 13), or a number.")  # fmt: skip
-@click.option("--value", type=click.Choice(VALUES), help="Number to explain. Default: logit, for links output.")
+@click.option("--value", type=click.Choice(VALUES), help="Number to explain. Default is logit, for links output.")
 @click.option(
     "--players",
     "player_names",
@@ -100,30 +100,30 @@ def training_options(command: Callable) -> Callable:
     show_default="nodes",
     help="Player set to score. Repeatable: the run holds an explainer for each.",
 )
-@click.option("--directed-edges", is_flag=True, help="With --players edges: each direction is a player.")
+@click.option("--directed-edges", is_flag=True, help="Each direction is a player (with --players edges).")
 @click.option(
     "--features-of",
     type=click.Choice(FEATURES_OF),
     default="field",
     show_default=True,
-    help="With --players features: mask the feature in the whole receptive field, or only in the target.",
+    help="Mask the feature in the whole receptive field, or only in the target (with --players features).",
 )
 @click.option(
     "--baseline",
     type=click.Choice(BASELINES),
     default="zero",
     show_default=True,
-    help="With --players features: replacement of a masked feature. rows: values of rows of the data.",
+    help="Replacement of a masked feature. rows: values of rows of the data (with --players features).",
 )
 @click.option("--feature-groups", type=FILE,
               help='With --players features: columns that are one player, a JSON file {"job": [1, 2, 3]}.')  # fmt: skip
 @training_options
-@click.option("--out", type=NEW_FOLDER, help="Run folder. Default: runs/<dataset>-<time>.")
+@click.option("--out", type=NEW_FOLDER, help="Run folder. Default is runs/<dataset>-<time>.")
 @click.option("--resume", type=RUN, help="Continue this run with its own settings.")
 @memory_option
 @click.option("--processes", type=click.IntRange(1, 1024), default=1, show_default="1",
               help="Processes on this machine that train together. On several machines, use torchrun.")  # fmt: skip
-@click.option("--trust", is_flag=True, help="With --resume: run the code of the model that the run names.")
+@click.option("--trust", is_flag=True, help="Run the code of the model that the run names (with --resume).")
 @seed_option
 @device_option
 def train(
