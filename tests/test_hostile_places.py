@@ -128,7 +128,7 @@ def test_embeddings_that_cannot_be_stored_are_used_all_the_same(notices):
     one = bulk("walk", False)
     store = EmbeddingStore(NOWHERE / "embeddings.pt", one.game.f, "data", (80, 80))
     store.keep(one.game.full_outputs, one.explainer, one.embeddings)
-    assert "embeddings.not_stored" in notices.codes
+    assert "store.unwritable" in notices.codes
     kept = store.embeddings(one.explainer)
     assert kept is not None and kept.source is one.embeddings.source
 
