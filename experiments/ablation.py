@@ -1,8 +1,8 @@
-"""What each part of the default contributes: agreement with phi on test targets when one part is changed.
+"""Ablation of the default settings: agreement with phi on test targets when one part is changed.
 
     python experiments/ablation.py [DATASET ...] [--steps 400] [--targets 200] [--data-dir DIR]
 
-One seed, short training: differences below .02 mean nothing.
+It uses one seed and short training, so differences below .02 mean nothing.
 """
 
 from dataclasses import replace

@@ -1,9 +1,9 @@
-"""What PyPI knows of vulnerabilities in the packages that are installed here.
+"""Known vulnerabilities of the installed packages, from PyPI.
 
     python experiments/audit.py
 
-`pip-audit` asks PyPI for the page of each release. A mirror may have the page of the newest release alone; then this
-asks for that one. It answers for an installed release only if that is the newest: of an older one, nothing is known.
+`pip-audit` asks PyPI for the page of each release. A mirror may have the page of the newest release only. This script
+then asks for that page, which answers for the installed release only if it is the newest.
 """
 
 import json
@@ -19,7 +19,7 @@ PYPI = "https://pypi.org/pypi"
 
 
 def page(*parts: str) -> dict | None:
-    """PyPI's page, None where there is none."""
+    """Return PyPI's page, or None."""
     try:
         with urllib.request.urlopen("/".join([PYPI, *parts, "json"]), timeout=60) as reply:
             return json.load(reply)
@@ -30,7 +30,7 @@ def page(*parts: str) -> dict | None:
 
 
 def known(release: str, of_release: dict | None, of_newest: dict | None) -> tuple[str, str]:
-    """(which release PyPI answered for, what it knows of it)."""
+    """Return the release that PyPI answered for, and its vulnerabilities."""
     found = of_release or of_newest
     if found is None:
         return "none", "not on PyPI"
@@ -50,8 +50,8 @@ def main() -> None:
         rows.append([name, release, *known(release, of_release, None if of_release else page(name))])
     answered = sum(row[2] == "this one" for row in rows)
     click.echo(f"{len(rows)} packages; PyPI answered for the installed release of {answered}.\n")
-    told = [row for row in rows if row[2] != "this one" or row[3] != "none known"]
-    click.echo(markdown_table(["package", "installed", "answered for", "vulnerabilities"], told))
+    result = [row for row in rows if row[2] != "this one" or row[3] != "none known"]
+    click.echo(markdown_table(["package", "installed", "answered for", "vulnerabilities"], result))
 
 
 if __name__ == "__main__":

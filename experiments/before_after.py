@@ -77,8 +77,8 @@ def random_graph(nodes):
 
 def find(*places):
     """Return the first of these functions or classes, "module:name", that this checkout has."""
-    for place in places:
-        module, _, name = place.partition(":")
+    for index in places:
+        module, _, name = index.partition(":")
         try:
             return getattr(importlib.import_module(module), name)
         except (ImportError, AttributeError):
@@ -147,11 +147,11 @@ def measure_serving(found, folder, nodes):
     done = CliRunner().invoke(cli, words, catch_exceptions=False)
     assert done.exit_code == 0, done.output
     app = make_app([find(*SERVED)("m", find(*OPENING)(Path(folder) / "run", trust=True), Path(folder) / "state")])
-    warm, asked = range(nodes - 20, nodes), range(300)
+    warm, requested = range(nodes - 20, nodes), range(300)
     asyncio.run(request_all(app, warm))
     for name in ("computed", "repeated"):
         start = clock()
-        asyncio.run(request_all(app, asked))
+        asyncio.run(request_all(app, requested))
         found[name] = clock() - start
 
 

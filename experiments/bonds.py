@@ -1,10 +1,10 @@
-"""Which bonds matter, to a model that reads them and to the same model that does not.
+"""Important bonds for a model that uses bond types and for one that does not.
 
     python experiments/bonds.py [--data-dir DIR] [--steps 600] [--targets 60] [--seeds 1]
 
-MUTAG with its bond types as edge data: GINE, and GINE blind to them. Edges play; against phi of the same game on test
-graphs. Of both models: how well g agrees with phi, the mean |phi| of bonds of each type, and the rank correlation of
-the two models' phi over the same bonds. Written to experiments/results/bonds.csv.
+The data is MUTAG with bond types as edge data, the models are GINE with and without them. Players are edges. For both
+models it measures the agreement of g with phi, the mean |phi| of bonds of each type, and the rank correlation of the
+two models' phi over equal bonds. Writes experiments/results/bonds.csv.
 """
 
 from dataclasses import replace
@@ -28,7 +28,7 @@ MODELS = ("mutag-gine", "mutag-gine-blind")
 
 
 def by_bond(game, dataset, phi, players):
-    """Mean |phi| of the bonds of each type."""
+    """Return the mean |phi| of the bonds of each type."""
     assert isinstance(game.player_set, EdgePlayers)
     u, v = game.player_set.endpoints(players.player)
     kind = dataset.graph.edata["bond"][dataset.graph.edge_ids(u, v)].argmax(1)

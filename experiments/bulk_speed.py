@@ -1,9 +1,9 @@
-"""How fast explaining in bulk is: throughput, latency, growth, the paper's way for comparison, and where the time goes.
+"""The speed of bulk explanation: throughput, latency, growth, comparison with the paper's way, and parts of the time.
 
     python experiments/bulk_speed.py --directed RUN --undirected RUN [--repeats 5]
 
-RUN are trained run folders of ogbn-arxiv (`dgl-lara train --dataset ogbn-arxiv [--undirected]`); one of the two is
-enough. Their stored embeddings are made anew. What is compared is measured in turns in one process. Writes
+RUN are trained run folders of ogbn-arxiv (`dgl-lara train --dataset ogbn-arxiv [--undirected]`). One is enough. Their
+stored embeddings are computed again. Compared ways are measured alternately in one process. Writes
 experiments/results/bulk_speed.md.
 """
 
@@ -39,7 +39,7 @@ GROWTH = (1, 10, 100, 1_000, 10_000, 100_000)
 
 @dataclass
 class Measured:
-    """Of one graph; medians, in seconds unless it says otherwise."""
+    """Medians for one graph, in seconds unless stated otherwise."""
 
     best: TopPlayers
     pairs: int  # (target, player) pairs of all targets
@@ -54,13 +54,13 @@ class Measured:
 
 
 def timed(what, repeats):
-    """Median seconds."""
+    """Return the median seconds."""
     return float(np.median(seconds_of(what, repeats)))
 
 
 @kernel()
 def walk_only(worker, workers, indptr, sources, scale, p, t, targets, gate, hops):
-    """The kernel's walk without its last dot products and without choosing the best."""
+    """Run the kernel's walk without its last dot products and without choosing the best players."""
     nodes = len(indptr) - 1
     total, weight, now = np.zeros(nodes, np.float32), np.zeros(nodes, np.float32), np.empty(nodes, np.float32)
     distance = np.full(nodes, -1, np.int8)
@@ -77,7 +77,7 @@ def walk_only(worker, workers, indptr, sources, scale, p, t, targets, gate, hops
 
 
 def walk_all(bulk, targets):
-    """`walk_only` on the arrays that `bulk.top` gives its own kernel."""
+    """Run `walk_only` on the arrays of `bulk.top`."""
     walks, game = bulk._fastest, bulk.game
     t = bulk.explainer.for_class(bulk.embeddings.target[targets], game.query(targets))
     run_in_threads(
@@ -87,7 +87,7 @@ def walk_all(bulk, targets):
 
 
 def copy_bandwidth(megabytes):
-    """GB/s of a plain copy, reading and writing counted."""
+    """Return the GB/s of a plain copy, reading and writing counted."""
     source = torch.ones(megabytes * 2**18)
     target = torch.empty_like(source)
     return 2 * source.nbytes / timed(lambda: target.copy_(source), 1) / 1e9
@@ -98,30 +98,33 @@ def measure(run, repeats, singles, copied, say):
     bulk, game = lara.scorer(), run.game
     if fastest_kernel(bulk.explainer, bulk.game) is not WalkKernel:
         raise InputError("the kernel is for node tasks on the CPU, with a gate that it knows.")
-    everyone = torch.arange(game.num_targets)
-    bulk.top(everyone[:10], TOP)  # both are compiled before anything is measured
-    walk_all(bulk, everyone[:10])
+    every_target = torch.arange(game.num_targets)
+    bulk.top(every_target[:10], TOP)  # both are compiled before anything is measured
+    walk_all(bulk, every_target[:10])
     length = bulk._fastest.length
     never = np.full_like(length, np.inf)  # a player of infinite length is never skipped
     whole, every_dot, walking, copying = [], [], [], []
     for _ in range(repeats):
-        whole.append(timed(lambda: bulk.top(everyone, TOP), 1))
+        whole.append(timed(lambda: bulk.top(every_target, TOP), 1))
         bulk._fastest.length = never
-        every_dot.append(timed(lambda: bulk.top(everyone, TOP), 1))
+        every_dot.append(timed(lambda: bulk.top(every_target, TOP), 1))
         bulk._fastest.length = length
-        walking.append(timed(lambda: walk_all(bulk, everyone), 1))
+        walking.append(timed(lambda: walk_all(bulk, every_target), 1))
         copying.append(copy_bandwidth(copied))
-    seconds, pairs = float(np.median(whole)), sum(int(game.players(part).counts.sum()) for part in everyone.split(2048))
+    seconds, pairs = (
+        float(np.median(whole)),
+        sum(int(game.players(part).counts.sum()) for part in every_target.split(2048)),
+    )
     say(f"kernel: {seconds:.2f} s, {pairs:,} pairs")
-    order = torch.randperm(len(everyone), generator=torch.Generator().manual_seed(0))
-    counts = [count for count in GROWTH if count <= len(everyone)]
+    order = torch.randperm(len(every_target), generator=torch.Generator().manual_seed(0))
+    counts = [count for count in GROWTH if count <= len(every_target)]
     growth = {n: timed(lambda n=n: bulk.top(order[:n], TOP), 3 * repeats) for n in counts}
     drawn = cycle(order.split(1))
     one_top = timed(lambda: bulk.top(next(drawn), TOP), singles)
     one_all = timed(lambda: lara.explain(next(drawn)), singles)
     say(f"one target: {1e3 * one_top:.2f} ms")
     return Measured(
-        best=bulk.top(everyone, TOP),
+        best=bulk.top(every_target, TOP),
         pairs=pairs,
         whole=seconds,
         every_dot=float(np.median(every_dot)),
@@ -130,12 +133,12 @@ def measure(run, repeats, singles, copied, say):
         growth=growth,
         one_top=one_top,
         one_all=one_all,
-        paper=against_the_paper(lara, bulk, order, seconds / len(everyone), say),
+        paper=against_the_paper(lara, bulk, order, seconds / len(every_target), say),
     )
 
 
 def against_the_paper(lara, bulk, order, ours_each, say):
-    """The per-batch 2K-hop forward (Eq. 12), in turns with ours on the same targets; and the largest difference."""
+    """Time the per-batch 2K-hop forward (Eq. 12) and ours alternately, and return their largest difference."""
     paper, ours, difference = [], [], 0.0
     for batch in order[:PAPER_TARGETS].split(PAPER_BATCH):
         start = time.perf_counter()
@@ -155,7 +158,7 @@ def against_the_paper(lara, bulk, order, ours_each, say):
 
 
 def end_to_end(run, say):
-    """The command, in a process of its own: seconds and peak memory (GB), without and with stored embeddings."""
+    """Run the command. Return seconds and peak memory (GB), without and with stored embeddings."""
     rows = {}
     for stored in (False, True):
         if not stored:
@@ -177,7 +180,7 @@ def end_to_end(run, say):
 
 
 def shares(found, dim):
-    """Where the time of a whole export goes."""
+    """Return the parts of the time of a full export."""
     start = time.perf_counter()
     frame = top_frame(found.best)
     framing = time.perf_counter() - start

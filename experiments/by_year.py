@@ -1,11 +1,10 @@
-"""New nodes and edges arrive: g learns from the older papers of ogbn-arxiv and explains the newer ones, unchanged.
+"""Inductive explanation: g learns from the older papers of ogbn-arxiv and explains the newer ones.
 
     python experiments/by_year.py --data-dir DIR [--newest 0.2] [--steps 100] [--targets 150]
 
-The newest fifth of all papers, with all their citations, is taken away; LARA learns on what is left. Then the whole
-graph is there, and the newer papers are explained by `explain_on`; beside them papers of the older graph that g has not
-learned from. Amortised scores against phi from coalitions of each target's own. Written to
-experiments/results/by_year.csv.
+The newest fifth of all papers is removed with all citations, and LARA is trained on the rest. On the full graph the
+newer papers are explained by `explain_on`, and for comparison older papers that g was not trained on. Amortised scores
+are compared with phi from coalitions of each target's own. Writes experiments/results/by_year.csv.
 """
 
 import time
@@ -32,7 +31,7 @@ YEARS = "ogbn_arxiv/raw/node_year.csv.gz"
 
 
 def with_neighbours(game, targets, count):
-    """Targets that somebody can reach: of the others there is nothing to explain."""
+    """Select targets with at least one neighbour. The others have nothing to explain."""
     many = sample_targets(targets, 20 * count, 0)
     return many[game.players(many).counts > 1][:count]
 
@@ -64,9 +63,9 @@ def main(data_dir, newest, steps, most, reference_pairs, seeds, out):
         started = time.perf_counter()
         lara = LARA(game.f, older, x, hops=game.hops, config=config).fit(train, val)
         spent = time.perf_counter() - started
-        here = with_neighbours(lara.game, torch.cat([val, test]), most)
+        local = with_neighbours(lara.game, torch.cat([val, test]), most)
         there = with_neighbours(game, (place < 0).nonzero().flatten(), most)
-        known = with_novelty(lara.explain(here, corrected=False), lara.explainer_, config.inputs)
+        known = with_novelty(lara.explain(local, corrected=False), lara.explainer_, config.inputs)
         new = lara.explain_on(dataset.graph, dataset.features, there)
         for which, found in (("older, unseen", known), ("newer", new)):
             assert found.game is not None and found.novelty is not None

@@ -1,4 +1,4 @@
-"""What the scripts behind `dgl-lara reproduce` share: settings, data and target models, the one comparison, writing."""
+"""Settings, data, target models, the benchmark and tables, shared by the scripts of `dgl-lara reproduce`."""
 
 import json
 import time
@@ -34,7 +34,7 @@ FULL_SEEDS, FULL_TARGETS = 5, 200
 
 @dataclass(frozen=True)
 class Settings:
-    """How much, of what, and where to."""
+    """Settings of a reproduction."""
 
     quick: bool = False
     seeds: int | None = None
@@ -56,17 +56,17 @@ class Settings:
         return self.targets or (QUICK_TARGETS if self.quick else FULL_TARGETS)
 
     def names(self, usual):
-        """The data sets of a script that has these by itself."""
+        """Return the data sets of a script."""
         return self.datasets or tuple(name for name in usual if self.only in (None, name))
 
     @property
     def tables(self):
-        """Where tables and pictures go. Those of a single data set are only made on the way to the whole ones."""
+        """Return the folder of tables and plots. Those of a single data set are intermediate results."""
         return self.out / "parts" / self.only if self.only else self.out
 
     @property
     def words(self):
-        """What every table says of itself."""
+        """Return the settings as the text above every table."""
         training = f"{self.steps} training steps" if self.steps else "quick" if self.quick else "full training"
         seeds = "1 seed" if self.num_seeds == 1 else f"{self.num_seeds} seeds"
         return f"{training}, {seeds}, at most {self.num_targets} test targets, explained value: {self.value}"
@@ -76,7 +76,7 @@ class Settings:
 
 
 def setting(name, data_dir, value="logit", device="cpu"):
-    """The data set and the game on it: the authors' files and target models where they are, our own elsewhere."""
+    """Return the data set and the game on it: the authors' files and target models if they are there, else our own."""
     dataset, model = _model(name, data_dir, device)
     return dataset, Game.create(model, dataset.graph, dataset.features, dataset.task, model.num_hops, value)
 
@@ -95,7 +95,7 @@ def _model(name, data_dir, device):
 
 
 def present(name, data_dir):
-    """The name itself, or its generated stand-in where its files are nowhere; and how many nodes that shall have."""
+    """Return the name, or its generated stand-in if its files are missing, and the number of nodes to generate."""
     entry = DATASETS[name]
     if entry.generated or find_files(entry.files, data_dir):
         return name, None
@@ -106,7 +106,7 @@ def present(name, data_dir):
 
 
 def source_of(name, dataset):
-    """Where the data comes from, and that it is a stand-in where it is one."""
+    """Return the source of the data, and whether it is a stand-in."""
     return dataset.source if dataset.name == name else f"stand-in '{dataset.name}', {dataset.source}"
 
 
@@ -186,7 +186,7 @@ COMPARISON = {  # the same where scores of rivals are on no common scale
 
 
 def seconds_of(work, repeats=1):
-    """Of each of so many calls."""
+    """Return the seconds of each call."""
     spent = []
     for _ in range(repeats):
         started = time.perf_counter()
@@ -196,7 +196,7 @@ def seconds_of(work, repeats=1):
 
 
 def figure(values, digits=2):
-    """'1.23 ± 0.04' over the seeds."""
+    """Format '1.23 ± 0.04' over the seeds."""
     values = pd.Series(values, dtype=float).dropna()
     if values.empty:
         return "-"
@@ -209,7 +209,7 @@ def number(value, digits=2):
 
 
 def measured(records, column, sign=0):
-    """{method: text} in the order of the records, the best in bold."""
+    """Return {method: text} in the order of the records, the best in bold."""
     groups = dict(list(records.groupby("method", sort=False)))
     means = pd.Series({name: group[column].mean() if column in group else None for name, group in groups.items()})
     means = means.astype(float).dropna()
@@ -219,7 +219,7 @@ def measured(records, column, sign=0):
 
 
 def grouped(records, columns, beside=lambda data, method: []):
-    """A row a data set and method: its figures, then what `beside` has from the paper."""
+    """Return a row per data set and method: its values, then what `beside` has from the paper."""
     rows = []
     for data, group in records.groupby("data", sort=False):
         cells = [measured(group, column, sign) for column, (_, sign) in columns.items()]
@@ -230,7 +230,7 @@ def grouped(records, columns, beside=lambda data, method: []):
 
 
 def shown_as(name, source):
-    """The name that a picture gives to a data set: with what it is not, where it is not the published one."""
+    """Return the name of a data set in plots, marked if it is not the published one."""
     kind = (
         " (substitute features)" if "substitute" in source else " (stand-in)" if source.startswith("stand-in") else ""
     )
@@ -243,13 +243,13 @@ def for_pictures(records):
 
 
 def sources(records):
-    """Where the data comes from."""
+    """Return the sources of the data."""
     pairs = records[["data", "source"]].drop_duplicates().itertuples(index=False)
     return "Data: " + "; ".join(f"{name}: {source}" for name, source in pairs) + "."
 
 
 def left_out(records):
-    """One line for each method that could not do it, with its reason."""
+    """Return a line for each method that is left out, with the reason."""
     if "left out" not in records:
         return []
     rows = records.dropna(subset="left out").drop_duplicates(["data", "method"])
@@ -257,7 +257,7 @@ def left_out(records):
 
 
 def write_table(settings, stem, title, tables, frame, notes=()):
-    """<stem>.md for reading, a table for each (header, rows), and <stem>.csv with every figure."""
+    """Write <stem>.md with a table for each (header, rows), and <stem>.csv with every value."""
     lines = [f"# {title}", "", f"Ours: {settings.words}.", *([quick_note()] if settings.quick else []), ""]
     for header, rows in tables:
         lines += [markdown_table(header, [list(map(str, row)) for row in rows]), ""]

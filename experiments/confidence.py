@@ -1,11 +1,11 @@
-"""How well the confidence of amortised scores can be judged by so many targets.
+"""How reliably a number of targets measures the confidence of amortised scores.
 
     python experiments/confidence.py [NAME ...] [--seeds 3] [--targets 100] [--data-dir DIR]
 
-On validation targets of data sets of which training keeps samples, so that it may serve choices: the error model is
-fitted to four fifths of them and asked about the rest. Printed: rank correlation and largest gap over all of them; over
-draws of as many targets as a measurement has; and the same of an error model that is exactly right: every target has
-the error that is expected of it, times the ratio of true to expected error of some other target.
+It uses validation targets of data sets whose training keeps samples, so that it may guide choices. The error model is
+fitted to four fifths of them and evaluated on the rest. Printed are rank correlation and largest gap over all targets,
+over draws of the size of a measurement, and for an exactly right error model: every target has its expected error times
+the ratio of true to expected error of another target.
 """
 
 from dataclasses import replace
@@ -27,7 +27,7 @@ RANK, GAP = "rank correlation of confidence", "largest gap"
 
 
 def cross_validated(lara, targets):
-    """Amortised explanations whose variance comes from error models that have not seen them."""
+    """Return amortised explanations whose variance comes from error models fitted on other targets."""
     found = lara.explain(targets, corrected=False)
     variance = torch.zeros_like(found.scores)
     fold = torch.randperm(len(targets), generator=generator(0)) % FOLDS
@@ -41,7 +41,7 @@ def cross_validated(lara, targets):
 
 
 def as_if_right(squares, expected, error, size, drawn):
-    """Errors and sizes of targets whose errors are as expected on average, and vary as they do in truth."""
+    """Draw errors and sizes of targets whose errors are as expected on average and vary as the true ones."""
     error = error.clamp(min=1e-6)
     ratio = error / expected
     angle = (size - squares - error) / (2 * (squares * error).sqrt())
@@ -67,15 +67,15 @@ def judged(found, against, count):
     error, size = true_squares(found, against)
     known = (size > 0) & ~found.confidence.isnan()
     columns = (found.confidence, total(found.scores.square()), total(found.variance), error, size)
-    said, squares, expected, error, size = (column[known] for column in columns)
+    confidence, squares, expected, error, size = (column[known] for column in columns)
     drawn, drawings, right = generator(0), [], []
     for _ in range(DRAWS):
-        some = torch.randint(len(said), (count,), generator=drawn)
-        drawings.append(reliability(said[some], error[some], size[some]))
+        some = torch.randint(len(confidence), (count,), generator=drawn)
+        drawings.append(reliability(confidence[some], error[some], size[some]))
         made, sizes = as_if_right(squares, expected, error, size, drawn)
-        right.append(reliability(said[some], made[some], sizes[some]))
-    whole = reliability(said, error, size)
-    about = {"validation targets": len(said), "rank": float(whole[RANK]), "gap": whole[GAP]}
+        right.append(reliability(confidence[some], made[some], sizes[some]))
+    full = reliability(confidence, error, size)
+    about = {"validation targets": len(confidence), "rank": float(full[RANK]), "gap": full[GAP]}
     return about | spread_of(f"{count} targets", drawings) | spread_of(f"{count} targets, exactly right", right)
 
 

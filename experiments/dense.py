@@ -1,5 +1,6 @@
-"""A *generated* dense graph (mean degree 30, about 190 players a target), and the models on it that
-`neighbours.py dense-gat dense-sage` explains: a GAT with four heads and a GraphSAGE, two layers each."""
+"""A *generated* dense graph (mean degree 30, about 190 players a target), and its models for
+`neighbours.py dense-gat dense-sage`: a GAT with four heads and a GraphSAGE, two layers each.
+"""
 
 import dgl
 import numpy as np
@@ -16,8 +17,12 @@ NODES, DEGREE, CLASSES, COLUMNS = 4000, 41, 8, 32  # the radius that would give 
 
 
 def dense_graph(seed=0):
-    """Points in space, linked where they are near (how near differs from point to point); class by region, one label in
-    ten is wrong; features tell the class faintly. Returns graph, features, labels and a random order of the nodes."""
+    """Generate points in space, linked if they are near (the distance differs between points).
+
+    The class is the region, with one wrong label in ten. Features correlate weakly with the class.
+
+    Returns graph, features, labels and a random order of the nodes.
+    """
     drawn = np.random.RandomState(seed)
     places = drawn.rand(NODES, 3)
     reach = (DEGREE / NODES / (4 / 3 * np.pi)) ** (1 / 3) * np.clip(drawn.lognormal(-0.1, 0.25, NODES), 0.4, 2)
@@ -34,7 +39,7 @@ def dense_graph(seed=0):
 
 
 class Net(nn.Module):
-    """Two layers: GAT with four heads, or GraphSAGE (mean)."""
+    """Two layers of GAT with four heads, or of GraphSAGE (mean)."""
 
     num_hops = 2
 

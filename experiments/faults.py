@@ -1,11 +1,11 @@
-"""Faults on purpose: kills at random moments, two at once, full and read-only disks, no home, a jumping clock, a soak.
+"""Fault injection: kills at random moments, two processes at once, full and read-only disks, no home, clocks, a soak.
 
     python experiments/faults.py                     # everything; mounts need root and are left out without it
     python experiments/faults.py --kills 6 --soak 2000 --calls 100
 
-Every command runs in a child of this process that has loaded everything already, so that a moment is a moment of its
-work; moments of the start are in tests/test_hostile_places.py. A line says how often it was tried and how often it
-ended as it must: killed and resumed runs give what unbroken ones give, nothing is left behind, there is no traceback.
+Every command runs in a fork of this process, which has loaded all libraries, so that a random moment falls into its
+work. Moments of the start are in tests/test_hostile_places.py. A line reports how often a fault was tried and how often
+the outcome was right: killed and resumed runs equal uninterrupted ones, nothing is left behind, no traceback.
 """
 
 import gc
@@ -80,12 +80,12 @@ class Ended:
 
     @property
     def quiet(self) -> bool:
-        """No traceback, and never more than a few lines."""
+        """Return whether there was no traceback and at most a few lines."""
         return "Traceback" not in self.said
 
 
 def start(words: list[str], change: Callable[[], object] = lambda: None) -> tuple[int, Path]:
-    """`dgl-lara WORDS` in a child; its number, and the file with all that it says."""
+    """Start `dgl-lara WORDS` in a child. Return its process id and the file with its output."""
     handle, said = tempfile.mkstemp()
     child = os.fork()
     if child:
@@ -126,28 +126,28 @@ def dgl_lara_says(words: list[str], change: Callable[[], object] = lambda: None)
 
 @contextmanager
 def folder(at: Path | None = None) -> Iterator[Path]:
-    """A temporary one. (A TemporaryDirectory would be removed by the first child that ends as a process does.)"""
-    before, place = Path.cwd(), Path(tempfile.mkdtemp(dir=at))
-    os.chdir(place)
+    """Yield a temporary folder. A TemporaryDirectory would be removed by the first child that exits."""
+    before, root = Path.cwd(), Path(tempfile.mkdtemp(dir=at))
+    os.chdir(root)
     try:
-        yield place
+        yield root
     finally:
         os.chdir(before)
-        shutil.rmtree(place, ignore_errors=True)
+        shutil.rmtree(root, ignore_errors=True)
 
 
-def prepare(place: Path) -> None:
-    """A graph of 200 nodes and a model of it."""
+def prepare(root: Path) -> None:
+    """Make a graph of 200 nodes and its model."""
     drawn = np.random.default_rng(0)
     src, dst = drawn.integers(200, size=(2, 500))
     src, dst = src[src != dst], dst[src != dst]
-    np.savez(place / "graph.npz", src=src, dst=dst, x=drawn.standard_normal((200, 4)), y=np.arange(200) % 3)
-    ended = dgl_lara_says(["target", "--dataset", "graph.npz", "--epochs", "3", "--out", str(place / "f.pt")])
+    np.savez(root / "graph.npz", src=src, dst=dst, x=drawn.standard_normal((200, 4)), y=np.arange(200) % 3)
+    ended = dgl_lara_says(["target", "--dataset", "graph.npz", "--epochs", "3", "--out", str(root / "f.pt")])
     assert ended.code == 0, ended.said
 
 
 def outcome(kind: str) -> object:
-    """What must be the same however often it was killed."""
+    """Return what must not depend on kills."""
     if kind == "train":
         weights = torch.load("r/explainer.pt", weights_only=True)["weights"]
         return {name: part.tolist() for name, part in weights.items()}, Path("r/metrics.csv").read_text()
@@ -173,7 +173,7 @@ def clear(kind: str) -> None:
     Path(f"e.{kind}").unlink(missing_ok=True)
 
 
-def kills(place: Path, count: int, seed: int) -> list[Tally]:
+def kills(root: Path, count: int, seed: int) -> list[Tally]:
     drawn, tallies = random.Random(seed), []
     ended = dgl_lara_says([*TRAIN[:-1], "done"])
     assert ended.code == 0, ended.said
@@ -193,10 +193,10 @@ def kills(place: Path, count: int, seed: int) -> list[Tally]:
             ended = end(child, said, started)
             allowed = (-9, 0) if name == "SIGKILL" else (130, 0)
             again = dgl_lara_says(words_for(kind))
-            left = [str(path) for path in place.rglob(".*.part")] + [str(path) for path in place.glob("*.parts")]
+            rest = [str(path) for path in root.rglob(".*.part")] + [str(path) for path in root.glob("*.parts")]
             same = again.code == 0 and outcome(kind) == expected
-            right = ended.code in allowed and ended.quiet and again.quiet and same and not left
-            words = f"{name} after {ended.seconds:.2f} s: {ended.code}, then {again.code}, same: {same}, left: {left}"
+            right = ended.code in allowed and ended.quiet and again.quiet and same and not rest
+            words = f"{name} after {ended.seconds:.2f} s: {ended.code}, then {again.code}, same: {same}, left: {rest}"
             words += "" if ended.code in allowed else f", said: {ended.said[-300:]}"
             tally.note(right, words)
         tallies.append(tally)
@@ -214,9 +214,9 @@ def two_at_once(rounds: int) -> Tally:
         both = [(*start(TRAIN), time.monotonic()) for _ in range(2)]
         ended = [end(*one) for one in both]
         codes = sorted(one.code for one in ended)
-        told = [one for one in ended if one.code]
-        good = codes[0] == 0 and codes[1] in (1, 2) and all(one.quiet and "Error:" in one.said for one in told)
-        tally.note(good and outcome("train") == expected, f"codes {codes}: {told[0].said[-120:] if told else ''}")
+        result = [one for one in ended if one.code]
+        good = codes[0] == 0 and codes[1] in (1, 2) and all(one.quiet and "Error:" in one.said for one in result)
+        tally.note(good and outcome("train") == expected, f"codes {codes}: {result[0].said[-120:] if result else ''}")
         both = [(*start(["target", "--dataset", "tree-cycles", "--epochs", "2"]), time.monotonic()) for _ in range(2)]
         ended = [end(*one) for one in both]
         tally.note([one.code for one in ended] == [0, 0], f"cache: {[one.said[-80:] for one in ended]}")
@@ -226,17 +226,17 @@ def two_at_once(rounds: int) -> Tally:
     return tally
 
 
-def mount(place: Path, *words: str) -> bool:
-    place.mkdir(exist_ok=True)
-    return subprocess.run(["mount", *words, str(place)], capture_output=True, check=False).returncode == 0
+def mount(root: Path, *words: str) -> bool:
+    root.mkdir(exist_ok=True)
+    return subprocess.run(["mount", *words, str(root)], capture_output=True, check=False).returncode == 0
 
 
-def full_disks(place: Path, rounds: int) -> Tally:
-    """A small tmpfs: training stops with a sentence, and goes on when there is room."""
+def full_disks(root: Path, rounds: int) -> Tally:
+    """Fill a small tmpfs: training stops with an error, and resumes when there is room."""
     tally = Tally("disk full while training, then room again")
     clear("train")
     assert dgl_lara_says(TRAIN).code == 0
-    expected, disk = outcome("train"), place / "disk"
+    expected, disk = outcome("train"), root / "disk"
     for number in range(rounds):
         if not mount(disk, "-t", "tmpfs", "-o", f"size={24 + 8 * number}k", "none"):
             break
@@ -267,8 +267,8 @@ def full_disks(place: Path, rounds: int) -> Tally:
     return tally
 
 
-def read_only(place: Path) -> Tally:
-    tally, disk = Tally("read-only run folder"), place / "disk"
+def read_only(root: Path) -> Tally:
+    tally, disk = Tally("read-only run folder"), root / "disk"
     if not mount(disk, "-t", "tmpfs", "-o", "size=20m", "none"):
         return tally
     try:
@@ -276,12 +276,12 @@ def read_only(place: Path) -> Tally:
         (disk / "done" / "embeddings.pt").unlink()
         mount(disk, "-o", "remount,ro")
         run = ["--run", str(disk / "done")]
-        few = ["--targets", "5", "--pairs", "10"]
+        small = ["--targets", "5", "--pairs", "10"]
         for words in (
             ["explain", *run, "--node", "3"],
             ["explain", *run, "--all", "--top", "3", "--out", "ro.csv"],
-            ["eval", *run, *few],
-            ["report", *run, *few, "--reference-pairs", "100", "--out", "ro.html"],
+            ["eval", *run, *small],
+            ["report", *run, *small, "--reference-pairs", "100", "--out", "ro.html"],
         ):
             ended = dgl_lara_says(words)
             tally.note(ended.code == 0 and ended.quiet, f"{words[0]}: {ended.code} {ended.said[-150:]}")
@@ -290,8 +290,8 @@ def read_only(place: Path) -> Tally:
     return tally
 
 
-def homeless(place: Path) -> Tally:
-    """No home, no entry in passwd, a package that cannot be written: processes of their own, in a mount namespace."""
+def homeless(root: Path) -> Tally:
+    """Run without home, without an entry in passwd, and with a read-only package, in a mount namespace."""
     tally = Tally("no HOME, no passwd, read-only package")
     package = Path(dgl_lara.__file__).parent
     inner = (
@@ -301,8 +301,8 @@ def homeless(place: Path) -> Tally:
     if subprocess.run(["unshare", "-m", "true"], capture_output=True, check=False).returncode:
         return tally
     for words in ("explain --run done --node 3", "explain --run done --all --top 3 --out home.csv"):
-        asked = ["unshare", "-m", "sh", "-c", f"{inner} {sys.executable} -m dgl_lara {words}"]
-        done = subprocess.run(asked, capture_output=True, text=True, check=False)
+        requested = ["unshare", "-m", "sh", "-c", f"{inner} {sys.executable} -m dgl_lara {words}"]
+        done = subprocess.run(requested, capture_output=True, text=True, check=False)
         tally.note(done.returncode == 0 and "Traceback" not in done.stderr, f"{words}: {done.stderr[-200:]}")
     return tally
 
@@ -327,13 +327,13 @@ def jumping_clock(rounds: int) -> Tally:
 
 
 def soak(explanations: int, calls: int) -> list[Tally]:
-    """Many explanations in one process: memory stays flat, and the last numbers are the first ones."""
+    """Compute many explanations in one process: memory stays flat and the numbers do not change."""
     data = load("graph.npz")
     from dgl_lara.gnns.checkpoint import load_gnn
 
     model = load_gnn(Path("f.pt"), data)[0].train()
     lara = LARA(model, data.graph, data.features, config=TrainingConfig(hidden=8, dim=4, steps=5)).fit(range(200))
-    everyone = torch.arange(200).repeat(25)
+    every_target = torch.arange(200).repeat(25)
     process, bulk, first = psutil.Process(), lara.scorer(), None
     flat, same = Tally(f"soak: {explanations:,} explanations, memory in MB"), Tally("soak: the same numbers")
 
@@ -349,12 +349,12 @@ def soak(explanations: int, calls: int) -> list[Tally]:
 
     def many() -> None:
         nonlocal first
-        found = bulk.top(everyone, 5)
+        found = bulk.top(every_target, 5)
         first = found if first is None else first
         if not np.array_equal(found.score, first.score):
             raise AssertionError("other numbers")
 
-    watch(many, max(3, explanations // len(everyone)), "bulk")
+    watch(many, max(3, explanations // len(every_target)), "bulk")
     same.note(True, "")
     alone = [lara.explain([node]).scores for node in range(200)]
 
@@ -388,17 +388,17 @@ def main(count: int, explanations: int, calls: int, seed: int, out: Path) -> Non
     out = out.resolve()
     export.TARGETS_A_PART = 20  # many parts, so that kills meet them
     rounds = max(1, count // 20)
-    with folder() as place:
-        os.environ["DGL_LARA_CACHE"] = str(place / "cache")
+    with folder() as root:
+        os.environ["DGL_LARA_CACHE"] = str(root / "cache")
         os.environ.pop("DGL_LARA_DATA", None)
-        prepare(place)
+        prepare(root)
         tallies: list[Tally] = []
         for campaign in (
-            lambda: kills(place, count, seed),
+            lambda: kills(root, count, seed),
             lambda: [two_at_once(rounds)],
-            lambda: [full_disks(place, 2 * rounds)],
-            lambda: [read_only(place)],
-            lambda: [homeless(place)],
+            lambda: [full_disks(root, 2 * rounds)],
+            lambda: [read_only(root)],
+            lambda: [homeless(root)],
             lambda: [jumping_clock(rounds)],
             lambda: soak(explanations, calls),
         ):

@@ -1,4 +1,4 @@
-"""Explanations where each process holds one part of the graph: p of players comes from whoever has them."""
+"""Explanations if each process holds one part of the graph: p of players is fetched from other processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Figure 1: Fidelity+ and throughput of the methods, as radars; from the comparison of Figure 4."""
+"""Figure 1: Fidelity+ and throughput of the methods, as radars, from the benchmark of Figure 4."""
 
 import common
 import pandas as pd
@@ -15,10 +15,10 @@ COMPARED = ("gnn-explainer", "pg-explainer", "graphsvx", "orphicx", "lara-paper"
 
 def run(settings):
     records = pd.concat([common.compared(name, tuple(METHODS), settings) for name in settings.names(NAMES)])
-    few = records[records["method"].isin(COMPARED)]
+    small = records[records["method"].isin(COMPARED)]
     plus, rate = (
-        few.pivot_table(values=column, index="method", columns="data", sort=False).reindex(
-            index=[method for method in COMPARED if method in set(few["method"])], columns=settings.names(NAMES)
+        small.pivot_table(values=column, index="method", columns="data", sort=False).reindex(
+            index=[method for method in COMPARED if method in set(small["method"])], columns=settings.names(NAMES)
         )
         for column in (PLUS, "targets/s")
     )
@@ -45,8 +45,8 @@ def run(settings):
             theirs = [common.number(known[0]) if known else "-" for known in (paper_plus, paper_rate)]
             rows.append([data, labels[method], ours[0], theirs[0], ours[1], theirs[1]])
     header = ["data", "method", "F+", "F+, the paper", "targets/s", "targets/s, the paper (GPU)"]
-    notes = [ONLY_PLOTTED["figure-1"], common.sources(records), *common.left_out(few)]
+    notes = [ONLY_PLOTTED["figure-1"], common.sources(records), *common.left_out(small)]
     return written + common.write_table(
         settings, "figure-1", "Figure 1: Fidelity+ and throughput", [(header, rows)],
-        few[["data", "method", "seed", PLUS, "targets/s"]], notes,
+        small[["data", "method", "seed", PLUS, "targets/s"]], notes,
     )  # fmt: skip

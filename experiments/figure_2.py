@@ -1,4 +1,4 @@
-"""Figure 2: do mutual information and removal-based attribution of random node sets follow their Fidelity+?"""
+"""Figure 2: correlation of mutual information and removal-based attribution of random node sets with Fidelity+."""
 
 from functools import partial
 
@@ -25,19 +25,21 @@ def run(settings):
         shown = common.shown_as(name, source)
         note.append(f"{name}: {source}")
         targets = _targets(dataset, game, SETS if settings.targets is None else settings.targets)
-        for keep_target, seen in SEEN.items():
+        for keep_target, definition in SEEN.items():
             if keep_target and not game.task.has_distances:
                 continue
             make = partial(_sets, game, targets, PAIRS[settings.quick], keep_target)
-            found = pd.DataFrame(common.kept(settings, benchmark, f"correlation-{seen}-{len(targets)}", make))
-            sets.append(found.assign(data=name, definition=seen))
+            found = pd.DataFrame(common.kept(settings, benchmark, f"correlation-{definition}-{len(targets)}", make))
+            sets.append(found.assign(data=name, definition=definition))
             table = correlations(found)
             best = table["pearson"].abs().idxmax()
-            for place, row in table.iterrows():
+            for index, row in table.iterrows():
                 text = f"{row['pearson']:.2f}"
-                text = f"**{text}**" if place == best else text
+                text = f"**{text}**" if index == best else text
                 players = f"{found['players'].median():.0f}"
-                rows.append([name, seen, row["attribution"], text, f"{row['spearman']:.2f}", len(found), players, "-"])
+                rows.append(
+                    [name, definition, row["attribution"], text, f"{row['spearman']:.2f}", len(found), players, "-"]
+                )
                 if not keep_target:
                     panels.append((f"{shown}: r = {row['pearson']:.2f}", row["attribution"], found))
     title = "Figure 2: fidelity of random node sets J (filled: J holds the target itself)"
@@ -57,7 +59,7 @@ def run(settings):
 
 
 def _targets(dataset, game, most):
-    """Test targets that have at least three players: on ogbn-arxiv most have fewer."""
+    """Return test targets with at least three players. On ogbn-arxiv most have fewer."""
     candidates = sample_targets(dataset.test, 20 * most, 0)
     return sample_targets(candidates[game.players(candidates).counts >= MIN_PLAYERS], most, 0)
 

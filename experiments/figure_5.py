@@ -1,4 +1,4 @@
-"""Figure 5: LARA that learns removal-based attribution against LARA that learns mutual information."""
+"""Figure 5: LARA trained on removal-based attribution and on mutual information."""
 
 import common
 import pandas as pd

@@ -1,10 +1,10 @@
-"""How soon `fit` says something on a dense graph, how long it is ever silent, and what its judge costs.
+"""When `fit` prints its first status on a dense graph, how long it is silent at most, and the cost of validation.
 
     python experiments/first_second.py                       # 11,000 nodes, 500,000 undirected edges
     python experiments/first_second.py --nodes 300 --edges 3000
 
-A generated graph with random features, and a GraphSAGE with random weights. Few steps are trained; the judge's share of
-a training of usual length is worked out from the time of a step.
+It generates a graph with random features and a GraphSAGE with random weights. Few steps are trained. The share of
+validation in a training of default length is computed from the time of a step.
 """
 
 import sys
@@ -28,7 +28,7 @@ from dgl_lara.training.validation import AttributionValidator
 
 
 class Listening:
-    """Passes everything on, and remembers when it came."""
+    """A stream that passes text on and records when it came."""
 
     def __init__(self, stream):
         self.stream, self.moments = stream, [time.monotonic()]
@@ -45,14 +45,14 @@ class Listening:
 
     @property
     def silences(self):
-        """Seconds, the last one until now."""
+        """Return the seconds between outputs, the last until now."""
         ends = [*self.moments[1:], time.monotonic()]
         return [end - start for start, end in zip(self.moments, ends, strict=True)]
 
 
 @contextmanager
 def timed(owner, *names):
-    """The seconds of each call of these functions, as long as this lasts."""
+    """Record the seconds of each call of functions."""
     originals = {name: getattr(owner, name) for name in names}
     spent: dict[str, list[float]] = {name: [] for name in names}
 
@@ -75,7 +75,7 @@ def timed(owner, *names):
 
 
 def dense(nodes, edges, seed=0):
-    """The graph in both directions, its features, and a model of two layers."""
+    """Return a graph in both directions, its features, and a model of two layers."""
     with seeded(seed):
         ends = torch.randint(nodes, (2, edges))
         graph = dgl.to_simple(dgl.graph((ends.flatten(), ends.flip(0).flatten()), num_nodes=nodes), return_counts=None)
@@ -97,14 +97,14 @@ def main(nodes, edges, steps):
         with (
             timed(InMemory, "validator", "step") as spent,
             timed(loop, "update") as moved,
-            timed(AttributionValidator, "score") as asked,
+            timed(AttributionValidator, "score") as requested,
         ):
             lara.fit(range(nodes))
-        silences, whole = listening.silences, time.monotonic() - listening.moments[0]
+        silences, full = listening.silences, time.monotonic() - listening.moments[0]
     finally:
         sys.stderr = listening.stream
     made, step = sum(spent["validator"]), median(spent["step"]) + median(moved["update"])
-    first, *later = asked["score"]
+    first, *later = requested["score"]
     judging = made + first + (loop.CHECKS - 1) * median(later)
     rows = [
         ["nodes, directed edges", f"{graph.num_nodes():,}, {graph.num_edges():,}"],
@@ -115,7 +115,7 @@ def main(nodes, edges, steps):
         ["its first verdict, with phi (s)", f"{first:.1f}"],
         ["a later verdict (s)", f"{median(later):.2f}"],
         ["a step (s)", f"{step:.2f}"],
-        [f"the judge's share of fit, these {steps} steps", f"{(made + first + sum(later)) / whole:.0%}"],
+        [f"the judge's share of fit, these {steps} steps", f"{(made + first + sum(later)) / full:.0%}"],
         [f"worked out for the usual {usual.steps} steps", f"{judging / (judging + usual.steps * step):.0%}"],
     ]
     click.echo(markdown_table(["what", "figure"], rows))

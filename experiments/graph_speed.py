@@ -1,10 +1,9 @@
-"""How fast g explains graphs from scratch, beside PGExplainer: all graphs of a data set, in turns, in one process.
+"""The speed of LARA and PGExplainer for all graphs of a data set, measured alternately in one process.
 
     python experiments/graph_speed.py [ba-2motifs mutag] [--rounds 9] [--data-dir DIR]
 
-PGExplainer goes on from f's embeddings, which it has from its training; LARA makes what g sees, p and t anew. How
-long either has learned makes no difference to its speed, so both learn a little. By the clock, and by the processors'
-time, which does not depend on what else the machine does.
+PGExplainer uses f's embeddings from its training. LARA computes the input of g, p and t again. Speed does not depend on
+the length of training, so both are trained briefly. Times are wall-clock and processor time.
 """
 
 import time
@@ -33,8 +32,8 @@ def main(names, rounds, data_dir):
         benchmark = Benchmark.on(dataset, game, 100, quick=True)
         rival, lara = (briefly_trained(benchmark, method, 0) for method in ("pg-explainer", "lara-amortised"))
         assert isinstance(lara, LaraMethod)
-        calls, everyone = (rival.explain, lara.explain, lara.explain_again), torch.arange(game.num_targets)
-        found = [[spent(call, everyone) for call in calls] for _ in range(rounds + 1)][1:]  # the first one warms up
+        calls, every_target = (rival.explain, lara.explain, lara.explain_again), torch.arange(game.num_targets)
+        found = [[spent(call, every_target) for call in calls] for _ in range(rounds + 1)][1:]  # the first one warms up
         for clock, what in enumerate(("clock", "processors")):
             times = [[each[clock] for each in turn] for turn in found]
             rates = (f"{game.num_targets / median(column):,.0f}" for column in zip(*times, strict=True))
@@ -54,7 +53,7 @@ def main(names, rounds, data_dir):
 
 
 def spent(call, targets):
-    """Seconds, by the clock and of the processors."""
+    """Return wall-clock and processor seconds."""
     before = time.perf_counter(), time.process_time()
     call(targets)
     return time.perf_counter() - before[0], time.process_time() - before[1]

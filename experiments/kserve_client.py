@@ -1,10 +1,10 @@
-"""Asks a running service by KServe's own client, REST, protocol v1; prints what it was told, as JSON.
+"""A client of a running service with KServe's own library (REST, protocol v1). Prints the responses as JSON.
 
     python -m venv kserve-venv && kserve-venv/bin/pip install kserve
     kserve-venv/bin/python experiments/kserve_client.py http://localhost:8080 mine '{"node": 5, "top": 3}'
 
-Needs `kserve` and nothing of dgl-lara: its versions of numpy and others are not ours. The client cannot list models;
-that is asked for as it asks for everything else, by httpx.
+It needs `kserve` and nothing of dgl-lara, whose versions of numpy and others differ. The client cannot list models, so
+httpx does.
 """
 
 import asyncio
@@ -17,16 +17,16 @@ from kserve import InferenceRESTClient, RESTConfig
 
 
 async def ask(address, name, instance):
-    asked = {"instances": [instance]}
-    told = {key: value for key, value in instance.items() if key != "top"}
+    requested = {"instances": [instance]}
+    result = {key: value for key, value in instance.items() if key != "top"}
     async with InferenceRESTClient(RESTConfig(protocol="v1")) as client:
         answer = {
             "version": version("kserve"),
             "live": await client.is_server_live(address),
             "ready": await client.is_model_ready(address, name),
             "models": httpx.get(f"{address}/v1/models").json(),
-            "predicted": await client.infer(address, {"instances": [told]}, model_name=name),
-            "explained": await client.explain(address, name, asked),
+            "predicted": await client.infer(address, {"instances": [result]}, model_name=name),
+            "explained": await client.explain(address, name, requested),
         }
         try:
             await client.explain(address, name, {"instances": [{**instance, "node": 10**6}]})

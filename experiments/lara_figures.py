@@ -1,9 +1,10 @@
-"""Agreement and fidelity of LARA, default and paper, beside random and sampled: the table in docs/results.md.
+"""Agreement and fidelity of LARA (default and paper), random and sampled: the table in docs/results.md.
 
     python experiments/lara_figures.py [DATASET ...] [--seeds 3] [--paper-seeds 1] [--targets 500] [--data-dir DIR]
 
-Node sets and BA-2Motifs use the authors' files and their target models (DIR/target_models) where DIR or DGL_LARA_DATA
-has them; otherwise generated data and our own target models, and the table says so. Writes experiments/results/.
+Node data and BA-2Motifs use the authors' files and their target models (DIR/target_models) if DIR or DGL_LARA_DATA has
+them. Otherwise the data is generated and the target models are our own, as the table states. Writes
+experiments/results/.
 """
 
 from dataclasses import replace
@@ -72,7 +73,7 @@ def main(names, seeds, paper_seeds, steps, most, reference_pairs, data_dir, out)
 
 
 def markdown(table):
-    """One row a method, mean over seeds (deviation of R2 behind it)."""
+    """Return a row per method with the mean over seeds (and the deviation of R2)."""
     measures = [f"F{sign} {definition}" for definition in ("paper", "kept") for sign in "+-"]
     lines = ["| data | method | R² | " + " | ".join(measures) + " |", "|---" * (3 + len(measures)) + "|"]
     for (name, method), group in table.groupby(["dataset", "method"], sort=False):

@@ -1,13 +1,12 @@
-"""A graph in parts, one process a part, beside one process that holds all of it: scores, agreement, memory, network.
+"""A graph in parts, one process per part, compared with one process: scores, agreement, memory, network.
 
     python experiments/many_machines.py ba-shapes
     python experiments/many_machines.py cora --data-dir FOLDER
     python experiments/many_machines.py ogbn-arxiv --data-dir FOLDER --undirected --target FILE --steps 2 --parts 4
 
-Processes of one machine stand in for machines, and talk through gloo; bytes are those that leave a process. Memory is
-what a process holds at its peak in training, embedding and explaining, beyond what it held when its libraries were
-loaded. All train with the same mini-batches of targets; the agreement is what one judge says of each explainer, on test
-targets.
+Processes of one machine stand in for machines and communicate through gloo. Bytes are those that leave a process.
+Memory is the peak of a process in training, embedding and explaining, less that after loading libraries. All train with
+equal mini-batches of targets. One validator measures the agreement of each explainer on test targets.
 """
 
 import ctypes
@@ -51,7 +50,7 @@ AT_ONCE = 32  # targets that are explained together
 
 
 class Peak:
-    """What this process holds at most, sampled while it works."""
+    """The peak memory of this process, sampled while it works."""
 
     def __init__(self):
         self.process, self.over = psutil.Process(), threading.Event()
@@ -86,7 +85,7 @@ def config_for(task, dataset):
 
 
 def one(folder, task):
-    """All of it in one process."""
+    """Train and explain in one process."""
     memory = Peak()
     dataset = the_dataset(task)
     model = load_gnn(folder / "target.pt", dataset)[0]
@@ -104,7 +103,7 @@ def one(folder, task):
 
 
 def part(folder, task):
-    """One part of it, beside the others."""
+    """Train and explain one part, together with the other processes."""
     memory = Peak()
     ranks = join()
     dataset: Any = PartitionedDataset(folder / f"parts-{ranks.count}", Options())
@@ -139,12 +138,12 @@ def part(folder, task):
 
 
 def run(folder, count):
-    """So many processes of this script; one, where it is 1."""
+    """Run this script in one or several processes."""
     place = {"WORLD_SIZE": count, "LOCAL_WORLD_SIZE": count, "DGL_LARA_MEETING": folder / f"meeting-{count}"}
     more = {name: str(value) for name, value in place.items()} if count > 1 else {}
     words = [sys.executable, __file__, "--work", str(folder)]
-    given = {"OMP_NUM_THREADS": "1", **os.environ, **more}
-    started = [subprocess.Popen(words, env={**given, "RANK": str(rank)}) for rank in range(count)]
+    values = {"OMP_NUM_THREADS": "1", **os.environ, **more}
+    started = [subprocess.Popen(words, env={**values, "RANK": str(rank)}) for rank in range(count)]
     if any(process.wait() for process in started):
         raise click.ClickException("a process has failed.")
 
@@ -156,17 +155,17 @@ def table_of(scores):
 
 
 def row_of(folder, count, task, nodes, agreement):
-    """What one setting came to."""
+    """Return the results of one setting."""
     alone = json.loads((folder / "one.json").read_text())["MB"]
     if count == 1:
         return {"processes": 1, "MB a process": alone, "agreement": agreement}
-    told = [json.loads((folder / f"{count}-{rank}.json").read_text()) for rank in range(count)]
+    result = [json.loads((folder / f"{count}-{rank}.json").read_text()) for rank in range(count)]
     expected = table_of(torch.load(folder / "one-scores.pt", weights_only=True))
     files = [folder / f"scores-{count}-{rank}.pt" for rank in range(count)]
     found = table_of([some for file in files for some in torch.load(file, weights_only=True)])
     assert found.index.equals(expected.index), "other players"
-    total = {name: sum(one[name] for one in told) for name in ("trained", "embedded", "explained")}
-    most = max(one["MB"] for one in told)
+    total = {name: sum(one[name] for one in result) for name in ("trained", "embedded", "explained")}
+    most = max(one["MB"] for one in result)
     return {
         "processes": count,
         "MB a process": most,
@@ -174,7 +173,7 @@ def row_of(folder, count, task, nodes, agreement):
         "largest difference of a score": float((found - expected).abs().max()),
         "largest score": float(expected.abs().max()),
         "agreement": agreement,
-        "MB sent a step": total["trained"] / told[0]["steps"] / 2**20,
+        "MB sent a step": total["trained"] / result[0]["steps"] / 2**20,
         "kB sent a node, embedding": total["embedded"] / nodes / 2**10,
         "kB sent an explanation": total["explained"] / len(task["asked"]) / 2**10,
     }

@@ -1,11 +1,11 @@
-"""How faithful LARA is to the neighbours, before and after correction, what that costs, and whether it knows it.
+"""Agreement of LARA with phi over the neighbours, before and after correction, its cost, and its confidence.
 
     python experiments/neighbours.py [NAME ...] [--seeds 3] [--targets 100] [--data-dir DIR]
 
-Names: the data sets (the authors' target models where DIR or DGL_LARA_DATA has them), ogbn-arxiv-undirected,
+Names: the data sets (with the authors' target models if DIR or DGL_LARA_DATA has them), ogbn-arxiv-undirected,
 dense-gat and dense-sage (`dense.py`), dblp-rgcn and dblp-hgt (several node types), movielens-lightgcn (links),
-mutag-gine and mutag-gine-blind (a model that reads bonds, and one that does not). Against phi from shared coalitions
-that neither training nor correction has seen; of graph tasks and large graphs from coalitions of each target's own. The
+mutag-gine and mutag-gine-blind (models with and without bond types). phi is estimated from shared coalitions that
+neither training nor correction used, and for graph tasks and large graphs from coalitions of each target's own. The
 rows of these data sets and seeds are replaced in experiments/results/neighbours.csv.
 """
 
@@ -61,7 +61,7 @@ def load(name, data_dir):
 
 
 def other_setting(name, architecture, data_dir):
-    """A data set with one of several architectures that ship for it."""
+    """Return a data set with one of the architectures that ship for it."""
     dataset = load_dataset(name, Options(data_dir=data_dir))
     typed = not dataset.graph.is_homogeneous
     model = get_gnn(dataset, recipe_for(name, dataset.task, architecture, typed), 0).model
@@ -69,18 +69,20 @@ def other_setting(name, architecture, data_dir):
 
 
 def undirected_arxiv(data_dir):
-    """Every citation both ways, under the model that learned on the directed graph."""
+    """Return every citation both ways, with the model trained on the directed graph."""
     dataset, directed = setting("ogbn-arxiv", data_dir)
     dataset = replace(dataset, graph=dgl.to_bidirected(dataset.graph), source=f"{dataset.source}, undirected")
     return dataset, Game.create(directed.f, dataset.graph, dataset.features, dataset.task, directed.hops)
 
 
 def truth(game, targets, pairs):
-    """phi in two independent halves, from coalitions that all targets share, or from each one's own, where f is given
-    fewer nodes for these or all targets are too many to be asked about."""
+    """Estimate phi in two independent halves.
+
+    Coalitions are shared by all targets, or each target's own if that evaluates fewer nodes or targets are too many.
+    """
     players = game.players(targets)
-    few = game.num_targets <= MANY_TARGETS and game.graph.num_nodes() <= len(players.player)
-    draw = sample_shared if game.task.has_distances and few else sample
+    small = game.num_targets <= MANY_TARGETS and game.graph.num_nodes() <= len(players.player)
+    draw = sample_shared if game.task.has_distances and small else sample
     return Reference(
         players,
         split_half_estimate(*(draw(game, players, pairs // 2, generator(90_000 + half)) for half in (0, 1))),
@@ -94,10 +96,10 @@ def figures(game, explanations, against):
     table = fidelity(game, explanations)
     average = table[table["sparsity"] == "average"].set_index("definition")["delta"]
     best = explanations.rank(include_target=False) < TOP
-    left = game.values_per_target(explanations.players, ~(best & others).unsqueeze(0), explanations.query)[0]
+    rest = game.values_per_target(explanations.players, ~(best & others).unsqueeze(0), explanations.query)[0]
     before = game.full_value_of(explanations.players.targets, explanations.query)
     row = {
-        f"drop without the top {TOP}": float((before - left).mean()),
+        f"drop without the top {TOP}": float((before - rest).mean()),
         "R2": against.r_squared(explanations.scores),
         "R2, neighbours": against.r_squared(explanations.scores, others),
     }
@@ -105,12 +107,12 @@ def figures(game, explanations, against):
 
 
 def trust(explanations, against):
-    """Rank correlation of expected and true shares, and the largest gap of the reliability curve between them."""
+    """Return the rank correlation of expected and true shares, and the largest gap of the reliability curve."""
     return reliability(explanations.confidence, *true_squares(explanations, against))
 
 
 def true_squares(explanations, against):
-    """(num_targets,) |phi - scores|^2 and |phi|^2 over the neighbours, without the noise of phi."""
+    """Return |phi - scores|^2 and |phi|^2 over the neighbours, (num_targets,) each, without the noise of phi."""
     others, row, count = ~explanations.is_target, explanations.players.row, len(explanations)
     phi, noise = against.estimate.phi, against.estimate.error.square()
 
@@ -122,13 +124,13 @@ def true_squares(explanations, against):
 
 def reliability(confidence, error, size):
     known = (size > 0) & ~confidence.isnan()
-    said, true = confidence[known], (1 - error / size.clamp(min=1e-12))[known]
+    predicted, true = confidence[known], (1 - error / size.clamp(min=1e-12))[known]
     curve = []
-    for part in torch.argsort(said).chunk(BINS):
-        expected = (said[part] * size[known][part]).sum() / size[known][part].sum()
+    for part in torch.argsort(predicted).chunk(BINS):
+        expected = (predicted[part] * size[known][part]).sum() / size[known][part].sum()
         curve.append((expected.item(), (1 - error[known][part].sum() / size[known][part].sum()).item()))
     return {
-        "rank correlation of confidence": spearmanr(said, true).statistic,
+        "rank correlation of confidence": spearmanr(predicted, true).statistic,
         "expected share": " ".join(f"{expected:.2f}" for expected, _ in curve),
         "true share": " ".join(f"{found:.2f}" for _, found in curve),
         "largest gap": max(abs(expected - found) for expected, found in curve),
@@ -136,7 +138,7 @@ def reliability(confidence, error, size):
 
 
 def correcting(lara, count):
-    """Seconds for the corrected scores of so many targets, the amortised ones included; p and t are at hand."""
+    """Return the seconds for corrected scores of a number of targets, amortised ones included, from stored p and t."""
     some = sample_targets(torch.arange(lara.game.num_targets), count, 0)
     started = time.perf_counter()
     found = lara.explain(some)
@@ -146,7 +148,7 @@ def correcting(lara, count):
 
 
 def cost_anywhere(game, rival, count=50):
-    """Nodes that f is given for an explanation of any target: the newest papers, the test targets, have few players."""
+    """Return the nodes that f evaluates for a random target. Test targets, the newest papers, have few players."""
     before, some = game.caller.nodes_evaluated, sample_targets(torch.arange(game.num_targets), count, 0)
     rival.explain(some)
     return (game.caller.nodes_evaluated - before) / len(some)
@@ -207,7 +209,7 @@ def main(names, seeds, first_seed, most, reference_pairs, steps, objective, shar
 
 
 def store(table, out):
-    """Beside what the file has of other data sets and seeds."""
+    """Store rows, and keep those of other data sets and seeds in the file."""
     out.parent.mkdir(parents=True, exist_ok=True)
     if out.exists():
         before, key = pd.read_csv(out), ["data", "method", "seed"]
@@ -217,7 +219,7 @@ def store(table, out):
 
 
 def markdown(table):
-    """A row a method, mean ± deviation over seeds."""
+    """Return a row per method, mean ± deviation over seeds."""
     columns = ["R2, neighbours", "R2", "Delta kept", "Delta paper", "rank correlation of confidence", "largest gap"]
     header = ["data", "players", "method", *columns, "nodes f saw, a target"]
     lines = []

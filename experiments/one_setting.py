@@ -1,4 +1,4 @@
-"""What Table 4 and the table of dimensions have in common: one setting of LARA varied, in our form and the paper's."""
+"""One setting of LARA varied, in our form and the paper's, for Table 4 and the table of dimensions."""
 
 import common
 import pandas as pd
@@ -10,7 +10,7 @@ FORMS = {"paper": "paper's form", "default": "our form"}
 
 
 def vary(settings, names, what, values, usual, stem, title, header, printed):
-    """`usual(game)`: the value that LARA has anyway. `printed`: the paper's cells for each value, beside its form."""
+    """Vary a setting. `usual(game)` is the default value, `printed` the paper's cells for each value."""
     tables, rows = [], []
     for name in settings.names(names):
         anyway = usual(common.benchmark_on(name, settings).game)
@@ -33,7 +33,7 @@ def vary(settings, names, what, values, usual, stem, title, header, printed):
 
 
 def _method(form, what, value, anyway):
-    """The LARA of the comparison where it has this value anyway, so that it is not trained twice."""
+    """Return the name of LARA in the benchmark for the default value, so that it is not trained twice."""
     if value == anyway:
         return "lara" if form == "default" else "lara-paper"
     return f"{form}-{what}-{value}"

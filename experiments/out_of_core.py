@@ -1,13 +1,12 @@
-"""Graphs that do not fit into memory: `citation` made in parts, trained on, and every node explained, on one machine.
+"""Graphs that do not fit into memory: `citation` generated in parts, trained on and explained, on one machine.
 
     python experiments/out_of_core.py --nodes 2400000 [--limit 16GB] [--memory 6GB] [--work FOLDER] [--half]
 
-The commands are those of the command line (partition, train, explain --all), each in a process of its own; with --limit
-in a control group (version 1, needs root) that may not hold more, page cache included. Measured of each: seconds on the
-clock and of the processor, its own memory at the peak (without mapped files), and of what it tells with -v the seconds
-of every pass. The target model, GraphSAGE of two layers, is trained on a graph of the same kind with 100,000 nodes.
-Writes out_of_core.csv to experiments/results/, a row a command and size; rows of other sizes stay. The folder --work is
-kept: a run that was stopped goes on. The reading of it is in experiments/scaling.md.
+The commands partition, train and explain --all run in processes of their own. With --limit they run in a control group
+(version 1, needs root) that limits memory, page cache included. Measured are wall-clock and processor seconds, peak
+memory without mapped files, and the seconds of every pass from the output of -v. The target model, a GraphSAGE of two
+layers, is trained on a generated graph with 100,000 nodes. Writes a row per command and size to
+experiments/results/out_of_core.csv. The folder --work is kept, so a stopped run resumes. See experiments/scaling.md.
 """
 
 import json
@@ -34,7 +33,7 @@ PASS = re.compile(r"^([^\n:/]*): ([\d.]+) s$", re.MULTILINE)  # not of folders: 
 
 
 def target_model(folder, half, nodes):
-    """Trained on a smaller graph of the same seed: its classes look alike."""
+    """Train the model on a smaller graph of the same seed, which has equal classes."""
     import dgl
     import torch
 
@@ -51,20 +50,20 @@ def target_model(folder, half, nodes):
     small = folder / "small"
     if not (small / "meta.json").exists():
         stream_citation(nodes, 1, small, kind="float16" if half else "float32")
-    view, everyone = MmapGraphView(small), torch.arange(nodes)
-    indptr, sources = view.in_edges(everyone)
-    graph = dgl.graph((sources, torch.repeat_interleave(everyone, indptr.diff())), num_nodes=nodes)
+    view, every_target = MmapGraphView(small), torch.arange(nodes)
+    indptr, sources = view.in_edges(every_target)
+    graph = dgl.graph((sources, torch.repeat_interleave(every_target, indptr.diff())), num_nodes=nodes)
     labels = torch.from_numpy(view.parts[0].labels.astype(np.int64))
     train, val, test = map(view.split, ("train", "val", "test"))
     about = view.meta.classes, view.meta.source, view.meta.key
-    dataset = Dataset("citation", "node", graph, view.features(everyone), labels, train, val, test, *about)
+    dataset = Dataset("citation", "node", graph, view.features(every_target), labels, train, val, test, *about)
     stored = get_gnn(dataset, replace(RECIPES["citation"], hidden=TARGET_HIDDEN), 0)
     save_gnn(stored.model, path, stored.details)
     return path
 
 
 class Watched:
-    """A command in a process of its own, in a group of limited memory where that is asked for."""
+    """A command in a process of its own, in a group of limited memory if requested."""
 
     def __init__(self, name, limit):
         self.group = GROUPS / f"dgl-lara-{os.getpid()}-{name}" if limit else None
@@ -77,7 +76,7 @@ class Watched:
             (self.group / "cgroup.procs").write_text(str(os.getpid()))
 
     def anonymous(self, process):
-        """Bytes of its own memory, without files that are mapped."""
+        """Return the bytes of its memory without mapped files."""
         try:
             if self.group:
                 stat = dict(line.split() for line in (self.group / "memory.stat").read_text().splitlines())
@@ -105,7 +104,7 @@ class Watched:
             lines.append(line)
         code, after = process.wait(), os.times()
         if self.group:
-            held = int((self.group / "memory.max_usage_in_bytes").read_text())
+            kept = int((self.group / "memory.max_usage_in_bytes").read_text())
             self.group.rmdir()
         if code:
             raise SystemExit(f"{' '.join(command)} ended with {code}")
@@ -115,7 +114,7 @@ class Watched:
             "seconds": time.monotonic() - started,
             "processor": spent,
             "own memory, GB": max(peaks) / 2**30,
-            "with page cache, GB": held / 2**30 if self.group else None,
+            "with page cache, GB": kept / 2**30 if self.group else None,
             "passes": json.dumps(passes),
         }
 
@@ -134,23 +133,33 @@ class Watched:
 @click.option("--out", type=click.Path(path_type=Path), default=RESULTS / "out_of_core.csv", show_default=True)
 def main(nodes, parts, limit, memory, batch_size, targets, target_nodes, only, half, work, out):
     work.mkdir(parents=True, exist_ok=True)
-    here = work / f"{nodes}{'-half' * half}"
+    local = work / f"{nodes}{'-half' * half}"
     target = target_model(work, half, target_nodes)
     dgl_lara = [sys.executable, "-m", "dgl_lara"]
-    train = ["train", "--graph", here / "parts", "--target", target, "--targets", targets, "--epochs", 1]
+    train = ["train", "--graph", local / "parts", "--target", target, "--targets", targets, "--epochs", 1]
     train += ["--layers", 1, "--hidden", 64, "--lr", 0.005, "--batch-size", batch_size, "--memory", memory]
-    train += ["--out", here / "run", "-v"]
-    if (here / "run" / "config.json").exists():
-        train = ["train", "--resume", here / "run", "--memory", memory, "-v"]
-    explain = ["explain", "--run", here / "run", "--all", "--amortised", "--memory", memory]
+    train += ["--out", local / "run", "-v"]
+    if (local / "run" / "config.json").exists():
+        train = ["train", "--resume", local / "run", "--memory", memory, "-v"]
+    explain = ["explain", "--run", local / "run", "--all", "--amortised", "--memory", memory]
     commands = {
-        "partition": ["partition", "--dataset", "citation", "--nodes", nodes, "--parts", parts, "--out", here / "parts"]
+        "partition": [
+            "partition",
+            "--dataset",
+            "citation",
+            "--nodes",
+            nodes,
+            "--parts",
+            parts,
+            "--out",
+            local / "parts",
+        ]
         + ["--half"] * half,
         "train": train,
-        "explain": [*explain, "--out", here / "explanations.parquet", "-v"],
+        "explain": [*explain, "--out", local / "explanations.parquet", "-v"],
     }
     for stage, command in commands.items():
-        if only not in (None, stage) or (stage == "partition" and (here / "parts" / "meta.json").exists()):
+        if only not in (None, stage) or (stage == "partition" and (local / "parts" / "meta.json").exists()):
             continue
         print(stage, *command, flush=True)
         figures = Watched(stage, limit).run([*dgl_lara, *map(str, command)])
@@ -159,9 +168,9 @@ def main(nodes, parts, limit, memory, batch_size, targets, target_nodes, only, h
         keep(out, row)
     if only not in (None, "explain"):
         return
-    meta = json.loads((here / "parts" / "meta.json").read_text())
-    size = (here / "explanations.parquet").stat().st_size
-    history = pd.read_csv(here / "run" / "metrics.csv")
+    meta = json.loads((local / "parts" / "meta.json").read_text())
+    size = (local / "explanations.parquet").stat().st_size
+    history = pd.read_csv(local / "run" / "metrics.csv")
     print(f"{meta['edges']:,} edges; file {size / 2**20:,.0f} MB; agreement {history.agreement.max():.3f}")
 
 

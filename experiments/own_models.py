@@ -1,11 +1,11 @@
-"""Models that dgl-lara has never seen, explained with default settings: how well do the explanations agree with phi?
+"""Models that do not ship with dgl-lara, explained with default settings: the agreement of explanations with phi.
 
     python experiments/own_models.py [DATASET ...] [--models gat,gin,sage] [--seed 0] [--data-dir DIR]
 
-GAT, GIN and GraphSAGE with max-pooling, two layers of plain DGL each, on Cora, Citeseer and PubMed with Planetoid's
-splits. `LARA(model, graph, features).fit(nodes)` learns from every node outside the test split (no labels are needed),
-or from the training split alone; agreement and fidelity are those of test nodes, of corrected scores unless it says
-amortised (no model call). Writes experiments/results/.
+The models are GAT, GIN and GraphSAGE with max-pooling, two layers of plain DGL each, on Cora, Citeseer and PubMed with
+Planetoid's splits. `LARA(model, graph, features).fit(nodes)` learns from every node outside the test split (no labels
+are needed), or from the training split. Agreement and fidelity are those of corrected scores of test nodes, unless
+marked as amortised. Writes experiments/results/.
 """
 
 import time
@@ -36,7 +36,7 @@ RESULTS = Path(__file__).parent / "results"
 
 
 class Net(nn.Module):
-    """Two layers of DGL with dropout, as a tutorial would write them; no `num_hops`, no other courtesy to LARA."""
+    """Two layers of DGL with dropout, as in a tutorial, without `num_hops`."""
 
     def __init__(self, kind, in_dim, classes, hidden=16):
         super().__init__()
@@ -61,7 +61,7 @@ class Net(nn.Module):
 
 
 def trained(kind, graph, dataset, seed, epochs):
-    """Adam on the training split; the weights of the best validation accuracy."""
+    """Train with Adam on the training split and keep the weights of the best validation accuracy."""
     with seeded(seed):
         model = Net(kind, dataset.features.shape[1], dataset.num_classes)
         optimiser = torch.optim.Adam(model.parameters(), lr=0.01, weight_decay=5e-4)
@@ -86,7 +86,7 @@ def accuracy(model, graph, dataset, nodes):
 
 
 def reference(game, targets, pairs):
-    """phi from masks shared by all targets, in two halves whose difference shows the noise."""
+    """Estimate phi from masks that all targets share, in two halves whose difference shows the noise."""
     players = game.players(targets)
     first, second = (shared_least_squares(game, players, pairs // 2, generator(1000 + half)).phi for half in (0, 1))
     phi, noise = (first + second) / 2, (first - second).square().mean() / 4
@@ -96,7 +96,7 @@ def reference(game, targets, pairs):
 
 
 def above_random(game, explanations, targets):
-    """Fidelity with the target kept, minus that of random players: mean over targets, and in standard errors."""
+    """Return fidelity with the target kept less that of random players: mean over targets, and in standard errors."""
     plus, minus = fidelity_per_target(game, explanations, keep_target=True)
     drawn = [fidelity_per_target(game, Random(game, seed).explain(targets), keep_target=True) for seed in range(3)]
     random_plus, random_minus = (torch.stack([each[side] for each in drawn]).mean(0) for side in (0, 1))
@@ -129,7 +129,7 @@ def main(names, models, fit_on, seed, epochs, steps, most, reference_pairs, fide
     for name in names or NAMES:
         dataset = load(name, Options(data_dir=data_dir))
         targets = sample_targets(dataset.test, most, seed)
-        many = sample_targets(dataset.test, fidelity_targets, seed)
+        fidelity_sample = sample_targets(dataset.test, fidelity_targets, seed)
         outside = torch.ones(dataset.num_targets, dtype=torch.bool)
         outside[dataset.test] = False
         for kind in models.split(","):
@@ -161,7 +161,7 @@ def main(names, models, fit_on, seed, epochs, steps, most, reference_pairs, fide
                         "R2 raw": agreed["R2"],
                         "noise ceiling": agreed["noise ceiling"],
                         "rank correlation": agreed["rank correlation"],
-                        **above_random(lara.game, lara.explain(many), many),
+                        **above_random(lara.game, lara.explain(fidelity_sample), fidelity_sample),
                     }
                 )
                 click.echo({key: round(v, 3) if isinstance(v, float) else v for key, v in rows[-1].items()}, err=True)

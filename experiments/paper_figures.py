@@ -1,7 +1,6 @@
-"""The figures that LARA's paper prints in its tables, as plain dicts.
+"""The values that LARA's paper prints in its tables.
 
-Figures 1, 2, 4, 5 and the qualitative ones are pictures without numbers in the text; what is known of them is in
-`ONLY_PLOTTED`.
+Figures 1, 2, 4, 5 and the qualitative ones are pictures without numbers. `ONLY_PLOTTED` describes them.
 """
 
 from dgl_lara.gnns import PAPER_ACCURACY

@@ -1,13 +1,13 @@
-"""Edges and columns of features as players: agreement with phi, fidelity, AUC, and how many explanations a second.
+"""Edges and columns of features as players: agreement with phi, fidelity, AUC, and explanations per second.
 
     python experiments/players.py edges ba-shapes tree-cycles mutag [--seeds 3] [--targets 60] [--data-dir DIR]
     python experiments/players.py features cora ogbn-arxiv
     python experiments/players.py edges ogbn-arxiv --speed --steps 4 --seeds 1
 
-LARA learns from the training targets; on Cora, Citeseer and PubMed, whose training split is 140 nodes or fewer, from
-every node outside the validation and test split (no label is used). Figures are those of test targets against phi from
-coalitions that neither training nor correction has seen. The rivals of edges are asked for edges: a pair of nodes has
-the mean of its two directions. Rows of these data sets and seeds are replaced in experiments/results/players.csv.
+LARA learns from the training targets. On Cora, Citeseer and PubMed, which have at most 140 training nodes, it learns
+from every node outside the validation and test split (no label is used). Test targets are compared with phi from
+coalitions that neither training nor correction used. Other methods score edges, and a pair of nodes has the mean of its
+two directions. Rows of these data sets and seeds are replaced in experiments/results/players.csv.
 """
 
 import time
@@ -53,7 +53,7 @@ COLUMNS = (
 
 
 class Gradient(GNNExplainer):
-    """|d logit / d weight| of every edge, the two directions of a pair added."""
+    """|d logit / d weight| of every edge, summed over the two directions."""
 
     name = "|gradient|"
 
@@ -67,19 +67,19 @@ class Gradient(GNNExplainer):
 
 
 def as_players(edges, game, label):
-    """Masks of edges as scores of the game's own players."""
+    """Convert edge masks to scores of the game's players."""
     players = game.players(edges.targets)
-    place, plays = lookup_sorted(
+    index, plays = lookup_sorted(
         edges.row * game.num_players + game.player_set.player_of_edges(edges.source, edges.destination), players.key
     )
-    total = torch.zeros(len(players.player)).index_add(0, place[plays], edges.scores[plays])
-    many = torch.zeros(len(players.player)).index_add(0, place[plays], torch.ones(int(plays.sum())))
+    total = torch.zeros(len(players.player)).index_add(0, index[plays], edges.scores[plays])
+    count = torch.zeros(len(players.player)).index_add(0, index[plays], torch.ones(int(plays.sum())))
     classes = game.explained_class[players.targets]
-    return Explanations(players, total / many.clamp(min=1), classes, game.task, label, game)
+    return Explanations(players, total / count.clamp(min=1), classes, game.task, label, game)
 
 
 def auc_of(dataset, found):
-    """As published: of the edges of all studied targets together, each direction that the motif is marked in."""
+    """Compute the AUC as published, pooled over the edges of all studied targets in the directions that are marked."""
     source, destination = found.game.player_set.endpoints(found.players.player)
     graph = dataset.graph
     there = graph.has_edges_between(source, destination)
@@ -125,19 +125,18 @@ def learn_from(name, dataset):
 
 
 def speed(lara, repeats=5):
-    """Top 20 of every target from stored embeddings, the median of several passes after a first; and how long it takes
-    to make ready what all targets share (of edges: q of every edge)."""
-    everyone = torch.arange(lara.game.num_targets)
-    lara.scorer().top(everyone, 20)
+    """Time the top 20 players of all targets from stored embeddings, and the preparation that all targets share."""
+    every_target = torch.arange(lara.game.num_targets)
+    lara.scorer().top(every_target, 20)
     started = time.perf_counter()
     bulk = lara.scorer()
     ready, spent = time.perf_counter() - started, []
     for _ in range(repeats):
         started = time.perf_counter()
-        bulk.top(everyone, 20)
+        bulk.top(every_target, 20)
         spent.append(time.perf_counter() - started)
     median = sorted(spent)[repeats // 2]
-    return {"targets/s": len(everyone) / median, "all targets (s)": median, "making ready (s)": ready}
+    return {"targets/s": len(every_target) / median, "all targets (s)": median, "making ready (s)": ready}
 
 
 @click.command()
@@ -221,7 +220,7 @@ def main(
 
 
 def markdown(table):
-    """A row a method, mean ± deviation over seeds."""
+    """Return a row per method, mean ± deviation over seeds."""
     columns = [column for column in COLUMNS if column in table]
     lines = []
     for (name, method), group in table.groupby(["data", "method"], sort=False):

@@ -1,4 +1,4 @@
-"""Pictures of explanations, as in the paper's section 5.3 and appendix: two targets a data set."""
+"""Plots of explanations, as in the paper's section 5.3 and appendix: two targets per data set."""
 
 import common
 import pandas as pd
@@ -35,7 +35,7 @@ def run(settings):
 
 
 def _shown(benchmark):
-    """The first test targets of different predicted classes, predicted right, with a motif and not just few players."""
+    """Return the first correctly predicted test targets of different classes with a motif and enough players."""
     dataset, game, targets = benchmark.dataset, benchmark.game, benchmark.targets
     predicted = game.explained_class[targets]
     fit = (predicted == dataset.labels[targets]) & (game.players(targets).counts >= FEWEST)
@@ -51,7 +51,7 @@ def _shown(benchmark):
 
 
 def _found(explanation, dataset):
-    """How many of the motif's nodes are among as many best players: the paper's 'consistent with the ground truth'."""
+    """Return how many nodes of the motif are among the best players, the paper's 'consistent with the ground truth'."""
     if dataset.motif is None:
         return "-"
     truth = explanation.batch.in_motif(dataset.motif)

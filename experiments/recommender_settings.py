@@ -1,7 +1,7 @@
-"""Settings of the recommender, chosen on ratings held back from MovieLens' ua.base (ua.test is not looked at).
+"""Settings of the recommender, chosen on ratings held out from MovieLens' ua.base (ua.test is not used).
 
-A tenth of ua.base is held back; the rest makes the graph and the features. Each row: recall and NDCG of the likes that
-were held back.
+A tenth of ua.base is held out. The rest makes the graph and the features. Each row has recall and NDCG of the held-out
+likes.
 
     python experiments/recommender_settings.py [--seeds 3]
 """
@@ -27,10 +27,10 @@ TRIED: list[dict] = [
 
 
 def validation_cut(seed: int):
-    """The data set made of nine tenths of ua.base; its targets are the likes among the rest."""
+    """Return the data set made of nine tenths of ua.base. Its targets are the likes among the rest."""
     base, _, folder = read_ratings(Options())
-    held = np.random.default_rng(seed).random(len(base)) < 0.1
-    return assemble(base[~held], base[held], folder, seed, {"dataset": "movielens", "cut": seed})
+    kept = np.random.default_rng(seed).random(len(base)) < 0.1
+    return assemble(base[~kept], base[kept], folder, seed, {"dataset": "movielens", "cut": seed})
 
 
 @click.command()

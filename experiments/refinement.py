@@ -1,11 +1,11 @@
-"""How much closer to phi do 64 pairs of model calls bring LARA's scores? Closer than 640 pairs by themselves?
+"""How much 64 pairs of model calls reduce the error of LARA's scores, compared with up to 640 pairs by themselves.
 
     python experiments/refinement.py [DATASET ...] [--targets 40] [--pairs 64] [--draws 3] [--data-dir DIR]
 
-Squared error to phi, in units of phi's variance, mean over all (target, player) pairs of some test targets; the
-noise of the reference (two halves of 2,000 pairs) is taken out. Beside it the share of what the neighbours (of a graph:
-all nodes) contribute that the refined scores are expected to explain, where that is known, and the share that they do.
-Data and target models as in lara_figures.py. Writes experiments/results/refinement.csv.
+The squared error to phi is in units of phi's variance, a mean over all (target, player) pairs of test targets. The
+noise of the reference (two halves of 2,000 pairs) is removed. The table also has the share of the neighbours'
+contribution (for a graph, of all nodes) that refined scores are expected to explain, if there is an expectation, and
+the share that they explain. Data and target models as in lara_figures.py. Writes experiments/results/refinement.csv.
 """
 
 from dataclasses import replace
@@ -71,10 +71,10 @@ def main(names, most, pairs, reference_pairs, draws, split, steps, data_dir, out
             refined = lara.refine(explanations, pairs, seed)
             drawn[f"refined {pairs}"].append(error(refined.explanations.scores))
             drawn["moved"].append(refined.moved.median().item())
-            left = ((first - refined.explanations.scores) * (second - refined.explanations.scores))[others].sum()
+            rest = ((first - refined.explanations.scores) * (second - refined.explanations.scores))[others].sum()
             if (variance := refined.explanations.variance) is not None:
                 drawn["expected share"].append(1 - (variance[others].sum() / size).item())
-            drawn["true share"].append(1 - (left / size).item())
+            drawn["true share"].append(1 - (rest / size).item())
             for count in (pairs, 10 * pairs):
                 drawn[f"sampled {count}"].append(error(least_squares(game, players, count, generator(seed)).phi))
         row |= {method: sum(values) / draws for method, values in drawn.items() if values}

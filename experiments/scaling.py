@@ -1,11 +1,11 @@
-"""How time and memory of explaining everything grow: with nodes, edges, hops, dim, and the targets of a batch.
+"""Time and memory of explaining all targets, as a function of nodes, edges, hops, dim and batch size.
 
     python experiments/scaling.py [--repeats 3] [--nodes 100000] [--only KNOB [--values 1,2,3]]
 
-Data: `citation`, generated, every edge in both directions unless it says directed; f and g are untrained, their cost
-does not depend on their weights (but how many dot products the kernel can pass over does: see bulk_speed.md for
-trained ones). Every setting runs in a process of its own, for its peak memory. Writes scaling.csv (scaling-KNOB.csv of
-one sweep alone) and scaling-*.png to experiments/results/; the reading of it is in experiments/scaling.md.
+The data is `citation`, generated, with every edge in both directions unless directed. f and g are untrained, which
+hardly changes their cost (trained ones are in bulk_speed.md). Every setting runs in a process of its own, for its peak
+memory. Writes scaling.csv (scaling-KNOB.csv for one sweep) and scaling-*.png to experiments/results/. See
+experiments/scaling.md.
 """
 
 import json
@@ -39,7 +39,7 @@ HIDDEN, CLASSES, TOP = 64, 40, 20
 
 
 def one(setting, repeats):
-    """Seconds of each part and the peak memory of one setting."""
+    """Return the seconds of each part and the peak memory of one setting."""
     import dgl
 
     from dgl_lara.datasets import Options, load

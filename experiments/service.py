@@ -1,4 +1,4 @@
-"""A service in processes of its own, for the load script and for tests."""
+"""A running service, for the load script and for tests."""
 
 import json
 import os
@@ -15,13 +15,13 @@ import psutil
 
 
 class Running:
-    """`said`: the line with the address; `before`: what was said until then."""
+    """A running service. `said` is the line with the address, `before` the output until then."""
 
     def __init__(self, process, address, said, before=""):
         self.process, self.address, self.said, self.before = process, address, said, before
 
     def ask(self, path, body=None, headers=None, timeout=60):
-        """(status, answer) of one request on a connection of its own."""
+        """Return (status, answer) of a request on a connection of its own."""
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(self.address + path, data, headers or {})
         try:
@@ -38,7 +38,7 @@ class Running:
 
     @property
     def children(self):
-        """The keeper is the first, workers follow."""
+        """Return the child processes: the updater first, then the workers."""
         found = psutil.Process(self.process.pid).children()
         return sorted(found, key=lambda child: (child.create_time(), child.pid))
 
@@ -51,15 +51,15 @@ class Running:
 
 
 def dgl_lara(*words, environment=None):
-    """The command as a process; what it says on standard error comes with its output."""
-    asked = [sys.executable, "-m", "dgl_lara", *map(str, words)]
+    """Start the command. Its standard error is part of its output."""
+    requested = [sys.executable, "-m", "dgl_lara", *map(str, words)]
     environment = {**os.environ, **(environment or {})}
-    return subprocess.Popen(asked, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment)
+    return subprocess.Popen(requested, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment)
 
 
 @contextmanager
 def serving(*words, command="serve", environment=None, patience=900, start=dgl_lara):
-    """`dgl-lara serve` (or explore) on a free port, until the block ends. `start` makes its process."""
+    """Run `dgl-lara serve` (or explore) on a free port until the block ends. `start` starts its process."""
     process = start(command, "--port", 0, *words, environment=environment)
     said, until = [], time.monotonic() + patience
     address = None

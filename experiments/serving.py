@@ -1,10 +1,10 @@
-"""How fast the service is: latency, throughput, start and memory.
+"""The performance of the service: latency, throughput, start and memory.
 
     python experiments/serving.py --run RUN [--workers 2] [--seconds 20]
 
-RUN is a trained run folder of a node task; it was made for ogbn-arxiv. Embeddings and the table of answers are stored
-first. Client and service share this machine, on the loopback; `wrk` is used for saturation where it is installed.
-Writes experiments/results/serving.md.
+RUN is a trained run folder of a node task. It was made for ogbn-arxiv. Embeddings and cached answers are stored first.
+Client and service share this machine and use the loopback. `wrk` is used for saturation if it is installed. Writes
+experiments/results/serving.md.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ TOP, BATCH, RATE = 20, 1000, 200
 
 
 class Line:
-    """One kept-alive connection, by hand: the client shall cost as little as it can."""
+    """A kept-alive connection by hand, so that the client costs little."""
 
     def __init__(self, address, path):
         host, port = address.removeprefix("http://").split(":")
@@ -60,7 +60,7 @@ class Line:
         self.reader = self.writer = None
 
 
-def asked(nodes):
+def requested(nodes):
     return json.dumps({"instances": [{"node": int(node), "top": TOP} for node in nodes]}).encode()
 
 
@@ -110,7 +110,7 @@ async def as_fast_as_can(address, path, bodies, seconds, connections):
 
 
 def by_wrk(address, path, nodes, seconds):
-    """Requests a second for single nodes, by wrk; None where it is not installed."""
+    """Return requests per second for single nodes by wrk, or None if it is not installed."""
     if shutil.which("wrk") is None:
         return None
     with tempfile.NamedTemporaryFile("w", suffix=".lua") as script:
@@ -121,19 +121,19 @@ def by_wrk(address, path, nodes, seconds):
         script.write(f"  return wrk.format(nil, nil, nil, string.format('{body}', nodes[at]))\nend\n")
         script.flush()
         command = ["wrk", "-t1", "-c32", f"-d{seconds}s", "-s", script.name, address + path]
-        said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    assert "Non-2xx" not in said, said
-    return float(said.split("Requests/sec:")[1].split()[0])
+        output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert "Non-2xx" not in output, output
+    return float(output.split("Requests/sec:")[1].split()[0])
 
 
 def memory(service):
-    """Bytes of all processes together, what they share counted once."""
+    """Return the bytes of all processes, shared memory counted once."""
     everybody = [psutil.Process(service.process.pid), *service.children]
     return sum(one.memory_full_info().pss for one in everybody)
 
 
 def filled(service, name, patience=3600):
-    """Waits until the keeper has explained everybody."""
+    """Wait until the updater has explained all targets."""
     until = time.monotonic() + patience
     while True:
         about = service.ask(f"/v1/models/{name}/targets?limit=1")[1]["about"]
@@ -144,7 +144,7 @@ def filled(service, name, patience=3600):
 
 
 def to_ready(run, workers):
-    """Seconds from the command to the first answer."""
+    """Return the seconds from the command to the first answer."""
     began = time.perf_counter()
     with serving("--run", run, "--workers", workers) as service:
         assert service.ask(f"/v1/models/{run.name}")[1]["ready"]
@@ -158,7 +158,7 @@ def to_ready(run, workers):
 @click.option("--prepare", is_flag=True, help="Only store embeddings and table, so that the rest measures no more.")
 @click.option("--out", type=click.Path(path_type=Path), default=RESULTS / "serving.md", show_default=True)
 def main(run, workers, seconds, prepare, out):
-    """Latency, throughput, start and memory of a stored run."""
+    """Measure latency, throughput, start and memory of a stored run."""
     run, rows = run.resolve(), []
     path = f"/v1/models/{run.name}:explain"
     with serving("--run", run, "--workers", 1) as service:
@@ -168,9 +168,12 @@ def main(run, workers, seconds, prepare, out):
     nodes = np.random.default_rng(0).integers(0, count, 20_000)
     log_info(f"{count:,} nodes are explained and stored")
     started = sorted(to_ready(run, workers) for _ in range(STARTS))
-    told = f"{median(started):.1f} s (median of {STARTS}; {started[0]:.1f} to {started[-1]:.1f})"
-    rows.append(["start with a stored run, to the first answer", told, "≤ 5 s"])
-    singles, batches = [asked([node]) for node in nodes[:5000]], [asked(part) for part in nodes.reshape(-1, BATCH)]
+    result = f"{median(started):.1f} s (median of {STARTS}; {started[0]:.1f} to {started[-1]:.1f})"
+    rows.append(["start with a stored run, to the first answer", result, "≤ 5 s"])
+    singles, batches = (
+        [requested([node]) for node in nodes[:5000]],
+        [requested(part) for part in nodes.reshape(-1, BATCH)],
+    )
     costs = []
     for number in (1, 2):
         with serving("--run", run, "--workers", number) as service:
@@ -199,12 +202,12 @@ def main(run, workers, seconds, prepare, out):
         found = BATCH * asyncio.run(as_fast_as_can(service.address, path, batches, seconds, 2 * workers))
         rows.append([f"batches of {BATCH:,} nodes, explanations a second", f"{found:,.0f}", "≥ 100,000"])
     graph = open_run(run).dataset
-    said = (
+    output = (
         f"# The service\n\n{graph.source}, {graph.graph.num_nodes():,} nodes, {graph.graph.num_edges():,} edges; "
         f"{workers} workers, client on the same {os.cpu_count()} cores, loopback; {seconds} s each "
         "(`python experiments/serving.py`). Everything is in the table of answers.\n\n"
     )
-    out.write_text(said + markdown_table(["what", "measured", "wanted"], rows) + "\n")
+    out.write_text(output + markdown_table(["what", "measured", "wanted"], rows) + "\n")
     click.echo(out.read_text())
 
 

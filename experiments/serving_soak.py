@@ -1,9 +1,9 @@
-"""The service under everything at once, for a while: a mixed load with graph updates, reloads, bad requests and killed
-processes. No answer may be wrong, no acknowledged update lost, and memory may not grow.
+"""A soak test of the service: mixed load with graph updates, reloads, bad requests and killed processes.
 
     python experiments/serving_soak.py --run RUN [--minutes 30]
 
-RUN is a trained run folder of a node task; a copy of it is served. Writes experiments/results/serving_soak.md.
+No answer may be wrong, no acknowledged update lost, and memory may not grow. RUN is a trained run folder of a node
+task, of which a copy is served. Writes experiments/results/serving_soak.md.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ import click
 import numpy as np
 import psutil
 from service import serving
-from serving import RESULTS, Line, asked
+from serving import RESULTS, Line, requested
 
 from dgl_lara._util.tables import markdown_table
 from dgl_lara.runs.open import open_run
@@ -34,8 +34,10 @@ CLOSE = 1e-2  # of the largest score of an answer: corrections stop at a thousan
 
 
 class Soak:
-    """Clients that ask, one that updates the graph in a circle, and somebody who breaks things. Every answer of a
-    watched node is held against what this process computes by itself on the same graph."""
+    """Clients that send requests, one that updates the graph in a cycle, and one that injects faults.
+
+    Every answer for a watched node is compared with the result of this process on the same graph.
+    """
 
     def __init__(self, service, run, reference, states):
         self.service, self.run, self.reference, self.states = service, run, reference, states
@@ -50,7 +52,7 @@ class Soak:
             nodes = draw.choice(WATCHED, draw.choice([1, 1, 1, 20]), replace=False)
             allowed = {self.state, self.next}
             try:
-                status, answer = await line.post(asked(self.reference.watched[nodes]))
+                status, answer = await line.post(requested(self.reference.watched[nodes]))
             except (OSError, asyncio.IncompleteReadError):  # its worker was killed: what any client does
                 line.close()
                 self.counts["reconnects"] += 1
@@ -89,21 +91,21 @@ class Soak:
                 if len(self.reference.log().entries()) == self.sequence:
                     continue
                 status, answer = 202, json.dumps({"sequence": self.sequence + 1}).encode()
-            told = json.loads(answer)
-            if status not in (200, 202) or told["sequence"] != self.sequence + 1:
+            result = json.loads(answer)
+            if status not in (200, 202) or result["sequence"] != self.sequence + 1:
                 self.wrong.append((status, "update", self.sequence, answer[:200]))
             elif status == 202:  # on disk, and will count soon
                 self.counts["late updates"] += 1
-                await self.until_applied(told["sequence"])
-            self.sequence, self.state = told.get("sequence", self.sequence), self.next
+                await self.until_applied(result["sequence"])
+            self.sequence, self.state = result.get("sequence", self.sequence), self.next
             self.counts["updates"] += 1
             await asyncio.sleep(1.5)
 
     async def until_applied(self, sequence):
         while True:
             with contextlib.suppress(OSError, KeyError):
-                _, said = await asyncio.to_thread(self.service.ask, f"{self.path}/targets?limit=1")
-                if said["about"]["sequence"] >= sequence:
+                _, output = await asyncio.to_thread(self.service.ask, f"{self.path}/targets?limit=1")
+                if output["about"]["sequence"] >= sequence:
                     return
             await asyncio.sleep(0.5)
 
@@ -124,11 +126,11 @@ class Soak:
             turn += 1
 
     def go_round(self):
-        """Once, as `Reference` does."""
+        """Apply all updates once."""
         for update in [*self.states[1:], self.states[0]]:
-            status, told = self.service.ask(f"{self.path}/graph", json.loads(update.model_dump_json()))
-            assert status == 200, told
-            self.sequence = told["sequence"]
+            status, result = self.service.ask(f"{self.path}/graph", json.loads(update.model_dump_json()))
+            assert status == 200, result
+            self.sequence = result["sequence"]
 
     async def run_all(self, seconds):
         self.until = time.monotonic() + seconds
@@ -139,7 +141,7 @@ class Soak:
 
 
 def memory_or_none(service):
-    """(bytes of their own, bytes of mapped files: tables that fill up, and graphs), what is shared counted once."""
+    """Return (bytes of their own, bytes of mapped files), shared memory counted once."""
     try:
         everybody = [service.process.pid, *(child.pid for child in service.children)]
         found = [Path(f"/proc/{pid}/smaps_rollup").read_text() for pid in everybody]
@@ -152,7 +154,7 @@ def memory_or_none(service):
 
 
 class Reference:
-    """What the watched nodes' answers are in each state of the graph, computed here."""
+    """The answers for the watched nodes in each state of the graph, computed here."""
 
     def __init__(self, run, folder, states):
         self.model = ServedModel(run.name, open_run(run), folder)
@@ -175,21 +177,21 @@ class Reference:
         return UpdateLog(next((self.served / "serving").glob("updates-*.jsonl")))
 
     def agrees(self, nodes, found, state):
-        """A state is a graph, whichever way it came about: scores are the same up to rounding."""
+        """Return whether scores are equal up to rounding. A state is a graph, however it was reached."""
         for own, one in zip(nodes, found, strict=True):
             player, score, kept = (part[own] for part in self.answers[state])
             known = dict(zip(player[:kept].tolist(), score[:kept].tolist(), strict=True))
             size = max(map(abs, known.values()))
             if len(one["players"]) != kept:
                 return False
-            for told in one["players"]:
-                if abs(known.get(told["id"], np.inf) - told["score"]) > CLOSE * size:
+            for result in one["players"]:
+                if abs(known.get(result["id"], np.inf) - result["score"]) > CLOSE * size:
                     return False
         return True
 
 
 def circle(run):
-    """Updates that lead from each state of the graph to the next, the first back to the beginning."""
+    """Return updates that lead from each state of the graph to the next, and from the last to the first."""
     dataset = open_run(run).dataset
     watched = np.random.default_rng(1).choice(dataset.graph.num_nodes(), WATCHED, replace=False)
     a, b, c, d = (int(node) for node in watched[:4])
@@ -207,7 +209,7 @@ def circle(run):
 @click.option("--minutes", default=30.0, show_default=True)
 @click.option("--out", type=click.Path(path_type=Path), default=RESULTS / "serving_soak.md", show_default=True)
 def main(run, workers, minutes, out):
-    """Mixed load with updates, reloads, bad requests and killed processes."""
+    """Apply mixed load with updates, reloads, bad requests and killed processes."""
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(shutil.copytree(run, Path(folder) / run.resolve().name, ignore=shutil.ignore_patterns("serving")))
         states = circle(copy)
@@ -221,21 +223,23 @@ def main(run, workers, minutes, out):
             service.process.wait()
         with serving("--run", copy, "--workers", workers) as service:
             entries = len(reference.log().entries())
-            everyone = np.arange(WATCHED)
+            every_target = np.arange(WATCHED)
             found = service.explain(copy.name, *({"node": int(node)} for node in reference.watched))
-            kept = entries == one.sequence and reference.agrees(everyone, found, one.state)
-    seen = np.array([values for values in one.memory if values is not None]) / 2**20
+            kept = entries == one.sequence and reference.agrees(every_target, found, one.state)
+    observed = np.array([values for values in one.memory if values is not None]) / 2**20
     rows = [[name, f"{value:,}"] for name, value in one.counts.items()]
     rows += [
         ["wrong answers", f"{len(one.wrong)}"],
         ["acknowledged updates after everything was killed", f"{entries} of {one.sequence}"],
     ]
-    for kind, values in zip(("their own", "mapped files"), seen.T, strict=True):
+    for kind, values in zip(("their own", "mapped files"), observed.T, strict=True):
         thirds = ", ".join(f"{np.median(part):,.0f}" for part in np.array_split(values, 3))
         rows.append([f"memory of all processes, {kind}: median of each third, MB", thirds])
-    said = f"# The service, {minutes:g} minutes of everything at once\n\n"
-    said += f"`python experiments/serving_soak.py --minutes {minutes:g}`, {workers} workers, {run.resolve().name}.\n\n"
-    out.write_text(said + markdown_table(["what", "how many"], rows) + "\n")
+    output = f"# The service, {minutes:g} minutes of everything at once\n\n"
+    output += (
+        f"`python experiments/serving_soak.py --minutes {minutes:g}`, {workers} workers, {run.resolve().name}.\n\n"
+    )
+    out.write_text(output + markdown_table(["what", "how many"], rows) + "\n")
     click.echo(out.read_text())
     for one_wrong in one.wrong[:5]:
         click.echo(one_wrong)

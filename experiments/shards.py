@@ -1,11 +1,11 @@
-"""Everything explained in one process, in four shards one after the other, and by Ray with and without a killed worker.
+"""All targets explained in one process, in four shards in sequence, and by Ray with and without a killed worker.
 
     python experiments/shards.py                        # 100,000 nodes of the generated data set `citation`
-    python experiments/shards.py --run runs/mine        # a run of your own
+    python experiments/shards.py --run runs/mine        # your own run
     python experiments/shards.py --nodes 2000 --epochs 1
 
-Each way is the command as users call it, in processes of its own, start and loading included; the embeddings are stored
-beforehand. All of them must give the same rows. Without Ray (pip install 'dgl-lara[ray]') its two rows are left out.
+Each way is the command line in processes of its own, start and loading included, with stored embeddings. All must give
+equal rows. Without Ray (pip install 'dgl-lara[ray]') its two rows are left out.
 """
 
 import importlib.util
@@ -30,7 +30,7 @@ SETTINGS = {"OMP_NUM_THREADS": "1"}  # a process is one core, whichever way it i
 
 
 def dgl_lara(*words):
-    """The command, started."""
+    """Start the command."""
     return subprocess.Popen([sys.executable, "-m", "dgl_lara", *map(str, words)], env={**os.environ, **SETTINGS})
 
 
@@ -40,7 +40,7 @@ def finished(process):
 
 
 def workers(process):
-    """Of this process: those of Ray that are at a shard now."""
+    """Return the Ray workers of this process that are explaining a shard."""
     found = []
     for child in psutil.Process(process.pid).children(recursive=True):
         try:
@@ -51,7 +51,7 @@ def workers(process):
 
 
 def kill_a_worker(process, folder):
-    """Once something is done, so that there is something to lose; True if there was anybody to kill."""
+    """Kill a worker once a shard is done. Return whether there was one."""
     while process.poll() is None:
         at_work = workers(process) if list(folder.glob("_shard-*")) else []
         if at_work:
@@ -61,34 +61,34 @@ def kill_a_worker(process, folder):
     return False
 
 
-def same(frame, whole):
-    """The same players in the same order, scores up to rounding."""
+def same(frame, full):
+    """Return whether players and their order are equal, and scores are equal up to rounding."""
     columns = ["target", "player", "rank", "explained_class"]
-    return frame[columns].equals(whole[columns]) and float((frame.score - whole.score).abs().max()) < CLOSE
+    return frame[columns].equals(full[columns]) and float((frame.score - full.score).abs().max()) < CLOSE
 
 
-def measured(run, words, place):
-    """A row a way: what, seconds, whether its rows are those of one process."""
+def measured(run, words, index):
+    """Return a row per way: name, seconds, and whether its rows equal those of one process."""
     ask = ["explain", "--run", run, "--all", *words, "-q"]
-    finished(dgl_lara(*ask, "--out", place / "warm.parquet"))  # embeds, and compiles
+    finished(dgl_lara(*ask, "--out", index / "warm.parquet"))  # embeds, and compiles
     started = time.monotonic()
-    finished(dgl_lara(*ask, "--out", place / "whole.parquet"))
-    rows, whole = [["one process", time.monotonic() - started, "-"]], pd.read_parquet(place / "whole.parquet")
+    finished(dgl_lara(*ask, "--out", index / "whole.parquet"))
+    rows, full = [["one process", time.monotonic() - started, "-"]], pd.read_parquet(index / "whole.parquet")
     started = time.monotonic()
     for one in range(SHARDS):
-        finished(dgl_lara(*ask, "--shard", f"{one}/{SHARDS}", "--out", place / "shards"))
+        finished(dgl_lara(*ask, "--shard", f"{one}/{SHARDS}", "--out", index / "shards"))
     seconds = time.monotonic() - started
-    rows.append([f"{SHARDS} shards, one after the other", seconds, same(pd.read_parquet(place / "shards"), whole)])
+    rows.append([f"{SHARDS} shards, one after the other", seconds, same(pd.read_parquet(index / "shards"), full)])
     if importlib.util.find_spec("ray") is None:
         return rows
     for kills in (False, True):
-        folder = place / f"ray-{kills}"
+        folder = index / f"ray-{kills}"
         started = time.monotonic()
         process = dgl_lara(*ask, "--engine", "ray", "--shards", 2 * SHARDS, "--out", folder)
         killed = kills and kill_a_worker(process, folder)
         finished(process)
         what = f"Ray, {os.cpu_count()} cores, {2 * SHARDS} shards" + (", a worker killed" if killed else "")
-        rows.append([what, time.monotonic() - started, same(pd.read_parquet(folder), whole)])
+        rows.append([what, time.monotonic() - started, same(pd.read_parquet(folder), full)])
     return rows
 
 
@@ -100,11 +100,11 @@ def measured(run, words, place):
 @click.option("--out", type=click.Path(path_type=Path), default=RESULTS / "shards.md", show_default=True)
 def main(run, nodes, epochs, amortised, out):
     with tempfile.TemporaryDirectory() as name:
-        place = Path(name)
+        index = Path(name)
         if run is None:
-            run = place / "run"
+            run = index / "run"
             finished(dgl_lara("train", "--dataset", "citation", "--nodes", nodes, "--epochs", epochs, "--out", run))
-        rows = measured(run, ["--top", 20, *(["--amortised"] if amortised else [])], place)
+        rows = measured(run, ["--top", 20, *(["--amortised"] if amortised else [])], index)
     table = markdown_table(["way", "seconds", "same rows"], [[way, f"{s:.1f}", str(as_one)] for way, s, as_one in rows])
     click.echo(table)
     what = f"run {run.name}" if run.name != "run" else f"generated graph `citation`, {nodes:,} nodes"

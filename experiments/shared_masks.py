@@ -1,10 +1,10 @@
-"""What it costs in truth that one random mask over the graph serves all targets.
+"""The bias of sharing one random mask of the graph among all targets.
 
     python experiments/shared_masks.py [NAME ...] [--targets 20] [--pairs 3000]
 
-A mask over the whole graph also removes nodes that do not play for a target. f can notice that by one thing alone, the
-degrees at the boundary of what it sees. phi from shared masks is set against phi from coalitions of each target's own,
-over the neighbours: the squared difference beyond what both are uncertain by, as a share of the squared size.
+A mask of the full graph also removes nodes that are no players of a target. f only depends on them by the degrees at
+the boundary of its receptive field. phi from shared masks is compared with phi from coalitions of each target's own,
+over the neighbours: the squared difference beyond the noise of both, as a share of the squared size.
 """
 
 from pathlib import Path
@@ -43,7 +43,7 @@ def main(names, most, pairs, data_dir, out):
         )
 
         def apart(one, other, others=others):
-            """Beyond noise, of the size of the other."""
+            """Return the difference beyond noise, relative to the size of the second."""
             noise = one.error.square() + other.error.square()
             size = (other.phi.square() - other.error.square())[others].sum()
             return float(((one.phi - other.phi).square() - noise)[others].sum() / size)

@@ -1,4 +1,4 @@
-"""Table 1: throughput of all methods, beside the paper's; from the comparison of Figure 4."""
+"""Table 1: throughput of all methods, with the paper's, from the benchmark of Figure 4."""
 
 import common
 import pandas as pd

@@ -1,4 +1,4 @@
-"""Table 2: two embeddings a node (source and target) against a single one."""
+"""Table 2: two embeddings per node (source and target) and a single one."""
 
 import common
 import pandas as pd

@@ -24,8 +24,8 @@ def run(settings):
     for name in settings.names(NAMES):
         benchmark, lara = common.lara_on(name, settings)
         # of all nodes: those of the test split are the newest, which hardly anybody has cited
-        everyone = torch.randperm(benchmark.game.num_targets, generator=generator(0))
-        targets = everyone.to(benchmark.targets.device)
+        every_target = torch.randperm(benchmark.game.num_targets, generator=generator(0))
+        targets = every_target.to(benchmark.targets.device)
         counts = [count for count in COUNTS if count <= len(targets)] or [len(targets)]
         subject = Evaluation(lara.lara, EvalCase(benchmark.game, targets))
         rows = common.kept(settings, benchmark, "latency-lara", partial(_lara, subject, counts))
@@ -55,7 +55,7 @@ def _lara(subject, counts):
 
 
 def _rival(benchmark, rival, targets, counts, patience):
-    """Measured as long as patience lasts, then extrapolated in proportion."""
+    """Time as many targets as patience allows, then extrapolate in proportion."""
     method = briefly_trained(benchmark, rival, 0)
     rows, most, spent = [], 1, 0.0
     for count in (min(20, len(targets)), *counts):  # the first warms up

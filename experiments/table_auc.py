@@ -112,7 +112,7 @@ def _edge_auc(dataset, explainer, targets):
 
 
 def _variants(benchmark):
-    """{(model, masks): benchmark}"""
+    """Return {(model, masks): benchmark}."""
     dataset, explained = benchmark.dataset, benchmark.game
     own = get_gnn(dataset, recipe_for(dataset.name, dataset.task), 0)[0] if dataset.name in common.AUTHORS else None
     variants = {}

@@ -1,4 +1,4 @@
-"""Accuracy of the models that are explained, and (not quick) of our own over seeds, beside the paper's."""
+"""Accuracy of the explained models, and (not quick) of our own over seeds, with the paper's."""
 
 import common
 import pandas as pd

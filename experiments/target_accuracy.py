@@ -1,4 +1,4 @@
-"""Accuracy of the target models, mean and deviation over seeds, beside the paper's: the table in docs/results.md.
+"""Accuracy of the target models, mean and deviation over seeds, with the paper's: the table in docs/results.md.
 
 python experiments/target_accuracy.py [DATASET ...] [--seeds 3] [--epochs N] [--data-dir DIR]
 """
@@ -15,7 +15,7 @@ from dgl_lara.gnns.training import accuracy, get_gnn
 
 
 def reached(dataset, seeds, epochs=None):
-    """(seeds, 3): on training, validation and test. `epochs`: at most so many in the place of the recipe's."""
+    """Return (seeds, 3) accuracy on training, validation and test. `epochs` limits those of the recipe."""
     usual = recipe_for(dataset.name, dataset.task)
     recipe = replace(usual, epochs=epochs or usual.epochs)
     return np.array([list(accuracy(get_gnn(dataset, recipe, seed)[0], dataset).values()) for seed in range(seeds)])

@@ -1,10 +1,10 @@
-"""Explaining in bulk where nodes are of several types, and links: the top 20 players of all targets.
+"""Bulk explanation of heterogeneous graphs and links: the top 20 players of all targets.
 
     python experiments/typed_speed.py [NAME ...] [--repeats 5] [--top 20] [--data-dir DIR]
 
-Names: dblp-rgcn (all authors), movielens-lightgcn (all likes that were held back). g has learned for two steps: what it
-says is worth nothing, how long it takes is the same. From p and t at hand, and with the pass that makes them; the best
-of all repeats, after one that compiles. Wants a machine with nothing beside. Written to results/typed_speed.csv.
+Names: dblp-rgcn (all authors), movielens-lightgcn (all held-out likes). g is trained for two steps, because its speed
+does not depend on its quality. Timed from p and t, and with the pass that computes them. The best of all repeats after
+one that compiles. It needs a machine without other work. Writes results/typed_speed.csv.
 """
 
 from dataclasses import replace
