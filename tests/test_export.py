@@ -250,7 +250,7 @@ def test_a_few_targets_from_the_store_or_without_it(a_run):
     stored = again.trained().explain(targets)
     assert stored.players.player.tolist() == without.players.player.tolist()
     torch.testing.assert_close(stored.scores, without.scores, atol=1e-5, rtol=1e-4)
-    with pytest.raises(InputError, match="nodes 0..699"):
+    with raises("targets.range", most=699):
         again.trained().explain(torch.tensor([700]))
 
 

@@ -71,7 +71,7 @@ def to_user_ids(frame: pd.DataFrame, game: Game | None) -> pd.DataFrame:
     if game is None:
         return frame
     columns: dict[str, Any] = {str(name): values for name, values in frame.items()}
-    device = game.graph.device
+    device = game.device
     targets = torch.tensor(frame.target.to_numpy(), device=device)
     ends = {name: end.cpu().numpy() for name, end in game.task.end_columns(targets).items()}
     columns |= ends

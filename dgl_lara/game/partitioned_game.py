@@ -209,6 +209,12 @@ class PartitionedGame:
     def check_targets(self, targets: Tensor) -> None:
         check_targets(targets, self.num_targets, self.task)
 
+    device = torch.device("cpu")
+
+    def user_ids(self, nodes: Tensor) -> tuple[None, Tensor]:
+        """Return no types and the nodes themselves, since users know them by the same ids."""
+        return None, nodes
+
     def max_players(self, targets: Tensor) -> int:
         """Return the number of all nodes, since players are not known without cutting out the targets."""
         return self.num_players
