@@ -1,8 +1,8 @@
-"""`LaraInParts`: the method on a graph that is never whole (`parts/`), out of core in one process.
+"""`PartitionedLara`: the method on a partitioned graph that is never loaded as a whole.
 
-Training takes mini-batches on what is cut out around them, f's answer, p and t lie on disk, and the targets of a file
-are explained piece by piece. What needs the whole graph at once is refused with one sentence: edges and features as
-players, samples that all targets share (and the corrections made from them), refinement and verification.
+Training uses mini-batches on subgraphs. Outputs of f, p and t are on disk, and targets of a file are explained in
+batches. What needs the full graph raises an error: edges and features as players, shared samples and the corrections
+from them, refinement and verification of many targets.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from dgl_lara.errors import InputError
 from dgl_lara.explanation import Explanations
 from dgl_lara.game.class_query import ClassQuery
 from dgl_lara.game.distributed_game import DistributedGame
-from dgl_lara.game.partitioned_game import NOT_WHOLE, PartitionedGame
+from dgl_lara.game.partitioned_game import PartitionedGame
 from dgl_lara.game.player_specs import Nodes, PlayerSpec, as_players
 from dgl_lara.game.receptive_field import choose_hops
 from dgl_lara.game.target_reader import parse_targets
 from dgl_lara.game.tasks import NODE
-from dgl_lara.graphs.mmap import GraphView
-from dgl_lara.graphs.remote import DistributedGraphView
+from dgl_lara.graphs.remote import RemoteGraph
 from dgl_lara.graphs.row_store import RowStore
+from dgl_lara.graphs.source import GraphSource
 from dgl_lara.inference.error_model import ErrorModel, learn_errors
 from dgl_lara.inference.fitted import Fitted
 from dgl_lara.inference.fitting import MIN_ERROR_SAMPLES
@@ -52,7 +52,7 @@ class PartitionedLara(LARA):
 
     Args:
         model: As for `LARA`.
-        view: Gives nodes and edges of the graph.
+        source: Gives nodes and edges of the graph.
         folder: Folder for arrays with one row for each node.
         data: Text that differs for every data set.
         hops: K, or "auto" if the model declares it.
@@ -65,7 +65,7 @@ class PartitionedLara(LARA):
     def __init__(
         self,
         model: Model,
-        view: GraphView,
+        source: GraphSource,
         folder: Path | None = None,
         data: str = "",
         hops: int | str = "auto",
@@ -74,11 +74,11 @@ class PartitionedLara(LARA):
         memory: int | None = None,
         players: str | PlayerSpec = "nodes",
     ) -> None:
-        self.model, self.view, self.task, self.players = model, view, NODE, as_players(players)
+        self.model, self.graph_source, self.task, self.players = model, source, NODE, as_players(players)
         if self.players != Nodes():
-            raise InputError(f"{NOT_WHOLE.format('scoring ' + self.players.name)}; leave out --players.")
+            raise InputError("partition.players", got=self.players.name)
         self.hops, self.value, self.config, self.memory = hops, value or NODE.value, config, memory
-        self.features = torch.empty(0, view.columns)  # of no node: their number of columns and device are needed
+        self.features = torch.empty(0, source.columns)  # of no node: their number of columns and device are needed
         self.rows = RowStore(folder, data) if folder else None
         self.compute_device = self.fitted_ = self._game = None
         self._embeddings: Embeddings | None = None
@@ -97,10 +97,10 @@ class PartitionedLara(LARA):
 
     @property
     def graph(self) -> Any:
-        raise InputError(f"{NOT_WHOLE.format('this')}; training, and explaining to a file, do not.")
+        raise InputError("partition.full_graph")
 
     def __repr__(self) -> str:
-        size = f"{self.view.num_nodes:,} nodes and {self.view.num_edges:,} edges"
+        size = f"{self.graph_source.num_nodes:,} nodes and {self.graph_source.num_edges:,} edges"
         return (
             f"PartitionedLara(nodes of a partitioned graph with {size}{'' if self.is_trained else ', not trained yet'})"
         )
@@ -110,16 +110,16 @@ class PartitionedLara(LARA):
         return cast(PartitionedGame, super().game)
 
     def _create_game(self) -> Any:
-        return PartitionedGame(self.model, self.view, self._known_hops(), self.value, self.rows, self.memory)
+        return PartitionedGame(self.model, self.graph_source, self._known_hops(), self.value, self.rows, self.memory)
 
     def _known_hops(self) -> int:
         hops = self.hops
         if hops == "measure" or (hops == "auto" and getattr(self.model, "num_hops", None) is None):
-            raise InputError(f"{NOT_WHOLE.format('measuring how far the model looks')}; say it: --hops.")
+            raise InputError("partition.hops", got=hops)
         return choose_hops(self.model, None, None, self.task, hops)  # type: ignore[arg-type]
 
     def _ids_of(self, targets: Targets) -> Tensor:
-        return parse_targets(targets, self.view.num_nodes, self.task, self.features.device)
+        return parse_targets(targets, self.graph_source.num_nodes, self.task, self.features.device)
 
     def for_pairs(self, pairs: Targets) -> LARA:
         return self
@@ -137,7 +137,7 @@ class PartitionedLara(LARA):
         return checked_config(self.config or with_mini_batches(default(self.task, num_targets)))
 
     def _hold_out(self, targets: Tensor, seed: int) -> tuple[Tensor, Tensor]:
-        raise InputError("name the validation targets of a graph in parts: fit(targets, validation).")
+        raise InputError("partition.validation")
 
     def _train(
         self,
@@ -185,12 +185,10 @@ class PartitionedLara(LARA):
 
     def check_supports_refinement(self, is_requested: bool) -> None:
         if is_requested:
-            raise InputError(
-                f"{NOT_WHOLE.format('buying model calls for many targets')}: --refine and --verify go with --node."
-            )
+            raise InputError("partition.refinement")
 
     def on_graph(self, graph: Any, features: Any, pairs: Any = None) -> Any:
-        raise InputError(f"{NOT_WHOLE.format('another graph beside it')}; leave out --graph.")
+        raise InputError("partition.another_graph")
 
 
 class DistributedLara(PartitionedLara):
@@ -204,8 +202,8 @@ class DistributedLara(PartitionedLara):
         return cast(DistributedGame, super().game)
 
     def _create_game(self) -> Any:
-        view = cast(DistributedGraphView, self.view)
-        return DistributedGame(self.model, view, self._known_hops(), self.value, self.memory)
+        source = cast(RemoteGraph, self.graph_source)
+        return DistributedGame(self.model, source, self._known_hops(), self.value, self.memory)
 
     def _train(
         self,
@@ -228,10 +226,10 @@ class DistributedLara(PartitionedLara):
             p, t = self.explainer_(part_graph(game, self.config_.inputs))
         of = key_of(self.explainer_, game)
         for name, key, rows in (("answer", game.model_key, game.full_outputs), ("p", of, p), ("t", of, t)):
-            store.keep_part(name, key, game.num_targets, game.view.nodes, rows, ranks)
+            store.keep_part(name, key, game.num_targets, game.source.nodes, rows, ranks)
 
     def embed(self, workers: int = 0) -> Embeddings:
-        raise InputError("processes that hold a part each train; explain in one process, or in shards.")
+        raise InputError("partition.explain_processes")
 
 
 def lara_on(
@@ -244,19 +242,19 @@ def lara_on(
     compute_device: torch.device | None = None,
     players: str | PlayerSpec = "nodes",
 ) -> LARA:
-    """The method on a data set, whether its graph is in memory or in parts."""
+    """Return the `LARA` of a data set, whose graph is in memory or partitioned."""
     if isinstance(dataset, PartitionedDataset):
-        kind = DistributedLara if isinstance(dataset.view, DistributedGraphView) else PartitionedLara
-        return kind(model, dataset.view, None, "", hops, value, config, memory, players)
+        kind = DistributedLara if isinstance(dataset.graph_source, RemoteGraph) else PartitionedLara
+        return kind(model, dataset.graph_source, None, "", hops, value, config, memory, players)
     where = (model, dataset.graph, dataset.features, dataset.task, hops, value, config, memory, compute_device)
     return LARA(*where, players=players, **dataset.lara_arguments)
 
 
 def checked_config(config: TrainingConfig) -> TrainingConfig:
     if config.batch_size == ALL:
-        raise InputError(f"{NOT_WHOLE.format('a batch of all targets')}; name a --batch-size.")
+        raise InputError("partition.batch_size")
     if config.shared_pairs:
-        raise InputError(f"{NOT_WHOLE.format('drawing coalitions that all targets share')}; leave out --shared-pairs.")
+        raise InputError("partition.shared_pairs", got=config.shared_pairs)
     if OBJECTIVES[config.objective].keeps_table:
-        raise InputError(f"{NOT_WHOLE.format('the running mean of Eq. 10')}; use --objective balanced.")
+        raise InputError("partition.objective", got=config.objective)
     return config

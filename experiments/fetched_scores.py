@@ -17,7 +17,7 @@ def explain_across(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """(target, player, score) of every pair, in numbers of the graph; `p`, `t`: of the nodes of this part. All
     processes ask at once, each for targets of its choice."""
-    near = game.near(targets, game.hops + 1, f_is_asked=False)
+    near = game.near(targets, game.hops + 1, calls_f=False)
     with eval_mode(explainer), torch.no_grad():
         embedded = fetched(game, near, p, t)
         players = near.game.players(near.targets)

@@ -110,7 +110,7 @@ def part(folder, task):
     model = load_gnn(folder / "target.pt", dataset)[0]
     memory.begin()
     hops = json.loads((folder / "one.json").read_text())["K"]
-    across: Any = DistributedGame(model, dataset.view, hops, "logit", task["memory"] // ranks.count)
+    across: Any = DistributedGame(model, dataset.graph_source, hops, "logit", task["memory"] // ranks.count)
     config = config_for(task, dataset)
     ground = DistributedBackend(across, config)
     state = train(ground, dataset.train, dataset.val)

@@ -42,7 +42,7 @@ def target_model(folder, half, nodes):
     from dgl_lara.gnns import RECIPES
     from dgl_lara.gnns.checkpoint import save_gnn
     from dgl_lara.gnns.training import get_gnn
-    from dgl_lara.graphs.mmap import MmapGraphView
+    from dgl_lara.graphs.mapped import MappedGraph
 
     path = folder / "target.pt"
     if path.exists():
@@ -50,7 +50,7 @@ def target_model(folder, half, nodes):
     small = folder / "small"
     if not (small / "meta.json").exists():
         stream_citation(nodes, 1, small, kind="float16" if half else "float32")
-    view, every_target = MmapGraphView(small), torch.arange(nodes)
+    view, every_target = MappedGraph(small), torch.arange(nodes)
     indptr, sources = view.in_edges(every_target)
     graph = dgl.graph((sources, torch.repeat_interleave(every_target, indptr.diff())), num_nodes=nodes)
     labels = torch.from_numpy(view.parts[0].labels.astype(np.int64))

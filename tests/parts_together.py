@@ -14,7 +14,7 @@ from dgl_lara.datasets.dataset import Dataset
 from dgl_lara.explainer.inputs import encoder_graph
 from dgl_lara.game.distributed_game import DistributedGame
 from dgl_lara.game.game import Game
-from dgl_lara.graphs.remote import DistributedGraphView
+from dgl_lara.graphs.remote import RemoteGraph
 from dgl_lara.training.distributed import BatchShare, DistributedBackend, part_graph
 from dgl_lara.training.loop import new_explainer, train
 from dgl_lara.training.objectives import OBJECTIVES
@@ -54,7 +54,7 @@ def gradients_of(explainer, embeddings):
 
 def work(ranks, folder):
     """What each of the processes does."""
-    view = DistributedGraphView(f"{folder}/parts", ranks)
+    view = RemoteGraph(f"{folder}/parts", ranks)
     explainer, *_ = some_explainer()
     across: Any = DistributedGame(SmallGCN(), view, 2, "logit", 10**9)
     seen = part_graph(across, "rich")

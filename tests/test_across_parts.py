@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 import torch
 from click.testing import CliRunner
+from codes import raises
 from parts_together import ASKED, CONFIG, STEP, dataset_of, gradients_of, some_explainer
 from processes_at_work import COUNT
 
@@ -16,9 +17,8 @@ from dgl_lara._util.distributed import ALONE
 from dgl_lara._util.randomness import generator
 from dgl_lara.cli import main
 from dgl_lara.datasets.partitioning import partition
-from dgl_lara.errors import InputError
 from dgl_lara.graphs.indexing import in_edges
-from dgl_lara.graphs.remote import DistributedGraphView
+from dgl_lara.graphs.remote import RemoteGraph
 from dgl_lara.inference.local import explain_nearby
 from dgl_lara.training.coalitions import CoalitionBatch, evaluate_coalitions
 from dgl_lara.training.objective import Step
@@ -120,8 +120,8 @@ def test_training_is_one_training(across):
 
 def test_as_many_processes_as_parts(tmp_path, whole):
     partition(dataset_of(whole[1]), 2, tmp_path / "parts", "order")
-    with pytest.raises(InputError, match="has 2 parts and there are 1 processes"):
-        DistributedGraphView(tmp_path / "parts", ALONE)
+    with raises("partition.processes", parts=2, got=1):
+        RemoteGraph(tmp_path / "parts", ALONE)
 
 
 @pytest.mark.slow

@@ -23,7 +23,7 @@ from games import random_graph
 from dgl_lara.cli import main
 from dgl_lara.datasets import load
 from dgl_lara.datasets.partitioning import partition
-from dgl_lara.graphs.mmap import MmapGraphView
+from dgl_lara.graphs.mapped import MappedGraph
 from dgl_lara.graphs.partition_format import SPLITS
 from dgl_lara.inference import export
 from dgl_lara.runs.open import open_run
@@ -84,7 +84,7 @@ def served_table():
 
 
 def in_parts():
-    view, everyone = MmapGraphView(Path("parts")), torch.arange(60)
+    view, everyone = MappedGraph(Path("parts")), torch.arange(60)
     splits = [view.split(name) for name in SPLITS]
     return replace(view.meta, versions={}), view.in_edges(everyone), view.features(everyone), splits
 

@@ -8,17 +8,17 @@ import pandas as pd
 import pytest
 import torch
 from click.testing import CliRunner
+from codes import raises
 from games import SmallGCN
 from test_parts import DATASET
 
 from dgl_lara.cli import main
 from dgl_lara.datasets import Options, load
 from dgl_lara.datasets.partitioning import partition
-from dgl_lara.errors import InputError
 from dgl_lara.game.partitioned_game import PartitionedGame
 from dgl_lara.gnns.checkpoint import save_gnn
 from dgl_lara.gnns.models import GNN, ModelConfig
-from dgl_lara.graphs.mmap import MmapGraphView
+from dgl_lara.graphs.mapped import MappedGraph
 from dgl_lara.graphs.row_store import RowStore
 from dgl_lara.lara import LARA
 from dgl_lara.lara_partitioned import PartitionedLara
@@ -39,7 +39,7 @@ def both(dataset, model, folder, method="metis", settings=SETTINGS):
     """The same in memory and in parts."""
     partition(dataset, 3, folder / "parts", method)
     inside = LARA(model, dataset.graph, dataset.features, hops=2, config=settings)
-    outside = PartitionedLara(model, MmapGraphView(folder / "parts"), folder / "rows", hops=2, config=settings)
+    outside = PartitionedLara(model, MappedGraph(folder / "parts"), folder / "rows", hops=2, config=settings)
     return inside, outside
 
 
@@ -157,7 +157,7 @@ def test_subgraphs_are_not_kept(citation):
 
     _, outside = citation
     before = len(graphs())
-    game = PartitionedGame(outside.model, outside.view, 2, "logit", outside.rows)
+    game = PartitionedGame(outside.model, outside.graph_source, 2, "logit", outside.rows)
     assert len(graphs()) == before
     near = game.near(torch.arange(8), 2)
     assert len(graphs()) > before
@@ -169,35 +169,35 @@ def test_batches_that_do_not_fit_are_halved(citation, notices):
     _, outside = citation
     backend = OutOfCore(outside.game, SETTINGS)
     whole = len(backend.subgraphs_of(torch.arange(64))[1])
-    backend.game = PartitionedGame(outside.model, outside.view, 2, "logit", outside.rows, memory=1_000_000)
+    backend.game = PartitionedGame(outside.model, outside.graph_source, 2, "logit", outside.rows, memory=1_000_000)
     assert whole == 64 and len(backend.subgraphs_of(torch.arange(64))[1]) < 64
     assert notices.codes == ["batch.halved"]
 
 
 @pytest.mark.parametrize(
-    ("changes", "sentence"),
+    ("changes", "code"),
     [
-        ({"batch_size": 0}, "a batch of all targets needs all of it"),
-        ({"shared_pairs": 5}, "leave out --shared-pairs"),
-        ({"objective": "running-mean"}, "use --objective balanced"),
+        ({"batch_size": 0}, "partition.batch_size"),
+        ({"shared_pairs": 5}, "partition.shared_pairs"),
+        ({"objective": "running-mean"}, "partition.objective"),
     ],
 )
-def test_what_needs_the_whole_graph_is_refused(citation, changes, sentence):
+def test_settings_that_need_the_full_graph_raise(citation, changes, code):
     _, outside = citation
-    other = PartitionedLara(outside.model, outside.view, outside.rows.folder, hops=2)
+    other = PartitionedLara(outside.model, outside.graph_source, outside.rows.folder, hops=2)
     other.config = TrainingConfig(**{"batch_size": 8, **changes})
-    with pytest.raises(InputError, match=sentence):
+    with raises(code):
         other.fit([1, 2, 3], [4])
 
 
-def test_edges_and_the_graph_itself_are_refused(citation):
+def test_edges_and_the_full_graph_raise(citation):
     _, outside = citation
-    with pytest.raises(InputError, match="scoring edges needs all of it"):
-        PartitionedLara(outside.model, outside.view, players="edges")
-    with pytest.raises(InputError, match="never loaded whole"):
+    with raises("partition.players"):
+        PartitionedLara(outside.model, outside.graph_source, players="edges")
+    with raises("partition.full_graph"):
         outside.graph.num_nodes()
-    with pytest.raises(InputError, match="say it: --hops"):
-        PartitionedLara(SmallGCN(), outside.view).game.check_targets(torch.arange(3))
+    with raises("partition.hops", got="auto"):
+        PartitionedLara(SmallGCN(), outside.graph_source).game.check_targets(torch.arange(3))
 
 
 @pytest.fixture(scope="module")
@@ -239,22 +239,22 @@ def test_one_node_in_words(commands):
 
 
 @pytest.mark.parametrize(
-    ("command", "sentence"),
+    ("command", "code"),
     [
-        (["eval", "--metric", "fidelity"], "never loaded whole"),
-        (["report"], "never loaded whole"),
-        (["explain", "--all", "--refine", "8", "--out", "x.parquet"], "--refine and --verify go with --node"),
+        (["eval", "--metric", "fidelity"], "partition.full_graph"),
+        (["report"], "partition.full_graph"),
+        (["explain", "--all", "--refine", "8", "--out", "x.parquet"], "partition.refinement"),
     ],
 )
-def test_commands_that_need_the_whole_graph_say_so(commands, tmp_path, monkeypatch, command, sentence):
+def test_commands_that_need_the_full_graph_raise(commands, tmp_path, monkeypatch, command, code):
     monkeypatch.chdir(tmp_path)
     done = dgl_lara(*command, "--run", commands / "outside")
-    assert done.exit_code == 2 and sentence in done.output, done.output
+    assert done.exit_code == 2 and f"[{code}]" in done.output, done.output
 
 
 def test_a_model_must_be_named(commands):
     done = dgl_lara("train", "--graph", commands / "parts")
-    assert done.exit_code == 2 and "none is trained on a graph in parts" in done.output
+    assert done.exit_code == 2 and "[train.model_missing]" in done.output
 
 
 def test_training_goes_on_where_it_was(commands, tmp_path, monkeypatch):

@@ -21,8 +21,8 @@ from dgl_lara._util.distributed import ALONE
 from dgl_lara.cli import main
 from dgl_lara.datasets.dataset import Dataset
 from dgl_lara.datasets.partitioning import partition
-from dgl_lara.graphs.mmap import MmapGraphView
-from dgl_lara.graphs.remote import DistributedGraphView
+from dgl_lara.graphs.mapped import MappedGraph
+from dgl_lara.graphs.remote import RemoteGraph
 from dgl_lara.lara_partitioned import DistributedLara, PartitionedLara
 from dgl_lara.runs.open import open_run
 from dgl_lara.serve.app import make_app
@@ -170,10 +170,10 @@ def in_parts(name, players, route):
     folder = new_folder()
     together = route == "across parts"
     partition(dataset, 1 if together else 3, folder / "parts", "order")
-    view = MmapGraphView(folder / "parts")
+    view = MappedGraph(folder / "parts")
     lara = PartitionedLara(model, view, folder / "rows", hops=2, config=BATCHES)
     if together:
-        own = DistributedGraphView(folder / "parts", ALONE)
+        own = RemoteGraph(folder / "parts", ALONE)
         learned = DistributedLara(model, own, folder / "rows", hops=2, config=BATCHES).fit(dataset.train, dataset.val)
         lara.with_fitted(learned.fitted)
     else:

@@ -12,8 +12,8 @@ from torch import Tensor
 from dgl_lara._util.distributed import get_process_group
 from dgl_lara.datasets import Options
 from dgl_lara.errors import InputError
-from dgl_lara.graphs.mmap import MmapGraphView
-from dgl_lara.graphs.remote import DistributedGraphView
+from dgl_lara.graphs.mapped import MappedGraph
+from dgl_lara.graphs.remote import RemoteGraph
 
 
 class PartitionedDataset:
@@ -27,8 +27,8 @@ class PartitionedDataset:
         if options.undirected or options.target_type or options.pairs or options.nodes:
             raise InputError(f"{folder} is a graph in parts, which is taken as it is: --dataset or --graph alone.")
         ranks = get_process_group()  # of several processes each opens its own part
-        self.view = MmapGraphView(folder) if ranks.count == 1 else DistributedGraphView(folder, ranks)
-        meta = self.view.meta
+        self.graph_source = MappedGraph(folder) if ranks.count == 1 else RemoteGraph(folder, ranks)
+        meta = self.graph_source.meta
         self.name, self.key, self.num_classes = meta.name, {"parts": meta.fingerprint, **meta.key}, meta.classes
         self.source = f"{meta.source}; {len(meta.parts)} part{'s' * (len(meta.parts) > 1)} on disk"
         self.fingerprint = meta.fingerprint
@@ -40,22 +40,19 @@ class PartitionedDataset:
 
     @property
     def graph(self) -> Any:
-        raise InputError(
-            f"{self.view.folder} is a graph in parts, which is never loaded whole: dgl-lara train and explain can do "
-            "without, this cannot."
-        )
+        raise InputError("partition.full_graph")
 
     @cached_property
     def train(self) -> Tensor:
-        return self.view.split("train")
+        return self.graph_source.split("train")
 
     @cached_property
     def val(self) -> Tensor:
-        return self.view.split("val")
+        return self.graph_source.split("val")
 
     @cached_property
     def test(self) -> Tensor:
-        return self.view.split("test")
+        return self.graph_source.split("test")
 
     def split(self, name: str) -> Tensor:
         return torch.arange(self.num_targets) if name == "all" else getattr(self, name)

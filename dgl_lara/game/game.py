@@ -194,6 +194,10 @@ class Game:
         return self.parent.in_degrees if self.parent else self.graph.in_degrees()
 
     @property
+    def device(self) -> torch.device:
+        return self.features.device
+
+    @property
     def num_targets(self) -> int:
         return self.task.num_targets(self.graph)
 

@@ -1,7 +1,7 @@
-"""The files of a graph in parts are what was written: their checksums, looked at once on every machine.
+"""Checksums of the files of a partitioned graph, read once on every machine.
 
-A folder whose files have been looked at says so in `.checked`: size, time and place on disk of each. Whoever finds them
-so again need not read them; a copy has another place.
+A checked folder has a file `.checked` with size, time and inode of each array. While these are unchanged the arrays are
+not read again. A copied folder has other inodes and is checked.
 """
 
 from __future__ import annotations
@@ -19,25 +19,34 @@ STAMP = ".checked"
 
 
 def check(folder: Path, sums: Mapping[str, object]) -> None:
-    """The arrays of a folder, by name. LaraError if one is missing or was changed."""
+    """Check the arrays of a folder.
+
+    Args:
+        folder: The folder.
+        sums: Checksum of each array, by name.
+
+    Raises:
+        LaraError: "partition.damaged" if an array is missing or changed.
+    """
     try:
         if _stamp(folder, sums) == (folder / STAMP).read_text():
             return
     except OSError:
-        pass  # never looked at here, or a file is missing
+        pass  # never checked here, or a file is missing
     with status(f"checking {folder}"):
         for name, expected in sums.items():
             path = folder / f"{name}.npy"
             if not path.is_file() or checksum(path) != expected:
-                raise LaraError(
-                    f"{path} is missing, truncated or damaged (it is not what was written); partition the graph again."
-                )
+                raise LaraError("partition.damaged", path=path, cause="its checksum differs")
     mark(folder, sums)
 
 
 def mark(folder: Path, sums: Mapping[str, object]) -> None:
-    """These were looked at, or written right now."""
-    with suppress(OSError), atomic_write(folder / STAMP) as temporary:  # where nothing can be written: again next time
+    """Mark the arrays of a folder as checked."""
+    with (
+        suppress(OSError),
+        atomic_write(folder / STAMP) as temporary,
+    ):  # a folder may be read-only
         temporary.write_text(_stamp(folder, sums))
 
 

@@ -1,21 +1,30 @@
-"""Cutting a part out of a graph that is never whole: what f, g and the scores need around some targets."""
+"""Extraction of subgraphs from a graph that is never loaded as a whole."""
 
 from __future__ import annotations
 
-import dgl
+from collections.abc import Callable
+
 import numpy as np
 import torch
 from torch import Tensor
 
 from dgl_lara._util.numba_threads import kernel
-from dgl_lara.graphs.mmap import GraphView
+from dgl_lara.graphs.graph import graph_from_csc
 from dgl_lara.graphs.subgraph import SharedSubgraph
 
+InEdges = Callable[[Tensor], tuple[Tensor, Tensor]]  # nodes -> indptr, sources
 
-def extract_subgraph(view: GraphView, targets: Tensor, hops: int, inner: bool = False) -> SharedSubgraph:
-    """The K-hop in-neighbourhoods of the targets together, as `khop_batch` cuts them: nodes rising, and all edges among
-    them. `inner`: without the edges into the outermost nodes, which need not be looked up then."""
-    marks = view.marks
+
+def extract_subgraph(in_edges: InEdges, marks: np.ndarray, targets: Tensor, hops: int, inner: bool) -> SharedSubgraph:
+    """Return the subgraph that `GraphSource.subgraph` describes.
+
+    Args:
+        in_edges: Returns the in-edges of nodes.
+        marks: (num_nodes,) int32 of -1 as working memory. It is restored.
+        targets: Ids of nodes.
+        hops: K.
+        inner: Leave out edges into the outermost nodes.
+    """
     found: list[np.ndarray] = []  # nodes by distance
     entered: list[tuple[Tensor, Tensor, Tensor]] = []  # (nodes, indptr, sources) by distance
     try:
@@ -24,7 +33,7 @@ def extract_subgraph(view: GraphView, targets: Tensor, hops: int, inner: bool = 
             if hop == hops and inner:
                 break
             frontier = torch.from_numpy(found[-1])
-            indptr, sources = view.in_edges(frontier)
+            indptr, sources = in_edges(frontier)
             entered.append((frontier, indptr, sources))
             if hop < hops:
                 found.append(_unmarked(sources.numpy(), marks))
@@ -37,18 +46,17 @@ def extract_subgraph(view: GraphView, targets: Tensor, hops: int, inner: bool = 
         inside = np.empty(ends[-1], np.int64)
         for each in entered:
             _list(*(part.numpy() for part in each), marks, ends, inside)
-        places = torch.from_numpy(marks[targets.numpy()].astype(np.int64))
+        rows = torch.from_numpy(marks[targets.numpy()].astype(np.int64))
     finally:
         for some in found:
             marks[some] = -1
-    by_node = (torch.from_numpy(ends), torch.from_numpy(inside), torch.empty(0, dtype=torch.long))
-    graph = dgl.graph(("csc", by_node), num_nodes=len(nodes))  # sorted already, as DGL would have to
-    return SharedSubgraph(graph, torch.from_numpy(nodes), targets, places)
+    graph = graph_from_csc(torch.from_numpy(ends), torch.from_numpy(inside))  # sorted, which DGL would do otherwise
+    return SharedSubgraph(graph, torch.from_numpy(nodes), targets, rows)
 
 
 @kernel()
 def _unmarked(nodes, marks):  # type: ignore[no-untyped-def]
-    """Those that have no mark, each once; they get one."""
+    """Return the nodes without a mark, each once, and mark them."""
     found = np.empty(len(nodes), np.int64)
     count = 0
     for node in nodes:
@@ -61,7 +69,7 @@ def _unmarked(nodes, marks):  # type: ignore[no-untyped-def]
 
 @kernel()
 def _count(nodes, indptr, sources, marks, ends):  # type: ignore[no-untyped-def]
-    """How many of the edges that enter each node come from one that has a place: behind the node's own place."""
+    """Count the in-edges of each node whose source has a mark, at the node's own index."""
     for row in range(len(nodes)):
         for edge in range(indptr[row], indptr[row + 1]):
             ends[marks[nodes[row]] + 1] += marks[sources[edge]] >= 0
@@ -69,11 +77,11 @@ def _count(nodes, indptr, sources, marks, ends):  # type: ignore[no-untyped-def]
 
 @kernel()
 def _list(nodes, indptr, sources, marks, ends, inside):  # type: ignore[no-untyped-def]
-    """The places of their sources."""
+    """Write the indices of their sources."""
     for row in range(len(nodes)):
         slot = ends[marks[nodes[row]]]
         for edge in range(indptr[row], indptr[row + 1]):
-            place = marks[sources[edge]]
-            if place >= 0:
-                inside[slot] = place
+            index = marks[sources[edge]]
+            if index >= 0:
+                inside[slot] = index
                 slot += 1

@@ -1,22 +1,23 @@
-"""Look-ups in sorted keys, ragged lists and the incoming edges of nodes, as tensor operations."""
+"""Lookups in sorted keys, ragged lists and in-edges of nodes, as tensor operations."""
 
 from __future__ import annotations
 
-import dgl
 import torch
 from torch import Tensor
 
+from dgl_lara.graphs.graph import Graph
 
-def in_edges(graph: dgl.DGLGraph, nodes: Tensor) -> tuple[Tensor, Tensor]:
-    """(index into `nodes`, source node) of every edge that enters one of them."""
+
+def in_edges(graph: Graph, nodes: Tensor) -> tuple[Tensor, Tensor]:
+    """Return (index in `nodes`, source node) of every edge into one of the nodes."""
     indptr, sources, _ = graph.adj_tensors("csc")
     start = indptr[nodes]
     pair, within = ragged(indptr[nodes + 1] - start)
     return pair, sources[start[pair] + within]
 
 
-def in_edge_ids(graph: dgl.DGLGraph, nodes: Tensor) -> Tensor:
-    """The places in `graph.edges()` of those edges, in the same order."""
+def in_edge_ids(graph: Graph, nodes: Tensor) -> Tensor:
+    """Return the index in `graph.edges()` of each of these edges, in that order."""
     indptr, _, numbers = graph.adj_tensors("csc")
     start = indptr[nodes]
     pair, within = ragged(indptr[nodes + 1] - start)
@@ -24,16 +25,16 @@ def in_edge_ids(graph: dgl.DGLGraph, nodes: Tensor) -> Tensor:
 
 
 def ragged(counts: Tensor) -> tuple[Tensor, Tensor]:
-    """(which list, place within it) of every entry of lists of these lengths, one after the other."""
+    """Return (list, index in it) of every entry of lists of these lengths, one after the other."""
     pair = torch.repeat_interleave(torch.arange(len(counts), device=counts.device), counts)
     before = counts.cumsum(0) - counts
     return pair, torch.arange(len(pair), device=counts.device) - before[pair]
 
 
 def lookup_sorted(keys: Tensor, in_sorted: Tensor) -> tuple[Tensor, Tensor]:
-    """(place of each key in a sorted list, whether it is there)."""
-    place = torch.searchsorted(in_sorted, keys.contiguous()).clamp(max=max(len(in_sorted) - 1, 0))
-    return place, in_sorted[place] == keys
+    """Return (index of each key in a sorted list, whether it is there)."""
+    index = torch.searchsorted(in_sorted, keys.contiguous()).clamp(max=max(len(in_sorted) - 1, 0))
+    return index, in_sorted[index] == keys
 
 
 def is_member(keys: Tensor, in_sorted: Tensor) -> Tensor:

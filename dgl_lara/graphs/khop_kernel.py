@@ -1,20 +1,21 @@
-"""The players of many targets on the CPU, listed by compiled code: the same lists as `players.in_neighborhood`.
+"""K-hop in-neighbourhoods of many targets on the CPU, listed by compiled code.
 
-Breadth first from one target at a time, several targets at once; nothing is sorted but each target's own players.
+Each worker searches breadth first from one target at a time. Only the players of a target are sorted. The lists equal
+those of `in_neighborhood`.
 """
 
 from __future__ import annotations
 
-import dgl
 import numpy as np
 import torch
 from torch import Tensor
 
 from dgl_lara._util.numba_threads import inner, kernel, run_in_threads
+from dgl_lara.graphs.graph import Graph
 
 
-def list_players(graph: dgl.DGLGraph, targets: Tensor, hops: int) -> tuple[Tensor, Tensor, Tensor]:
-    """(players of each target, their node ids in rising order, their distances)."""
+def list_players(graph: Graph, targets: Tensor, hops: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Return (number of players of each target, their node ids in ascending order, their distances)."""
     indptr, sources, _ = graph.adj_tensors("csc")
     indptr, sources, rows = indptr.numpy(), sources.numpy(), targets.numpy()
     counts = np.empty(len(rows), np.int64)
@@ -27,7 +28,7 @@ def list_players(graph: dgl.DGLGraph, targets: Tensor, hops: int) -> tuple[Tenso
 
 @kernel()
 def count(worker, workers, indptr, sources, targets, hops, counts):  # type: ignore[no-untyped-def]
-    """How many players each target has."""
+    """Count the players of each target."""
     nodes = len(indptr) - 1
     seen_by, queue = np.full(nodes, -1, np.int64), np.empty(nodes, np.int64)
     for row in range(worker, len(targets), workers):
@@ -36,7 +37,7 @@ def count(worker, workers, indptr, sources, targets, hops, counts):  # type: ign
 
 @kernel()
 def _list(worker, workers, indptr, sources, targets, hops, ends, player, hop):  # type: ignore[no-untyped-def]
-    """Players in rising order and their distance, from place ends[row] on."""
+    """Write players in ascending order and their distances, from index ends[row] on."""
     nodes = len(indptr) - 1
     seen_by, queue = np.full(nodes, -1, np.int64), np.empty(nodes, np.int64)
     distance = np.empty(nodes, np.int64)
@@ -51,7 +52,7 @@ def _list(worker, workers, indptr, sources, targets, hops, ends, player, hop):  
 
 @inner()
 def _reach(indptr, sources, target, row, hops, seen_by, queue, distance):  # type: ignore[no-untyped-def]
-    """Puts the target and all that reach it into the queue, and their distances where they are wanted."""
+    """Put the target and all nodes that reach it into the queue, with their distances unless None."""
     queue[0], seen_by[target] = target, row
     if distance is not None:
         distance[target] = 0

@@ -1,16 +1,16 @@
-"""The format of a graph in parts: one folder, and in it one folder a part.
+"""The format of a partitioned graph: one folder with one folder per part.
 
-meta.json            what the graph is, how it was cut, a checksum of every file; written last
-train.npy, val.npy, test.npy   the splits, numbers of nodes
-place.npy            the place of every node in the order of the parts; left out where that is its own number
+meta.json            the graph, its partition and a checksum of every file, written last
+train.npy, val.npy, test.npy   the splits, ids of nodes
+place.npy            the position of every node in the order of the parts, left out if that is its id
 part-0000/
-    indptr.npy       (nodes + 1,) where the in-edges of each node of the part begin
-    sources.npy      (edges,) where they come from
+    indptr.npy       (nodes + 1,) where the in-edges of each node begin
+    sources.npy      (edges,) their source nodes
     features.npy     (nodes, columns) float32 or float16
     labels.npy       (nodes,)
-    original.npy     (nodes,) which node of the graph each is, rising; left out where place.npy is
+    original.npy     (nodes,) the id of each node, ascending, left out if place.npy is
 
-A part is a range of places. Nodes are known by the numbers that the user's graph has, in every file.
+A part is a range of positions. Files contain node ids of the user's graph.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from dgl_lara._util.atomic import short_hash
-from dgl_lara._util.schema import flag, rows_of, table, text, validate, whole, word
+from dgl_lara._util.schema import flag, rows_of, table, text, validation_error, whole, word
 from dgl_lara.errors import InputError, LaraError
 
 META = "meta.json"
@@ -40,7 +40,7 @@ FIELDS = {
 
 @dataclass(frozen=True)
 class Meta:
-    """What meta.json says."""
+    """Content of meta.json."""
 
     name: str
     source: str  # in words: where the graph comes from
@@ -59,7 +59,7 @@ class Meta:
 
     @property
     def firsts(self) -> np.ndarray:
-        """(parts + 1,) the first place of each part, and the end."""
+        """(num_parts + 1,) Return the first position of each part, and the end."""
         return np.concatenate([[0], np.cumsum([part["nodes"] for part in self.parts])]).astype(np.int64)
 
 
@@ -72,36 +72,42 @@ def part_folder(folder: Path, number: int) -> Path:
 
 
 def read_meta(folder: Path) -> Meta:
+    """Return the validated description of a partitioned graph.
+
+    Raises:
+        InputError: "partition.missing" if the folder is no partitioned graph.
+        LaraError: "partition.meta" or "partition.changed" if meta.json is damaged.
+    """
     path = folder / META
     if not path.is_file():
-        raise InputError(f"'{folder}' is not a graph in parts (it has no {META}); make one with: dgl-lara partition")
+        raise InputError("partition.missing", folder=folder, meta=META)
     try:
-        content = validate(json.loads(path.read_text()), FIELDS, path)
+        content = json.loads(path.read_text())
     except (OSError, ValueError, RecursionError) as error:
-        raise LaraError(f"{path} cannot be understood ({error}).") from error
+        raise LaraError("partition.meta", path=path, cause=error) from error
+    if wrong := validation_error(content, FIELDS):
+        raise LaraError("partition.meta", path=path, cause=wrong)
     meta = Meta(**{name: content[name] for name in FIELDS if name != "format"})
     if meta.firsts[-1] != meta.nodes or sum(part["edges"] for part in meta.parts) != meta.edges:
-        raise LaraError(f"{path} cannot be understood (its parts do not add up to the graph).")
+        raise LaraError("partition.meta", path=path, cause="its parts do not add up to the graph")
     if fingerprint(content) != meta.fingerprint:
-        raise LaraError(f"{path} is not as it was written; partition the graph again.")
+        raise LaraError("partition.changed", path=path)
     return meta
 
 
 def fingerprint(content: dict[str, Any]) -> str:
-    """Of the graph and its cut, wherever and with whatever it was made."""
+    """Return a hash of the graph and its partition that does not depend on where and with what it was written."""
     return short_hash({name: content[name] for name in FIELDS if name not in ("format", "versions", "fingerprint")})
 
 
 def mapped_array(path: Path, kinds: str, *shape: int) -> np.ndarray:
-    """The array of a file, read where it is looked at. `kinds`: of NumPy, 'i' or 'f'."""
+    """Return the array of a file as a memory map. `kinds` are kinds of NumPy, "i" or "f"."""
     try:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
         found = f"{array.dtype} {array.shape}"
         wrong = array.dtype.kind not in kinds or array.shape != shape
     except (OSError, ValueError, EOFError) as error:
-        raise LaraError(
-            f"{path} is missing, truncated or damaged ({str(error).splitlines()[0]}); partition the graph again."
-        ) from error
+        raise LaraError("partition.damaged", path=path, cause=str(error).splitlines()[0]) from error
     if wrong:
-        raise LaraError(f"{path} is not as {META} says (expected shape {shape}, got {found}); partition again.")
+        raise LaraError("partition.damaged", path=path, cause=f"expected shape {shape}, got {found}")
     return array

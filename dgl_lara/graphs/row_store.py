@@ -1,4 +1,4 @@
-"""Arrays on disk with one row a node, made batch after batch: a pass that was stopped goes on where it was."""
+"""`RowStore`: arrays on disk with one row per node, computed in batches. An interrupted pass is resumed."""
 
 from __future__ import annotations
 
@@ -21,16 +21,28 @@ Make = Callable[[Tensor], Tensor]  # nodes -> their rows
 
 
 class RowStore:
-    """`folder`: where the arrays lie, each beside a note of what it is of and how many rows are done. `data`: a text
-    that tells the graph and the model from any others."""
+    """A folder of arrays, each with a note of its content and of the rows that are complete.
+
+    Args:
+        folder: The folder.
+        data: Key of the graph and the model.
+    """
 
     def __init__(self, folder: Path, data: str) -> None:
         self.folder, self.data = folder, data
 
-    def rows(self, name: str, of: str, num_nodes: int, make: Make, size: int, label: str) -> Tensor:
-        """(num_nodes, columns) float32, mapped: from disk where it is whole, else made, `size` nodes at a time. `of`:
-        what it depends on beside `data`."""
-        path, key = self.folder / f"{name}.npy", f"{of} {self.data}"
+    def rows(self, name: str, key_part: str, num_nodes: int, make: Make, size: int, label: str) -> Tensor:
+        """(num_nodes, columns) Return a mapped float32 array, computed unless it is complete.
+
+        Args:
+            name: Name of the array.
+            key_part: Key of what it depends on, besides `data`.
+            num_nodes: Number of rows.
+            make: Returns the rows of nodes.
+            size: Nodes per batch.
+            label: Label of the progress bar.
+        """
+        path, key = self.folder / f"{name}.npy", f"{key_part} {self.data}"
         done = self._done(path, key, num_nodes)
         bar = Progress(
             range(done, num_nodes, size), label, total=num_nodes, done=done, unit="node", weight=lambda _: size
@@ -38,24 +50,26 @@ class RowStore:
         array, started = self._opened(path) if done else None, time.monotonic()
         for first in bar if done < num_nodes else ():
             nodes = torch.arange(first, min(first + size, num_nodes))
-            found = make(nodes).numpy()
+            rows = make(nodes).numpy()
             if array is None:
                 self.folder.mkdir(parents=True, exist_ok=True)
-                self._note(path, "", 0)  # what lay there is no more
-                shape = (num_nodes, found.shape[1])
+                self._note(path, "", 0)  # an older array is overwritten
+                shape = (num_nodes, rows.shape[1])
                 array = np.lib.format.open_memmap(path, mode="w+", dtype=np.float32, shape=shape)
-            array[first : first + len(found)] = found
-            self._note(path, key, first + len(found))
+            array[first : first + len(rows)] = rows
+            self._note(path, key, first + len(rows))
         assert array is not None
         detail(f"{label}: {time.monotonic() - started:.1f} s")
         return torch.from_numpy(array)
 
-    def keep_part(self, name: str, of: str, num_nodes: int, nodes: Tensor, rows: Tensor, ranks: ProcessGroup) -> None:
-        """Rows of some of the nodes, from each of several processes that see the folder; all of them call this."""
+    def keep_part(
+        self, name: str, key_part: str, num_nodes: int, nodes: Tensor, rows: Tensor, ranks: ProcessGroup
+    ) -> None:
+        """Write rows of some nodes from each of several processes that share the folder. All of them call this."""
         path = self.folder / f"{name}.npy"
         if ranks.is_first:
             self.folder.mkdir(parents=True, exist_ok=True)
-            self._note(path, "", 0)  # what lay there is no more
+            self._note(path, "", 0)  # an older array is overwritten
             shape = (num_nodes, rows.shape[1])
             np.lib.format.open_memmap(path, mode="w+", dtype=np.float32, shape=shape).flush()
         ranks.total(0)
@@ -64,22 +78,23 @@ class RowStore:
         array.flush()  # type: ignore[attr-defined]
         ranks.total(0)
         if ranks.is_first:
-            self._note(path, f"{of} {self.data}", num_nodes)
+            self._note(path, f"{key_part} {self.data}", num_nodes)
 
-    def is_whole(self, name: str, of: str, num_nodes: int) -> bool:
+    def is_whole(self, name: str, key_part: str, num_nodes: int) -> bool:
+        """Return whether an array is complete."""
         path = self.folder / f"{name}.npy"
-        return self._done(path, f"{of} {self.data}", num_nodes) == num_nodes
+        return self._done(path, f"{key_part} {self.data}", num_nodes) == num_nodes
 
     @contextmanager
     def passing(self, *names: str) -> Iterator[None]:
-        """For arrays that are needed no longer when the block ends well."""
+        """Delete arrays when the block ends without an error."""
         yield
         for name in names:
             for path in (self.folder / f"{name}.npy", self.folder / f"{name}.json"):
                 path.unlink(missing_ok=True)
 
     def _done(self, path: Path, key: str, num_nodes: int) -> int:
-        """How many rows are there; 0 where the file is missing, damaged or of something else."""
+        """Return the number of complete rows, 0 if the file is missing, damaged or of other content."""
         try:
             note = json.loads(path.with_suffix(".json").read_text())
             array = np.load(path, mmap_mode="r", allow_pickle=False)
@@ -92,7 +107,7 @@ class RowStore:
         try:
             return np.load(path, mmap_mode="r+", allow_pickle=False)
         except (OSError, ValueError) as error:
-            raise LaraError(f"{path} cannot be read ({error}); remove it, and it is made anew.") from error
+            raise LaraError("rows.unreadable", path=path, cause=error) from error
 
     def _note(self, path: Path, key: str, done: int) -> None:
         with atomic_write(path.with_suffix(".json")) as temporary:

@@ -1,46 +1,65 @@
-"""What is cut out of the graph for a batch of targets, with names in the place of positions."""
+"""Subgraphs for a batch of targets."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-import dgl
 import torch
 from torch import Tensor
+
+from dgl_lara.graphs.graph import Graph
 
 
 @dataclass(frozen=True, eq=False)
 class SharedSubgraph:
-    """Some targets and the one part of the graph on which f answers for all of them (Eq. 11)."""
+    """One subgraph on which f is evaluated for several targets (Eq. 11).
 
-    graph: dgl.DGLGraph  # the part
-    nodes: Tensor  # (num_local,) which nodes of the whole graph its nodes are
-    targets: Tensor  # (num_targets,) nodes or graphs of the whole graph
-    target_rows: Tensor  # (num_targets,) the rows of f's answer on the part that are theirs
-    bystander: Tensor | None = None  # (num_local,) bool: nobody's player, there only for the degrees of the others
+    Attributes:
+        graph: The subgraph.
+        nodes: (num_local,) ids of its nodes in the full graph.
+        targets: (num_targets,) targets in the full graph.
+        target_rows: (num_targets,) their rows of f's outputs on the subgraph.
+        bystander: (num_local,) bool, nodes that are no players and only keep the degrees of others.
+    """
+
+    graph: Graph
+    nodes: Tensor
+    targets: Tensor
+    target_rows: Tensor
+    bystander: Tensor | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class EgoBatch:
-    """One separate graph a target, side by side: its ego graph, or the graph itself where a graph is the target."""
+    """One separate graph per target, side by side: its ego graph, or the graph that is the target.
 
-    graph: dgl.DGLGraph
-    nodes: Tensor  # (num_local,) which node of the whole graph it is
-    row: Tensor  # (num_local,) which of the targets it belongs to; rising
-    hop: Tensor  # (num_local,) distance to that target; 0 throughout for a graph
-    target_rows: Tensor  # (num_targets,) the row of f's answer that is the target
-    num_nodes: int  # of the whole graph
-    targets: Tensor  # (num_targets,) nodes or graphs of the whole graph
+    Attributes:
+        graph: All graphs as one.
+        nodes: (num_local,) ids of the nodes in the full graph.
+        row: (num_local,) index of the target that each node belongs to, ascending.
+        hop: (num_local,) distance to that target, 0 for graph tasks.
+        target_rows: (num_targets,) row of f's outputs for each target.
+        num_nodes: Number of nodes of the full graph.
+        targets: (num_targets,) targets in the full graph.
+    """
+
+    graph: Graph
+    nodes: Tensor
+    row: Tensor
+    hop: Tensor
+    target_rows: Tensor
+    num_nodes: int
+    targets: Tensor
 
     @property
     def key(self) -> Tensor:
-        """(num_local,) rising numbers, one for each (target, node), as in `Players.key`."""
+        """(num_local,) Return ascending keys of (target, node), comparable with `Players.key`."""
         return self.row * self.num_nodes + self.nodes
 
     @property
     def num_targets(self) -> int:
         return len(self.target_rows)
 
-    def counts(self, of: Tensor) -> Tensor:
-        """(num_targets,) how many of its nodes are marked in `of` (bool)."""
-        return torch.bincount(self.row[of], minlength=self.num_targets)
+    def counts(self, marked: Tensor) -> Tensor:
+        """(num_targets,) Return the number of marked nodes of each target."""
+        return torch.bincount(self.row[marked], minlength=self.num_targets)

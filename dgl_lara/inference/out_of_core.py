@@ -1,12 +1,13 @@
-"""Passes of g and scores on a graph that is never whole: layers in batches of nodes, from disk to disk, then the
-targets of a file piece by piece, each on what is cut out around it. The numbers are those of `scores.py`, up to
-rounding."""
+"""Passes of g and scores on a graph that is never loaded as a whole.
+
+Layers are computed in batches of nodes, from disk to disk. Scores of a batch of targets are computed on the subgraph
+around them. The numbers equal those of `scorer.py`, up to rounding.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from functools import cached_property
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -14,7 +15,6 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from dgl_lara._util.numba_threads import kernel, run_in_threads
-from dgl_lara._util.progress import Progress
 from dgl_lara.blackbox.eval_mode import eval_mode
 from dgl_lara.blackbox.identity import weights_hash
 from dgl_lara.explainer.inputs import explainer_inputs
@@ -24,16 +24,15 @@ from dgl_lara.game.class_query import ClassQuery
 from dgl_lara.game.partitioned_game import PartitionedGame
 from dgl_lara.game.player_index import MANY
 from dgl_lara.game.walks import scale_of
-from dgl_lara.graphs.mmap import GraphView, MmapGraphView
 from dgl_lara.graphs.row_store import Make, RowStore
 from dgl_lara.inference.kernels.walk import WalkKernel
 from dgl_lara.inference.scorer import Embeddings, Scorer, TopPlayers
 
-ROWS = 1_000_000
+ROWS_AT_ONCE = 1_000_000  # of an array on disk
 
 
 def embed_out_of_core(explainer: Explainer, game: PartitionedGame, kind: str) -> Embeddings:
-    """p and t of all nodes, mapped. While they are made, the state after each layer lies on disk too."""
+    """Return p and t of all nodes, mapped. States of layers are on disk until then."""
     assert game.store is not None
     maker = OutOfCoreEncoder(explainer, game, kind, game.store)
     with eval_mode(explainer):
@@ -41,12 +40,12 @@ def embed_out_of_core(explainer: Explainer, game: PartitionedGame, kind: str) ->
 
 
 def key_of(explainer: Explainer, game: PartitionedGame) -> str:
-    """What p and t depend on, beside the graph."""
+    """Return a key of what p and t depend on, besides the graph."""
     return f"{weights_hash(explainer)} {game.model_key}"
 
 
 class OutOfCoreEncoder:
-    """The encoder of g, a layer of all nodes after the other: states h, and what each node sends along its edges."""
+    """The encoder of g, one layer of all nodes after the other."""
 
     def __init__(self, explainer: Explainer, game: PartitionedGame, kind: str, store: RowStore) -> None:
         self.explainer, self.game, self.kind, self.store = explainer, game, kind, store
@@ -71,10 +70,10 @@ class OutOfCoreEncoder:
         return F.relu(self.explainer.encoder.first(self.explainer.normalised(inputs)))
 
     def _scale(self, nodes: Tensor) -> Tensor:
-        return scale_of(self.game.view.in_degrees(nodes)).unsqueeze(1)
+        return scale_of(self.game.source.in_degrees(nodes)).unsqueeze(1)
 
     def _add_layer(self, number: int, name: str) -> None:
-        encoder, view, before = self.explainer.encoder, self.game.view, self.states[-1]
+        encoder, source_graph, before = self.explainer.encoder, self.game.source, self.states[-1]
         parameters = dict(encoder.convs[number].named_parameters())
         sent, rows = f"sent{number}", before
 
@@ -83,7 +82,7 @@ class OutOfCoreEncoder:
 
         def state(nodes: Tensor) -> Tensor:
             total = rows[nodes]  # the node itself, as with a self-loop
-            indptr, sources = view.in_edges(nodes)
+            indptr, sources = source_graph.in_edges(nodes)
             run_in_threads(_add_rows, len(nodes), indptr.numpy(), sources.numpy(), rows.numpy(), total.numpy())
             message = F.relu(torch.addmm(parameters["bias"], total, parameters["weight"]) * self._scale(nodes))
             return before[nodes] + message if encoder.residual else message
@@ -107,7 +106,7 @@ class OutOfCoreEncoder:
 
 @kernel()
 def _add_rows(worker, workers, indptr, sources, rows, total):  # type: ignore[no-untyped-def]
-    """To each row of `total` those of its sources."""
+    """Add the rows of its sources to each row of `total`."""
     for row in range(worker, len(indptr) - 1, workers):
         for edge in range(indptr[row], indptr[row + 1]):
             for column in range(rows.shape[1]):
@@ -115,57 +114,48 @@ def _add_rows(worker, workers, indptr, sources, rows, total):  # type: ignore[no
 
 
 class MmapWalkKernel(WalkKernel):
-    """The compiled walk along edges and to embeddings that lie on disk."""
+    """The compiled walk along edges and to embeddings on disk."""
 
-    def __init__(self, explainer: Explainer, game: PartitionedGame, source: Tensor) -> None:
-        assert game.store is not None
+    def __init__(
+        self, explainer: Explainer, game: PartitionedGame, source: Tensor, edges: tuple[np.ndarray, np.ndarray]
+    ) -> None:
         self.config, self.hops, self.num_nodes = explainer.config, game.hops, game.num_targets
         self.gate = explainer.gate.kernel
-        self.indptr, self.sources = mapped_edges(game.view, game.store.folder / "sources.npy")
+        self.indptr, self.sources = edges
         self.scale = scale_of(torch.from_numpy(np.diff(self.indptr))).numpy()
         by_node = source.numpy().reshape(self.num_nodes, self.config.terms, self.config.dim)
         self.source = by_node.transpose(1, 0, 2)
 
     @cached_property
     def length(self) -> np.ndarray:
-        parts = np.array_split(self.source[-1], -(-self.num_nodes // ROWS))
+        parts = np.array_split(self.source[-1], -(-self.num_nodes // ROWS_AT_ONCE))
         return np.concatenate([np.linalg.norm(part, axis=1) for part in parts])
 
 
-def mapped_edges(view: GraphView, path: Path) -> tuple[np.ndarray, np.ndarray]:
-    """The in-edges of all nodes, in the order of their numbers: where each node's begin, and the sources, mapped."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    sources = np.lib.format.open_memmap(path, mode="w+", dtype=np.int32, shape=(view.num_edges,))
-    indptr, first = np.zeros(view.num_nodes + 1, np.int64), 0
-    for nodes in Progress(torch.arange(view.num_nodes).split(ROWS), "ordering edges", unit="batch"):
-        ends, found = view.in_edges(nodes)
-        sources[first : first + len(found)] = found
-        indptr[nodes.numpy() + 1] = first + ends[1:].numpy()
-        first += len(found)
-    return indptr, sources
-
-
 class OutOfCoreScorer:
-    """What `Scorer` does, for targets of a graph in parts."""
+    """A `Scorer` for targets of a partitioned graph."""
 
     def __init__(self, explainer: Explainer, game: PartitionedGame, embeddings: Embeddings) -> None:
         self.explainer, self.game, self.embeddings = explainer, game, embeddings
 
     @cached_property
     def walks(self) -> MmapWalkKernel | None:
-        """Where all rows are on this machine, and the gate is one that compiled code knows."""
-        here = isinstance(self.game.view, MmapGraphView) and self.explainer.gate.kernel is not None
-        return MmapWalkKernel(self.explainer, self.game, self.embeddings.source) if here else None
+        """Return the compiled walk, or None if rows are elsewhere or the gate is not compiled."""
+        store = self.game.store
+        if self.explainer.gate.kernel is None or store is None:
+            return None
+        edges = self.game.source.ordered_edges(store.folder / "sources.npy")
+        return edges and MmapWalkKernel(self.explainer, self.game, self.embeddings.source, edges)
 
     def near(self, targets: Tensor) -> tuple[Scorer, Tensor]:
-        """An explainer of these targets, and their numbers there."""
+        """Return a scorer of these targets, and their indices in it."""
         # the compiled walk takes the degrees of the outermost from the game, lists of pairs from the graph
         listed = len(targets) < MANY or self.explainer.gate.kernel is None
-        near = self.game.near(targets, self.game.hops + listed, inner=True, f_is_asked=False)
+        near = self.game.near(targets, self.game.hops + listed, inner=True, calls_f=False)
         t = torch.empty(len(near.nodes), self.embeddings.target.shape[1])
         t[near.targets] = self.embeddings.target[targets]
-        here = Embeddings(self.embeddings.source[near.nodes], t)
-        return Scorer(self.explainer, near.game, here), near.targets
+        local = Embeddings(self.embeddings.source[near.nodes], t)
+        return Scorer(self.explainer, near.game, local), near.targets
 
     def top(self, targets: Tensor, top: int) -> TopPlayers:
         self.game.check_targets(targets)
@@ -175,14 +165,14 @@ class OutOfCoreScorer:
                 t = self.explainer.for_class(self.embeddings.target[targets], query)
             lists = self.walks.top(targets, t, min(top, self.game.num_players))
             return TopPlayers(targets.numpy(), query.classes.numpy(), *lists)
-        bulk, here = self.near(targets)
-        best = bulk.top(here, top)
-        assert bulk.game.parent is not None
-        numbers = bulk.game.parent.node_ids.numpy()
-        player = np.where(best.player < 0, -1, numbers[best.player])
-        return replace(best, targets=numbers[best.targets], player=player)
+        scorer, local = self.near(targets)
+        best = scorer.top(local, top)
+        assert scorer.game.parent is not None
+        node_ids = scorer.game.parent.node_ids.numpy()
+        player = np.where(best.player < 0, -1, node_ids[best.player])
+        return replace(best, targets=node_ids[best.targets], player=player)
 
     def explain(self, targets: Tensor, query: ClassQuery | None = None) -> Explanations:
         self.game.check_targets(targets)
-        bulk, here = self.near(targets)
-        return bulk.explain(here, query)
+        scorer, local = self.near(targets)
+        return scorer.explain(local, query)

@@ -190,11 +190,11 @@ class OutOfCore(_LocalBackend):
 
     def _load(self, targets: Tensor, memory: int) -> LocalGame:
         game = self.game
-        inner = game.context_hops < self._receptive_hops and not game.view.has_loops
+        inner = game.context_hops < self._receptive_hops and not game.source.has_loops
         while True:
-            subgraph = game.cut(targets, self._receptive_hops, inner)
+            subgraph = game.source.subgraph(targets, self._receptive_hops, inner)
             nodes = len(subgraph.nodes)
-            needed = step_bytes(self.config, game.hops, game.view.columns, game.num_classes, nodes)
+            needed = step_bytes(self.config, game.hops, game.source.columns, game.num_classes, nodes)
             if needed <= memory or len(targets) == 1:
                 return game.game_on(subgraph)
             targets = targets[: len(targets) // 2]
