@@ -28,7 +28,7 @@ from dgl_lara._util.writable import obstacle_to_write
 from dgl_lara.blackbox.eval_mode import eval_mode
 from dgl_lara.cli import main
 from dgl_lara.datasets import cache, load
-from dgl_lara.errors import InputError, LaraError
+from dgl_lara.errors import InputError
 from dgl_lara.explanation import Explanations
 from dgl_lara.game.game import Game
 from dgl_lara.gnns import Recipe
