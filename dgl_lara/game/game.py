@@ -286,11 +286,6 @@ class Game:
         game.player_set = self.player_spec.build(GameContext(task, self.graph, self.features, self.hops))
         return game
 
-    @property
-    def device(self) -> torch.device:
-        """Return the device of the data."""
-        return self.features.device
-
     def max_players(self, targets: Tensor) -> int:
         """Return a bound on the number of players of any of these targets."""
         return max(1, int(self.cost_bound[targets].max().clamp(max=self.num_players)))

@@ -237,14 +237,8 @@ class PartitionedGame:
     def check_targets(self, targets: Tensor) -> None:
         check_targets(targets, self.num_targets, self.task)
 
-    device = torch.device("cpu")
-
-    def user_ids(self, nodes: Tensor) -> tuple[None, Tensor]:
-        """Return no types and the nodes themselves, since users know them by the same ids."""
-        return None, nodes
-
     def max_players(self, targets: Tensor) -> int:
-        """Return the number of all nodes, since players are not known without cutting out the targets."""
+        """Return the number of all nodes, because players are not known without a subgraph."""
         return self.num_players
 
     def query(self, targets: Tensor) -> ClassQuery:
