@@ -174,10 +174,13 @@ def test_a_graph_that_was_not_there(nodes, links, tmp_path):
         (["train", "--graph", "shop.bin", "--pairs", "pairs.csv", "--relation", "likes"], "--relation must be one of"),
         (["train", "--graph", "shop.bin", "--relation", "buys"], "go with --pairs"),
         (["train", "--dataset", "ba-shapes", "--pairs", "pairs.csv"], "a graph in a .bin file"),
-        (["explain", "--run", "links", "--trust", "--node", "3"], "ask with --pair U V"),
-        (["explain", "--run", "links", "--trust", "--pair", "30", "1"], "0..29 (got the pair (30, 1))"),
-        (["explain", "--run", "links", "--trust", "--graph", "later.bin", "--all", "--out", "x.csv"], "which links"),
-        (["explain", "--run", "nodes", "--trust", "--pair", "1", "2"], "explains nodes, not links"),
+        (["explain", "--run", "links", "--trust", "--node", "3"], "[explain.other_task]"),
+        (["explain", "--run", "links", "--trust", "--pair", "30", "1"], "[pairs.range]"),
+        (
+            ["explain", "--run", "links", "--trust", "--graph", "later.bin", "--all", "--out", "x.csv"],
+            "[request.links_missing]",
+        ),
+        (["explain", "--run", "nodes", "--trust", "--pair", "1", "2"], "[request.no_links]"),
         (["explain", "--run", "nodes", "--trust", "--graph", "no.bin", "--node", "2"], "does not exist"),
         (
             ["explain", "--run", "nodes", "--trust", "--graph", "later.bin", "--split", "val", "--out", "x.csv"],

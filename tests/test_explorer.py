@@ -71,7 +71,7 @@ def test_a_walk_through_a_graph(service, window):
     rows = window.ask("[...document.querySelectorAll('#best tr')].map(row => row.innerText)")
     assert len(rows) > 4 and rows[0].startswith("640")
     # the strongest neighbour, in the picture
-    place = window.ask("data.players.findIndex(player => player.place === 0)")
+    place = window.ask("data.players.findIndex(player => player.order === 0)")
     neighbour = window.ask(f"data.links[{place}]")
     window.ask(f"nodes[{place}].id = 'strongest'")
     window.click("#strongest")

@@ -64,7 +64,7 @@ def draw_explanation(explanation: Explanation, max_players: int, words: bool) ->
     if words:
         title = f"{explanation.in_words()} {explanation.how_sure()}".rstrip()
         removed = _as_sentence(explanation.removed_in_words)
-    picture = _picture_of(explanation, max_players)
+    picture = picture_of(explanation, max_players)
     if isinstance(picture, Bars):
         return draw_bars(picture, title, class_name, value)
     return draw(picture, title, class_name, value, removed)
@@ -74,7 +74,7 @@ def view_of(
     explanation: Explanation, max_players: int, steps: int = SLIDER_STEPS
 ) -> tuple[Scene | Bars, dict[str, Any]]:
     """Return the picture and the JSON content of a page. The model is called twice for each step of its slider."""
-    batch, picture = explanation.batch, _picture_of(explanation, max_players)
+    batch, picture = explanation.batch, picture_of(explanation, max_players)
     data, drawn = picture_data(picture), drawn_players(picture)
     if explanation.player_of_nodes is None:
         names = explanation.player_names()
@@ -112,7 +112,8 @@ def view_of(
     }
 
 
-def _picture_of(explanation: Explanation, max_players: int) -> Scene | Bars:
+def picture_of(explanation: Explanation, max_players: int) -> Scene | Bars:
+    """Return the graph around a target if players are in it, or else bars."""
     if explanation.game.player_set.in_graph:
         return scene_of(explanation, max_players)
     return bars_of(explanation, min(max_players, MAX_BARS))

@@ -29,9 +29,11 @@ class EdgePlayers(PlayerSet):
     """
 
     name = "edges"
-    keeps_ids = False
     noun = "edge"
     removal = "To remove a player is to take the edge away. All nodes stay, with their features."
+
+    def samples_after_update(self, samples: object) -> None:
+        return None  # edges are numbered anew
 
     def __init__(self, context: GameContext, directed: bool = False) -> None:
         super().__init__(context)

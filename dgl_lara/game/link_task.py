@@ -52,6 +52,10 @@ class LinkTask(Task):
     def check_pair_options(self, pairs: Any, relation: Any, leave_out: bool) -> None:
         pass
 
+    def check_requested_links(self, links: Tensor | None) -> None:
+        if links is None:
+            raise InputError("request.links_missing")
+
     def homogeneous_inputs(
         self, model: Callable, graph: Graph, features: Any, target_type: str | None, relation: str | Relation | None
     ) -> tuple[Model, Graph, Tensor, Task]:

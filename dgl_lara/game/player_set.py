@@ -40,7 +40,6 @@ class PlayerSet(ABC):
         removal: What it means to remove one, for users.
         includes_target: A target is a player of its own.
         supports_shared_masks: One mask over all players is a coalition for every target at once.
-        keeps_ids: Ids of players stay valid when the graph changes.
         num_baselines: Calls of f for one coalition.
         in_graph: Players are nodes or edges, so a picture of the graph shows them.
         walk_kernel: Compiled kernel that scores these players.
@@ -53,7 +52,6 @@ class PlayerSet(ABC):
     removal: ClassVar[str]  # what it means to remove one, in words
     includes_target: bool = False  # a target is a player of its own
     supports_shared_masks: bool = True  # one mask over all players is a coalition for every target at once
-    keeps_ids: ClassVar[bool] = True  # ids of players stay the same when the graph changes
     num_baselines: int = 1  # times that f is asked about one coalition
     in_graph: ClassVar[bool] = True  # players are nodes or edges, so a picture of the graph shows them
     walk_kernel: str | None = None  # the compiled kernel that scores these players
@@ -67,6 +65,10 @@ class PlayerSet(ABC):
     @abstractmethod
     def count(self) -> int:
         """Return the number of players in the full graph: the columns of a shared mask."""
+
+    def samples_after_update(self, samples: Any) -> Any:
+        """Return samples from training if ids of players stay valid when the graph changes, or else None."""
+        return samples
 
     @abstractmethod
     def players(self, targets: Tensor) -> Players:

@@ -152,6 +152,11 @@ class Task(ABC):
         if pairs is not None or relation is not None or leave_out:
             raise InputError("pairs.task", task=self)
 
+    def check_requested_links(self, links: Tensor | None) -> None:
+        """Raise an error if a request names links and this task has none, or the other way round."""
+        if links is not None:
+            raise InputError("request.no_links", task=self)
+
     @abstractmethod
     def homogeneous_inputs(
         self, model: Callable, graph: Graph, features: Any, target_type: str | None, relation: str | Relation | None

@@ -121,13 +121,10 @@ def open_requested_run(request: ExplainRequest, pairs: Sequence[tuple[int, int]]
     if request.graph is None and links is None:
         return run
     lara = run.trained()
-    if links is not None and lara.task.num_endpoints == 1:
-        raise InputError("request.no_links", task=lara.task, dataset=run.dataset.name)
+    lara.task.check_requested_links(links)
     if request.graph is None:
         assert links is not None
         return run.with_lara(lara.for_pairs(links), pairs=links)
-    if lara.task.num_endpoints > 1 and links is None:
-        raise InputError("request.links_missing")
     graph, features = load_graph(request.graph)
     return run.with_lara(lara.on_graph(graph, features, links), request.graph, graph, features, links)
 

@@ -27,11 +27,12 @@ def lara_on_updated_graph(lara: LARA, graph: dgl.DGLGraph, features: Tensor, out
     """Return the trained explainer on a graph after updates, with the outputs of the model on that graph."""
     before = lara.game
     data = (before.f, graph, features, before.task, before.hops, lara.value)
-    known = ModelOutputs(outputs, context_hops=before.context_hops)
-    game = Game.create(*data, players=lara.players, memory=lara.memory, known=known)
+    cached = ModelOutputs(outputs, context_hops=before.context_hops)
+    game = Game.create(*data, players=lara.players, memory=lara.memory, known=cached)
     other = LARA.of_game(game, lara.config).with_fitted(lara.fitted.on_another_graph())
-    if lara.samples_ is not None and before.player_set.keeps_ids:
-        other.with_samples(_UnchangedSamples(**vars(lara.samples_)))
+    samples = game.player_set.samples_after_update(lara.samples_)
+    if samples is not None:
+        other.with_samples(_UnchangedSamples(**vars(samples)))
     return other
 
 
@@ -159,8 +160,6 @@ class ServedExplainer:
 
     def _player_ids(self, target: int, players: list[int]) -> list[Json]:
         """Return id and name of players of a target."""
-        if self.game.player_set.includes_target:
-            return [self.ids.player(player, target) for player in players]
         table = self.game.players(torch.tensor([target]))
         classes, task = self.game.explained_class[table.targets], self.game.task
         unscored = Explanations(table, torch.zeros(len(table.player)), classes, task, "", self.game)
@@ -182,6 +181,9 @@ class _CompiledExplainer(ServedExplainer):
     def prepare(self) -> None:
         super().prepare()
         self.scorer.prepare()
+
+    def _player_ids(self, target: int, players: list[int]) -> list[Json]:
+        return [self.ids.player(player, target) for player in players]
 
     def grown_source(self, count: int) -> Tensor:
         terms, before, dim = self.source.shape

@@ -10,7 +10,8 @@ import torch
 
 from dgl_lara._util.templates import rendered
 from dgl_lara.explanation import Explanation
-from dgl_lara.explanation.view import scene_of, view_of
+from dgl_lara.explanation.plot.scene import Scene
+from dgl_lara.explanation.view import picture_of, view_of
 from dgl_lara.serve.cache import UNKNOWN, round_digits
 from dgl_lara.serve.handlers import RequestHandler
 from dgl_lara.serve.ids import NOT_IN_RUN, Json
@@ -108,11 +109,9 @@ def _row(handler: RequestHandler, target: int, label: int) -> Json:
 
 
 def _thumbnail(handler: RequestHandler, target: int) -> Json:
-    explainer = handler.snapshot.first
-    if not explainer.game.player_set.in_graph:
-        return {}
-    scene = scene_of(handler.ids.named(explainer.explain_one(target)), MAX_THUMBNAIL_NODES)
-    if scene.score is None:
+    explanations = handler.snapshot.first.explain_one(target)
+    scene = picture_of(handler.ids.named(explanations), MAX_THUMBNAIL_NODES)
+    if not isinstance(scene, Scene) or scene.score is None:
         return {}
     low, high = scene.bounds
     return {
@@ -161,7 +160,7 @@ def view(handler: RequestHandler, query: ViewQuery) -> Json:
 
 def _links(handler: RequestHandler, explanation: Explanation, picture: Any) -> list[str | None]:
     """Return the key that a click on each drawn node opens, or nothing if no nodes are drawn."""
-    if not explanation.game.player_set.in_graph:
+    if not isinstance(picture, Scene):
         return []
     return handler.ids.links_of(explanation, explanation.nodes[torch.from_numpy(picture.index)])
 

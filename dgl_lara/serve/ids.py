@@ -89,7 +89,7 @@ class IdCodec:
 
     field = "node"  # of an instance
     fields_in_subgraph: tuple[str, ...] = ("node",)  # with which an instance names a target of its subgraph
-    is_plain = True  # whether a target is a single number
+    is_plain = True  # whether a request names targets by numbers of nodes
     has_thumbnails = False  # whether lists of targets show small pictures
     key_example = "a number"
 
@@ -107,6 +107,11 @@ class IdCodec:
     def for_request(self, game: Game, has_own_graph: bool) -> IdCodec:
         """Return the ids of a game that was made for a request. A graph of its own has no names."""
         return make_ids(game, {} if has_own_graph else self.names, self.node_name, self.relation)
+
+    @property
+    def takes_updates(self) -> bool:
+        """Whether the graph can be updated: it has one type, and its nodes are explained."""
+        return self.is_plain and not self.nodes.target_type
 
     # --- requests
 
@@ -168,11 +173,14 @@ class IdCodec:
 
     def players(self, explanations: Explanations) -> list[Json]:
         """Return id and name of each player of the first target."""
-        ids = explanations.players.player.tolist()
-        if explanations.includes_target:
-            target = int(explanations.players.targets[0])
-            return [self.player(node, target) for node in ids]
-        names = self.named(explanations).player_names()
+        return {"nodes": self._nodes}.get(explanations.players.player_type, self._others)(explanations)
+
+    def _nodes(self, explanations: Explanations) -> list[Json]:
+        target = int(explanations.players.targets[0])
+        return [self.player(node, target) for node in explanations.players.player.tolist()]
+
+    def _others(self, explanations: Explanations) -> list[Json]:
+        ids, names = explanations.players.player.tolist(), self.named(explanations).player_names()
         return [{"id": player, "name": name} for player, name in zip(ids, names, strict=True)]
 
     def named(self, explanations: Explanations) -> Explanation:
@@ -212,6 +220,8 @@ class IdCodec:
 
 class _GraphIds(IdCodec):
     """Ids and names for a model that explains graphs."""
+
+    _nodes = IdCodec._others  # atoms have names, numbers of nodes in a batch of graphs mean nothing
 
     field = "graph"
     fields_in_subgraph = ()

@@ -137,8 +137,7 @@ class ServedModel:
 
     def accept(self, update: GraphUpdate) -> Entry:
         """Check an update, write it to the log and return its entry."""
-        is_supported = self.task.targets_are_nodes and self.lara.types is None
-        if not is_supported or self.lara.explainer_.config.edge_columns:
+        if not self.ids.takes_updates or self.lara.explainer_.config.edge_columns:
             raise InputError("update.unsupported")
         return self.log.append(lambda earlier: self._entry(update, earlier))
 
