@@ -81,7 +81,7 @@ def test_explanations_equal_those_of_a_fresh_run(laras, players, tmp_path):
     number = torch.full((61,), -1)
     number[keep] = torch.arange(60)
     features = torch.cat([ring()[1], torch.tensor([[0.5, -1.0, 2.0]])])[keep]
-    fresh = laras[players].on(dgl.graph((number[pairs[:, 0]], number[pairs[:, 1]]), num_nodes=60), features)
+    fresh = laras[players].on_graph(dgl.graph((number[pairs[:, 0]], number[pairs[:, 1]]), num_nodes=60), features)
     outputs, expected_outputs = explainer.game.full_outputs[keep], fresh.game.full_outputs
     torch.testing.assert_close(outputs, expected_outputs, rtol=1e-4, atol=1e-5)
     for node in keep.tolist():
