@@ -6,8 +6,6 @@ although the node matters.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pandas as pd
 import torch
@@ -20,6 +18,7 @@ from dgl_lara.metrics.common.metric import EvalCase, Metric
 
 class GroundTruthAUC(Metric):
     columns = {"AUC": 1, "AUC |score|": 1}
+    note_code = "auc.note"
 
     def unavailable(self, case: EvalCase) -> str | None:
         if not case.game.player_set.in_graph:
@@ -32,9 +31,6 @@ class GroundTruthAUC(Metric):
     def table(self, case: EvalCase, explanations: Explanations) -> pd.DataFrame:
         assert case.motif is not None
         return pd.DataFrame([auc(explanations, case.motif)])
-
-    def notes(self, table: pd.DataFrame) -> dict[str, dict[str, Any]]:
-        return {"auc.note": {}}
 
     def values(self, table: pd.DataFrame) -> dict[str, float]:
         return {"AUC": table["signed, pooled"].iloc[0], "AUC |score|": table["absolute, pooled"].iloc[0]}

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pandas as pd
 from torch import Tensor
 
@@ -13,8 +11,7 @@ from dgl_lara.metrics.fidelity import AVERAGE, SPARSITIES
 
 
 class CharacterizationScore(LabelMetric):
-    def notes(self, table: pd.DataFrame) -> dict[str, dict[str, Any]]:
-        return {"characterization.note": {}}
+    note_code = "characterization.note"
 
     def rows(self, predictions: MaskedPredictions) -> list[dict[str, object]]:
         plus, minus = predictions.fidelity

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import pandas as pd
 import torch
 from torch import Tensor
 
@@ -13,8 +10,7 @@ from dgl_lara.metrics.fidelity import SPARSITIES
 
 
 class FidelityCurve(LabelMetric):
-    def notes(self, table: pd.DataFrame) -> dict[str, dict[str, Any]]:
-        return {"fidelity_curve.note": {}}
+    note_code = "fidelity_curve.note"
 
     def rows(self, predictions: MaskedPredictions) -> list[dict[str, object]]:
         x = torch.tensor(SPARSITIES, dtype=torch.float64, device=predictions.full.device)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import pandas as pd
 from torch import Tensor
@@ -19,10 +18,8 @@ class Speed(Metric):
     """The speed of LARA in several ways (`speed`), or in a benchmark that of a method relative to LARA."""
 
     measures_speed = True
+    note_code = "speed.note"
     columns = {"targets/s": 1, "LARA is x times faster": 0, "LARA, stored, is x times faster": 0}
-
-    def notes(self, table: pd.DataFrame) -> dict[str, dict[str, Any]]:
-        return {"speed.note": {}}
 
 
 def speed(explain: Callable[[Tensor], Explanations], targets: Tensor) -> pd.DataFrame:

@@ -6,8 +6,6 @@ computes. Its documentation names the other direction.
 
 from __future__ import annotations
 
-from typing import Any
-
 import pandas as pd
 from torch import Tensor
 
@@ -17,8 +15,7 @@ from dgl_lara.metrics.fidelity import AVERAGE, SPARSITIES, format_with_error, st
 
 
 class Unfaithfulness(LabelMetric):
-    def notes(self, table: pd.DataFrame) -> dict[str, dict[str, Any]]:
-        return {"unfaithfulness.note": {}}
+    note_code = "unfaithfulness.note"
 
     def rows(self, predictions: MaskedPredictions) -> list[dict[str, object]]:
         values = unfaithfulness(predictions.full, predictions.only)

@@ -51,6 +51,7 @@ class Metric:
 
     columns: ClassVar[dict[str, int]] = {}  # of a benchmark: name -> +1 if high is good, -1 if low, 0 if neither
     measures_speed: ClassVar[bool] = False  # it times the explaining and does not look at the explanations
+    note_code: ClassVar[str] = ""  # of the note below the summary
 
     def unavailable(self, case: EvalCase) -> str | None:
         """Return the code of the reason why the metric cannot be computed, or None."""
@@ -70,7 +71,7 @@ class Metric:
 
     def notes(self, table: pd.DataFrame) -> dict[str, dict[str, Any]]:
         """Return the codes of the notes below the summary, with their fields."""
-        return {}
+        return {self.note_code: {}} if self.note_code else {}
 
     def note(self, table: pd.DataFrame) -> str:
         """Return the text of the notes, a line each."""
