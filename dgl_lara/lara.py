@@ -13,7 +13,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import dgl
 import numpy as np
 import torch
 from torch import Tensor
@@ -30,6 +29,7 @@ from dgl_lara.game.receptive_field import checked_hops
 from dgl_lara.game.removal import strip_data
 from dgl_lara.game.target_reader import target_reader
 from dgl_lara.game.values import checked_value
+from dgl_lara.graphs.graph import Graph
 from dgl_lara.inference import (
     AT_LEAST,
     DRAWS,
@@ -124,7 +124,7 @@ class LARA:
     def __init__(
         self,
         model: Model,
-        graph: dgl.DGLGraph | None = None,
+        graph: Graph | None = None,
         features: Tensor | np.ndarray | Mapping[str, Tensor] | None = None,
         task: str | Task = "node",
         hops: int | str = "auto",
@@ -316,7 +316,7 @@ class LARA:
             other.with_samples(self.samples_.at(positions, is_listed))
         return other
 
-    def on_graph(self, graph: dgl.DGLGraph, features: Any, pairs: Any = None) -> LARA:
+    def on_graph(self, graph: Graph, features: Any, pairs: Any = None) -> LARA:
         """Return the trained explainer on another graph. Samples of this graph are not kept.
 
         Args:
@@ -434,7 +434,7 @@ class LARA:
 
     def explain_on(
         self,
-        graph: dgl.DGLGraph,
+        graph: Graph,
         features: Tensor | np.ndarray | Mapping[str, Tensor] | None,
         targets: Targets,
         classes: Targets | tuple[int, int] | None = None,
@@ -548,9 +548,7 @@ class LARA:
         lara_io.save_fitted(Path(path), fitted, self.user_model, self.value, self.players, pairs, more)
 
     @staticmethod
-    def load(
-        path: Path | str, model: Model, graph: dgl.DGLGraph, features: Tensor | None = None, **options: Any
-    ) -> LARA:
+    def load(path: Path | str, model: Model, graph: Graph, features: Tensor | None = None, **options: Any) -> LARA:
         """Return the `LARA` that `save` stored, ready to explain.
 
         Args:
@@ -606,7 +604,7 @@ class LARA:
 
 def explain(
     model: Model,
-    graph: dgl.DGLGraph,
+    graph: Graph,
     features: Tensor,
     targets: Targets,
     classes: Targets | None = None,

@@ -26,7 +26,6 @@ from __future__ import annotations
 import copy
 from dataclasses import dataclass, replace
 
-import dgl
 import torch
 import torch.nn.functional as F
 from dgl import ops
@@ -44,6 +43,7 @@ from dgl_lara.game.game import Game
 from dgl_lara.game.player_index import Players
 from dgl_lara.game.removal import copies
 from dgl_lara.gnns.models import GCNLayer
+from dgl_lara.graphs.graph import Graph
 from dgl_lara.graphs.indexing import is_member
 from dgl_lara.graphs.subgraph import EgoBatch
 
@@ -103,13 +103,13 @@ class _Autoencoder(nn.Module):
             nn.Sigmoid(),
         )
 
-    def encode(self, graph: dgl.DGLGraph, inputs: Tensor) -> tuple[Tensor, Tensor]:
+    def encode(self, graph: Graph, inputs: Tensor) -> tuple[Tensor, Tensor]:
         """Return mean and log deviation of z, (num_nodes, latent_dim) each."""
         h = F.relu(self.first(graph, inputs))
         h = F.relu(self.second(graph, h))
         return self.mean(graph, h), self.log_deviation(graph, h)
 
-    def decode(self, graph: dgl.DGLGraph, z: Tensor) -> Tensor:
+    def decode(self, graph: Graph, z: Tensor) -> Tensor:
         """Return (num_edges,) logits of the edge weights."""
         h = self.decoder(z)
         return ops.u_dot_v(graph, h, h).squeeze(1)
@@ -246,7 +246,7 @@ class OrphicX(Method):
             - config.weight_causal * flow
         )
 
-    def _predict(self, graph: dgl.DGLGraph, features: Tensor, weights: Tensor) -> Tensor:
+    def _predict(self, graph: Graph, features: Tensor, weights: Tensor) -> Tensor:
         return self.call_with_weights(graph, features, weights).float()
 
     def _flow(self, model: _Autoencoder, player: Players, random: torch.Generator) -> Tensor:
@@ -299,7 +299,7 @@ def _averages(values: Tensor, row: Tensor, count: int) -> Tensor:
     return total / torch.bincount(row, minlength=count).clamp(min=1)
 
 
-def node_means(graph: dgl.DGLGraph, weights: Tensor) -> Tensor:
+def node_means(graph: Graph, weights: Tensor) -> Tensor:
     """Return (num_nodes,) the mean weight of the incoming and outgoing edges, 0 for a node without edges."""
     return _averages(weights.repeat(2), torch.cat(graph.edges()), graph.num_nodes())
 
@@ -316,7 +316,7 @@ def non_edges(batch: EgoBatch, first: Tensor, present_row: Tensor, random: torch
     return u[apart], v[apart]
 
 
-def refined_labels(graph: dgl.DGLGraph, row: Tensor, rounds: int = 100) -> Tensor:
+def refined_labels(graph: Graph, row: Tensor, rounds: int = 100) -> Tensor:
     """Return (num_nodes,) colours of 1-WL, numbered within each graph. Isomorphic graphs have equal colours."""
     src, dst = graph.edges()
     label, neighbours = torch.zeros_like(row), graph.in_degrees().to(row)

@@ -19,13 +19,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import dgl
 from torch import Tensor
 
 from dgl_lara.blackbox.adapter import ModelAdapter, unwrap
 from dgl_lara.blackbox.call import Model
 from dgl_lara.blackbox.pyg import from_pyg, pyg
 from dgl_lara.errors import InputError, ModelError
+from dgl_lara.graphs.graph import Graph
 
 __all__ = [
     "edge_weight", "element", "features_in_graph", "from_pyg", "head", "keywords", "link_predictor", "pyg", "unwrap",
@@ -51,7 +51,7 @@ def features_in_graph(model: Callable, name: str = "feat") -> Model:
 class _FeaturesInGraph(ModelAdapter):
     name: str
 
-    def forward(self, graph: dgl.DGLGraph, features: Tensor | Mapping[str, Tensor], *ends: Tensor) -> Any:
+    def forward(self, graph: Graph, features: Tensor | Mapping[str, Tensor], *ends: Tensor) -> Any:
         with graph.local_scope():
             by_type = features if isinstance(features, Mapping) else {graph.ntypes[0]: features}
             for node_type, rows in by_type.items():
@@ -90,7 +90,7 @@ class _Keywords(ModelAdapter):
     ends: tuple[str, str]
     others: dict[str, Any]
 
-    def forward(self, graph: dgl.DGLGraph, features: Tensor, *ends: Tensor) -> Any:
+    def forward(self, graph: Graph, features: Tensor, *ends: Tensor) -> Any:
         pair = dict(zip(self.ends, ends, strict=True)) if ends else {}
         named = {self.features: features, **pair, **self.others}
         return self.model(graph, **named) if self.graph is None else self.model(**{self.graph: graph}, **named)
@@ -117,7 +117,7 @@ class _EdgeWeight(ModelAdapter):
     column: str
     keyword: str | None
 
-    def forward(self, graph: dgl.DGLGraph, features: Tensor, *ends: Tensor) -> Any:
+    def forward(self, graph: Graph, features: Tensor, *ends: Tensor) -> Any:
         edge_data = {relation: graph.edges[relation].data for relation in graph.canonical_etypes}
         by_relation = {relation: data[self.column] for relation, data in edge_data.items() if self.column in data}
         if not by_relation:
@@ -148,7 +148,7 @@ def element(model: Callable, which: int | str) -> Model:
 class _Element(ModelAdapter):
     which: int | str
 
-    def forward(self, graph: dgl.DGLGraph, features: Tensor, *ends: Tensor) -> Any:
+    def forward(self, graph: Graph, features: Tensor, *ends: Tensor) -> Any:
         outputs = self.model(graph, features, *ends)
         try:
             return outputs[self.which]
@@ -178,7 +178,7 @@ def head(model: Callable, which: int | str) -> Model:
 class _Head(ModelAdapter):
     which: int | str
 
-    def forward(self, graph: dgl.DGLGraph, features: Tensor, *ends: Tensor) -> Tensor:
+    def forward(self, graph: Graph, features: Tensor, *ends: Tensor) -> Tensor:
         outputs = self.model(graph, features, *ends)
         if outputs.dim() != 3:
             raise ModelError("adapter.head_shape", got=tuple(outputs.shape))
@@ -214,7 +214,7 @@ class _LinkPredictor(ModelAdapter):
     score: str | Callable[[Tensor, Tensor], Tensor]
     types: tuple[str, str] | None
 
-    def forward(self, graph: dgl.DGLGraph, features: Tensor, u: Tensor, v: Tensor) -> Tensor:
+    def forward(self, graph: Graph, features: Tensor, u: Tensor, v: Tensor) -> Tensor:
         rows = self.model(graph, features)
         u_rows, v_rows = self._of_ends(rows) if isinstance(rows, Mapping) else (rows, rows)
         if isinstance(self.score, str):

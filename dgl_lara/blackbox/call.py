@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-import dgl
 import numpy as np
 import torch
 from torch import Tensor, nn
@@ -13,12 +12,13 @@ from torch import Tensor, nn
 from dgl_lara.blackbox.device import OnDevice
 from dgl_lara.blackbox.eval_mode import eval_mode
 from dgl_lara.errors import InputError, ModelError
+from dgl_lara.graphs.graph import Graph
 
 Model = Callable[..., Tensor]  # f(graph, features), or f(graph, features, u, v) for pairs of nodes
 RELATIVE_TOLERANCE = 1e-4  # of the largest output: sums on a GPU come in any order
 
 
-def call_model(f: Model, graph: dgl.DGLGraph, features: Tensor, rows: int, target: str, *ends: Tensor) -> Tensor:
+def call_model(f: Model, graph: Graph, features: Tensor, rows: int, target: str, *ends: Tensor) -> Tensor:
     """Return (rows, columns) float outputs of f; raise ModelError if they are anything else.
 
     Args:
@@ -56,7 +56,7 @@ def call_model(f: Model, graph: dgl.DGLGraph, features: Tensor, rows: int, targe
     return outputs.float()
 
 
-def _explain_failure(f: Model, error: Exception, graph: dgl.DGLGraph, features: Tensor) -> ModelError:
+def _explain_failure(f: Model, error: Exception, graph: Graph, features: Tensor) -> ModelError:
     text = (str(error).strip() or type(error).__name__).splitlines()[0]
     cause = f"{type(error).__name__}: {text}"
     if _is_unwrapped_pyg(f):
@@ -99,9 +99,7 @@ def _describe(outputs: object) -> str:
     return type(outputs).__name__
 
 
-def same_predictions(
-    f: Model, graph: dgl.DGLGraph, features: Tensor, expected: Tensor, target: str, *ends: Tensor
-) -> bool:
+def same_predictions(f: Model, graph: Graph, features: Tensor, expected: Tensor, target: str, *ends: Tensor) -> bool:
     """Return whether f runs on this graph and returns the expected outputs."""
     with eval_mode(f):
         try:
@@ -115,9 +113,7 @@ def _largest(values: Tensor) -> float:
     return float(values.abs().max())
 
 
-def predict_and_validate(
-    f: Model, graph: dgl.DGLGraph, features: Tensor, rows: int, target: str, *ends: Tensor
-) -> Tensor:
+def predict_and_validate(f: Model, graph: Graph, features: Tensor, rows: int, target: str, *ends: Tensor) -> Tensor:
     """Return the outputs of f on the full graph after checking devices, determinism and side effects.
 
     Args:

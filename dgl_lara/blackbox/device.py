@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import dgl
 import torch
 from torch import Tensor, nn
+
+from dgl_lara.graphs.graph import Graph
 
 
 class OnDevice(nn.Module):
@@ -20,7 +21,7 @@ class OnDevice(nn.Module):
         if hasattr(model, "num_hops"):
             self.num_hops = model.num_hops
 
-    def forward(self, graph: dgl.DGLGraph, features: Tensor | Mapping[str, Tensor], *ends: Tensor) -> Any:
+    def forward(self, graph: Graph, features: Tensor | Mapping[str, Tensor], *ends: Tensor) -> Any:
         home = graph.device
         moved = features.to(self.device) if isinstance(features, Tensor) else _move(features, self.device)
         outputs = self.model(graph.to(self.device), moved, *(end.to(self.device) for end in ends))

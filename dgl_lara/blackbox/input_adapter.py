@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-import dgl
 import torch
 from dgl import ops
 from torch import Tensor
@@ -17,6 +16,7 @@ from torch import Tensor
 from dgl_lara.blackbox.adapter import ModelAdapter
 from dgl_lara.blackbox.hetero_index import HeteroIndex
 from dgl_lara.errors import InputError
+from dgl_lara.graphs.graph import Graph
 
 EDGE_ID = "_EDGE_OF_WHOLE"  # edata: id of the edge in the full graph, -1 for none; a name that no user gives
 MAX_INPUT_COLUMNS = 256  # of one block: wider ones are no inputs of the explainer (`explainer/inputs.py` says why)
@@ -29,7 +29,7 @@ class InputAdapter(ModelAdapter):
     types: HeteroIndex | None = None
     edge_data_is_optional = False  # f can also be called without its edge data
 
-    def node_blocks(self, graph: dgl.DGLGraph, features: Tensor) -> list[Tensor]:
+    def node_blocks(self, graph: Graph, features: Tensor) -> list[Tensor]:
         """Return blocks of columns with one row per node: node features, sum and mean of the data of incoming edges."""
         blocks, edges = self._feature_blocks(graph, features), self.edge_columns()
         if edges is None or edges.shape[1] > MAX_INPUT_COLUMNS:
@@ -37,7 +37,7 @@ class InputAdapter(ModelAdapter):
         total = ops.copy_e_sum(graph, edges[graph.edata[EDGE_ID]])
         return [*blocks, total, total / graph.in_degrees().clamp(min=1).unsqueeze(1)]
 
-    def _feature_blocks(self, graph: dgl.DGLGraph, features: Tensor) -> list[Tensor]:
+    def _feature_blocks(self, graph: Graph, features: Tensor) -> list[Tensor]:
         return [features]
 
     def edge_columns(self) -> Tensor | None:

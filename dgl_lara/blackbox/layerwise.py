@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Protocol, runtime_checkable
 
-import dgl
 from torch import Tensor
+
+from dgl_lara.graphs.graph import Graph
 
 
 @runtime_checkable
@@ -14,7 +15,7 @@ class LayerwiseModel(Protocol):
 
     num_hops: int  # the number of layers
 
-    def layer(self, index: int, graph: dgl.DGLGraph, h: Tensor) -> Tensor:
+    def layer(self, index: int, graph: Graph, h: Tensor) -> Tensor:
         """Return (num_nodes, width) states after layer `index`, which may read in-neighbours and degrees."""
 
     def read_out(self, states: list[Tensor]) -> Tensor:

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-import dgl
 from torch import Tensor
 
 from dgl_lara.game.player_index import Players
+from dgl_lara.graphs.graph import Graph
 
 if TYPE_CHECKING:
     from dgl_lara.explainer.encoder import EncoderGraph
@@ -29,7 +29,7 @@ class Gate:
         """How many <p, t> a score sums."""
         return hops + 1
 
-    def weights(self, graph: dgl.DGLGraph, players: Players, hops: int) -> Tensor:
+    def weights(self, graph: Graph, players: Players, hops: int) -> Tensor:
         """w, (num_pairs, terms)."""
         raise NotImplementedError
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import dgl
 import torch
 from torch import Tensor
 
@@ -16,6 +15,7 @@ from dgl_lara.game.inputs import to_internal_pairs, to_user_pairs
 from dgl_lara.game.link_task import LinkTask, PairIndex
 from dgl_lara.game.removal import without_pairs
 from dgl_lara.game.task import Task
+from dgl_lara.graphs.graph import Graph
 
 UNREADABLE = (ValueError, TypeError, RuntimeError, OverflowError)  # raised by torch.as_tensor
 
@@ -23,7 +23,7 @@ UNREADABLE = (ValueError, TypeError, RuntimeError, OverflowError)  # raised by t
 class TargetReader:
     """Reads nodes or graphs: numbers, or a mask of booleans."""
 
-    def __init__(self, f: Callable, graph: dgl.DGLGraph, task: Task, relation: Any, device: torch.device) -> None:
+    def __init__(self, f: Callable, graph: Graph, task: Task, relation: Any, device: torch.device) -> None:
         self.f, self.graph, self.task, self.relation, self.device = f, graph, task, relation, device
 
     def ids(self, targets: Any) -> Tensor:
@@ -45,7 +45,7 @@ class TargetReader:
         """Return the targets if they are pairs, otherwise None."""
         return None
 
-    def graph_and_task(self, targets: Sequence[Any], leave_out: bool) -> tuple[dgl.DGLGraph, Task]:
+    def graph_and_task(self, targets: Sequence[Any], leave_out: bool) -> tuple[Graph, Task]:
         """Return what to train on. A task without targets takes those to learn from.
 
         Args:
@@ -95,7 +95,7 @@ class PairReader(TargetReader):
     def pairs_of(self, targets: Any) -> Any:
         return targets
 
-    def graph_and_task(self, targets: Sequence[Any], leave_out: bool) -> tuple[dgl.DGLGraph, Task]:
+    def graph_and_task(self, targets: Sequence[Any], leave_out: bool) -> tuple[Graph, Task]:
         if len(self.task.pairs):
             return self.graph, self.task
         pairs = torch.cat([self._pairs(some) for some in targets if some is not None])
@@ -113,7 +113,7 @@ class PairReader(TargetReader):
         return PairIndex(self._pairs(stored), self.graph.num_nodes()).lookup(self.task.pairs)
 
 
-def target_reader(f: Callable, graph: dgl.DGLGraph, task: Task, relation: Any, device: torch.device) -> TargetReader:
+def target_reader(f: Callable, graph: Graph, task: Task, relation: Any, device: torch.device) -> TargetReader:
     """Return the reader for the targets of a task.
 
     Args:

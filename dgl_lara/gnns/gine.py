@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dgl
 import torch
 import torch.nn.functional as F
 from dgl import ops
@@ -10,6 +9,7 @@ from torch import Tensor, nn
 
 from dgl_lara.datasets import BOND, BONDS
 from dgl_lara.errors import InputError
+from dgl_lara.graphs.graph import Graph
 
 
 class BondLayer(nn.Module):
@@ -22,14 +22,14 @@ class BondLayer(nn.Module):
         self.bond = nn.Linear(len(BONDS), out_dim, bias=False)
         self.mlp = nn.Sequential(nn.Linear(out_dim, out_dim), nn.ReLU(), nn.Linear(out_dim, out_dim))
 
-    def forward(self, graph: dgl.DGLGraph, h: Tensor, edge_weight: Tensor | None = None) -> Tensor:
+    def forward(self, graph: Graph, h: Tensor, edge_weight: Tensor | None = None) -> Tensor:
         x, bond = self.lift(h), self.bond(self._bonds(graph, h))
         message = F.relu(x[graph.edges()[0]] + bond)  # (num_edges, out_dim)
         if edge_weight is not None:
             message = message * edge_weight.unsqueeze(1)
         return self.mlp(x + ops.copy_e_sum(graph, message))
 
-    def _bonds(self, graph: dgl.DGLGraph, h: Tensor) -> Tensor:
+    def _bonds(self, graph: Graph, h: Tensor) -> Tensor:
         """Return (num_edges, bond types) one-hot bonds."""
         if self.blind:
             return torch.full((graph.num_edges(), len(BONDS)), 1 / len(BONDS), dtype=h.dtype, device=h.device)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-import dgl
 import torch
 from dgl import ops
 from torch import Tensor, nn
@@ -19,6 +18,7 @@ from dgl_lara.datasets.dataset import Dataset
 from dgl_lara.errors import InputError
 from dgl_lara.gnns import RECOMMENDERS
 from dgl_lara.gnns.base import Layers, Relation, ShippedModel, Size, Width
+from dgl_lara.graphs.graph import Graph
 
 STARS = 5
 
@@ -66,7 +66,7 @@ class RecommenderConfig:
         return self.hidden * sum(self.in_dims.values())
 
 
-def _same_ratings(graph: dgl.DGLGraph, rates: Relation, rated_by: Relation) -> bool:
+def _same_ratings(graph: Graph, rates: Relation, rated_by: Relation) -> bool:
     """Return whether both relations hold the same ratings of 1 to STARS stars, in one order."""
     stars, reverse = (graph.edges[relation].data.get("rating") for relation in (rates, rated_by))
     if stars is None or reverse is None or stars.dim() != 1:
@@ -87,11 +87,11 @@ class Recommender(ShippedModel):
         self.stars = nn.Parameter(initial.repeat(config.layers, 2, 1))  # (layers, direction, stars)
         self.mix = nn.Parameter(torch.ones(2, config.layers + 1))
 
-    def forward(self, graph: dgl.DGLGraph, features: dict[str, Tensor], u: Tensor, v: Tensor) -> Tensor:
+    def forward(self, graph: Graph, features: dict[str, Tensor], u: Tensor, v: Tensor) -> Tensor:
         users, films = self.embed(graph, features)
         return (users[u] * films[v]).sum(dim=1)
 
-    def embed(self, graph: dgl.DGLGraph, features: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+    def embed(self, graph: Graph, features: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
         """Return (num_users, hidden) and (num_films, hidden) embeddings. A score is the product of two rows."""
         relations = (self.config.rated_by, self.config.rates)
         h = [linear(features[name]) for name, linear in zip(self.config.in_dims, self.inputs, strict=True)]
@@ -108,7 +108,7 @@ def _small_linear(in_dim: int, out_dim: int) -> nn.Linear:
     return linear
 
 
-def _propagate(graph: dgl.DGLGraph, relation: Relation, h: Tensor, stars: Tensor) -> Tensor:
+def _propagate(graph: Graph, relation: Relation, h: Tensor, stars: Tensor) -> Tensor:
     """Compute sum_j w(rating of j) h_j / sqrt(n_i n_j)."""
     data = graph.edges[relation].data
     if "rating" not in data:

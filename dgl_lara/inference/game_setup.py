@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import dgl
 import torch
 from torch import Tensor
 
@@ -15,6 +14,7 @@ from dgl_lara.game.game import Game, ModelOutputs
 from dgl_lara.game.player_specs import PlayerSpec
 from dgl_lara.game.receptive_field import choose_hops
 from dgl_lara.game.task import Task
+from dgl_lara.graphs.graph import Graph
 from dgl_lara.inference.embedding_store import EmbeddingStore
 from dgl_lara.inference.layerwise import predict_in_batches
 
@@ -34,7 +34,7 @@ def place_model(f: Model, device: torch.device | None) -> Model:
 
 def create_game(
     f: Model,
-    graph: dgl.DGLGraph,
+    graph: Graph,
     features: Tensor,
     task: Task,
     hops: int | str,

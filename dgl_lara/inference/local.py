@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import dgl
 import torch
 from torch import Tensor
 
@@ -20,6 +19,7 @@ from dgl_lara.game.node_task import khop_batch
 from dgl_lara.game.player_specs import PlayerSpec
 from dgl_lara.game.task import Task
 from dgl_lara.game.tasks import NODE
+from dgl_lara.graphs.graph import Graph
 from dgl_lara.graphs.indexing import is_member
 from dgl_lara.inference.scorer import Scorer, checked_query, embed_all
 from dgl_lara.training.objective import local_scores
@@ -57,7 +57,7 @@ def explain_nearby(
 
 def game_nearby(
     f: Model,
-    graph: dgl.DGLGraph,
+    graph: Graph,
     features: Tensor,
     targets: Tensor,
     explainer: Explainer,

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import dgl
 import torch
 from torch import Tensor
 from torch_geometric.explain.config import ModelConfig, ModelMode, ModelReturnType
@@ -17,6 +16,7 @@ from torch_geometric.explain.config import ModelConfig, ModelMode, ModelReturnTy
 from dgl_lara.blackbox.adapter import ModelAdapter
 from dgl_lara.blackbox.call import Model
 from dgl_lara.errors import ModelError
+from dgl_lara.graphs.graph import Graph
 
 MIN_PROBABILITY = 1e-7  # the logarithm of 0 is not finite
 
@@ -27,7 +27,7 @@ class AsLogits(ModelAdapter):
     mode: ModelMode
     returns: ModelReturnType
 
-    def forward(self, graph: dgl.DGLGraph, features: Tensor) -> Tensor:
+    def forward(self, graph: Graph, features: Tensor) -> Tensor:
         output = self.model(graph, features)
         if not isinstance(output, Tensor):
             return output  # `blackbox` raises an error

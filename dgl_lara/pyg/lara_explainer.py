@@ -6,7 +6,6 @@ import logging
 from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
 
-import dgl
 import torch
 from torch import Tensor, nn
 from torch_geometric.data import Data, HeteroData
@@ -18,6 +17,7 @@ from dgl_lara.blackbox.pyg import from_pyg
 from dgl_lara.errors import InputError, LaraError
 from dgl_lara.explanation import Explanations
 from dgl_lara.game.player_specs import Edges, Features, Nodes, PlayerSpec
+from dgl_lara.graphs.graph import Graph
 from dgl_lara.lara import LARA
 from dgl_lara.messages import message
 from dgl_lara.pyg.as_logits import as_logits
@@ -177,9 +177,7 @@ class LARAExplainer(ExplainerAlgorithm):
             lara.embed()  # once per graph; explanations then need no call of the model
         return laras, {name: laras[name].explain(outputs, classes) for name in self._makers}
 
-    def _convert(
-        self, model: nn.Module, x: Any, edge_index: Any, more: dict[str, Any]
-    ) -> tuple[Any, dgl.DGLGraph, Any]:
+    def _convert(self, model: nn.Module, x: Any, edge_index: Any, more: dict[str, Any]) -> tuple[Any, Graph, Any]:
         """Return f, graph and features for `LARA`. Data is copied, so that later changes in place are noticed."""
         x, edge_index, more = _copy(x), _copy(edge_index), _copy(more)
         tensors = list(_inputs(x, edge_index, {}).values())

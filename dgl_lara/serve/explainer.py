@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
-import dgl
 import numpy as np
 import orjson
 import torch
@@ -16,6 +15,7 @@ from dgl_lara.attribution.shared_samples import SharedSamples
 from dgl_lara.explanation import SOURCES, Explanations
 from dgl_lara.game.class_query import ClassQuery
 from dgl_lara.game.game import Game, ModelOutputs
+from dgl_lara.graphs.graph import Graph
 from dgl_lara.inference.kernels.walk import WalkKernel, by_term
 from dgl_lara.inference.scorer import Embeddings, Scorer, fastest_kernel
 from dgl_lara.lara import LARA
@@ -23,7 +23,7 @@ from dgl_lara.serve.cache import CORRECTED, TOP, ExplanationCache, TopKRows, rou
 from dgl_lara.serve.ids import IdCodec, Json
 
 
-def lara_on_updated_graph(lara: LARA, graph: dgl.DGLGraph, features: Tensor, outputs: Tensor) -> LARA:
+def lara_on_updated_graph(lara: LARA, graph: Graph, features: Tensor, outputs: Tensor) -> LARA:
     """Return the trained explainer on a graph after updates, with the outputs of the model on that graph."""
     before = lara.game
     data = (before.f, graph, features, before.task, before.hops, lara.value)

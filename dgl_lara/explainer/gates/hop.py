@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import dgl
 import torch.nn.functional as F
 from torch import Tensor
 
 from dgl_lara.explainer.gate import BY_HOP, Gate
 from dgl_lara.game.player_index import Players
+from dgl_lara.graphs.graph import Graph
 
 
 class HopGate(Gate):
     kernel = BY_HOP
 
-    def weights(self, graph: dgl.DGLGraph, players: Players, hops: int) -> Tensor:
+    def weights(self, graph: Graph, players: Players, hops: int) -> Tensor:
         return F.one_hot(players.hop, hops + 1).float()
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import dgl
 import torch
 from torch import Tensor
 
 from dgl_lara.explainer.gate import ONE_TERM, Gate
 from dgl_lara.game.player_index import Players
+from dgl_lara.graphs.graph import Graph
 
 
 class NoGate(Gate):
@@ -16,7 +16,7 @@ class NoGate(Gate):
     def terms(self, hops: int) -> int:
         return 1
 
-    def weights(self, graph: dgl.DGLGraph, players: Players, hops: int) -> Tensor:
+    def weights(self, graph: Graph, players: Players, hops: int) -> Tensor:
         return torch.ones(len(players.player), 1, device=players.player.device)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dgl
 import torch
 from dgl import ops
 from torch import Tensor
@@ -11,13 +10,14 @@ from dgl_lara.explainer.encoder import EncoderGraph
 from dgl_lara.explainer.gate import BY_WALK, Gate
 from dgl_lara.game.player_index import Players
 from dgl_lara.game.walks import walk_weights
+from dgl_lara.graphs.graph import Graph
 
 
 class WalkGate(Gate):
     kernel = BY_WALK
     supports_propagation = True
 
-    def weights(self, graph: dgl.DGLGraph, players: Players, hops: int) -> Tensor:
+    def weights(self, graph: Graph, players: Players, hops: int) -> Tensor:
         return walk_weights(graph, players, hops)
 
     def aggregate(self, graph: EncoderGraph, held: Tensor, terms: int, places: Tensor) -> Tensor:
