@@ -205,7 +205,7 @@ def main(run, workers, seconds, prepare, out):
     output = (
         f"# The service\n\n{graph.source}, {graph.graph.num_nodes():,} nodes, {graph.graph.num_edges():,} edges; "
         f"{workers} workers, client on the same {os.cpu_count()} cores, loopback; {seconds} s each "
-        "(`python experiments/serving.py`). Everything is in the table of answers.\n\n"
+        "(`python experiments/serving.py`). Everything is in the cache of answers.\n\n"
     )
     out.write_text(output + markdown_table(["what", "measured", "wanted"], rows) + "\n")
     click.echo(out.read_text())

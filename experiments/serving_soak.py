@@ -115,7 +115,7 @@ class Soak:
             await asyncio.sleep(every)
             self.memory.append(memory_or_none(self.service))
             if turn % 3 == 2:
-                self.service.children[0].send_signal(signal.SIGKILL)  # the keeper, or a worker after a reload
+                self.service.children[0].send_signal(signal.SIGKILL)  # the updater, or a worker after a reload
                 self.counts["kills"] += 1
             elif turn % 3 == 1:
                 self.service.workers[-1].kill()

@@ -76,7 +76,7 @@ class ServedExplainer:
         targets = torch.arange(self.game.num_targets)
         return round_digits(self.game.full_value_of(targets, self.game.query(targets)).numpy())
 
-    def prepare(self) -> None:
+    def _prepare(self) -> None:
         """Compute what is computed once, so that forked workers share it."""
         _ = self.predicted, self.values, self.game.cost_bound
 
@@ -178,8 +178,8 @@ class _CompiledExplainer(ServedExplainer):
         embeddings = Embeddings(self.source.numpy(), self.target)
         return Scorer(self.lara.explainer_, self.game, embeddings, min_compiled=1)
 
-    def prepare(self) -> None:
-        super().prepare()
+    def _prepare(self) -> None:
+        super()._prepare()
         self.scorer.prepare()
 
     def _player_ids(self, target: int, players: list[int]) -> list[Json]:
@@ -203,7 +203,9 @@ def explainer_of_run(lara: LARA, cache: ExplanationCache, ids: IdCodec) -> Serve
     source = embeddings.source
     if _is_compiled(lara):
         source = torch.from_numpy(by_term(source, lara.explainer_.config.terms))
-    return make_explainer(lara, source, embeddings.target, cache, ids)
+    explainer = make_explainer(lara, source, embeddings.target, cache, ids)
+    explainer._prepare()
+    return explainer
 
 
 def make_explainer(

@@ -110,7 +110,7 @@ class IdCodec:
 
     @property
     def takes_updates(self) -> bool:
-        """Whether the graph can be updated: it has one type, and its nodes are explained."""
+        """Whether the graph can be updated, because its nodes have one type and are explained."""
         return self.is_plain and not self.nodes.target_type
 
     # --- requests
@@ -212,7 +212,7 @@ class IdCodec:
         return {self.field: int(key)}
 
     def links_of(self, explanation: Explanation, nodes: Tensor) -> list[str | None]:
-        """Return the key of the explanation that a click on each node opens. None: it cannot be explained."""
+        """Return the key of the explanation that a click on each node opens, or None if it cannot be explained."""
         types, numbers = self.nodes.split(nodes)
         pairs = zip(types, numbers, strict=True)
         return [str(number) if node_type == self.nodes.target_type else None for node_type, number in pairs]

@@ -1,4 +1,4 @@
-"""ASGI middleware: token, origin, limits, metrics, and errors as JSON."""
+"""ASGI middleware for token, origin, limits, metrics, and errors as JSON."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ class RequestMiddleware:
 
 def _to_http_error(error: Exception, limits: Limits) -> tuple[int, dict[str, Any]]:
     """Return status and body. Clients do not see the text of an unexpected error, which is printed to stderr."""
-    if isinstance(error, HTTPException):  # of starlette: a path or a method that no route has
+    if isinstance(error, HTTPException):  # of starlette, for a method that no route has
         return error.status_code, {"error": error.detail, "code": "http.route"}
     if isinstance(error, LaraError):
         status = error.status if isinstance(error, HttpError) else 400 if isinstance(error, InputError) else 500

@@ -1,4 +1,4 @@
-"""A run that is served: its current snapshot and its log of updates."""
+"""A run that is served, with its current snapshot and its log of updates."""
 
 from __future__ import annotations
 

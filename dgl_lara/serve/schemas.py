@@ -49,7 +49,7 @@ class Subgraph(RequestModel):
 
 
 class TargetRef(RequestModel):
-    """A target: a node, a graph or a pair of nodes, by number. With `subgraph`, numbers are those of that graph."""
+    """A node, a graph or a pair of nodes, by number. With `subgraph`, numbers are those of that graph."""
 
     node: Number | None = Field(None, examples=[0])
     type: Name | None = Field(None, description="node type, if there are several")

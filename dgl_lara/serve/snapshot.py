@@ -72,7 +72,6 @@ def snapshot_of_run(laras: Mapping[str, LARA], folder: Path, ids: IdCodec) -> Sn
     explainers = {}
     for name, lara in laras.items():
         explainers[name] = explainer_of_run(lara, ExplanationCache(folder / f"{name}-cache", count), ids)
-        explainers[name].prepare()
     removed, unchanged = np.zeros(count, dtype=bool), torch.ones(count, dtype=torch.bool)
     return Snapshot(0, first.game.graph, first.features, removed, unchanged, explainers)
 

@@ -36,7 +36,7 @@ fork = multiprocessing.get_context("fork")
 Load = Callable[[], list[ServedModel]]
 
 
-class Server(uvicorn.Server):
+class _Server(uvicorn.Server):
     """A server that stops in two steps.
 
     It accepts no connections and closes each after its next answer. When none is left, or after `SECONDS_IDLE`, it ends
@@ -76,7 +76,7 @@ def _run_worker(models: Sequence[ServedModel], port: socket.socket, limits: Limi
     ready.send(True)
     ready.close()
     service.warm_up()
-    Server(config).run(sockets=[port])
+    _Server(config).run(sockets=[port])
 
 
 def _fork(function: Callable, *arguments: object) -> BaseProcess:

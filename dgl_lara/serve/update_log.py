@@ -1,4 +1,4 @@
-"""Log of graph updates: one line each, synchronised to disk before it is acknowledged."""
+"""Log of graph updates, one line each. An entry is synchronised to disk before it is acknowledged."""
 
 from __future__ import annotations
 
