@@ -49,7 +49,7 @@ def target_model(folder, half, nodes):
         return path
     small = folder / "small"
     if not (small / "meta.json").exists():
-        stream_citation(nodes, 1, small, kind="float16" if half else "float32")
+        stream_citation(nodes, 1, small, dtype="float16" if half else "float32")
     view, every_target = MappedGraph(small), torch.arange(nodes)
     indptr, sources = view.in_edges(every_target)
     graph = dgl.graph((sources, torch.repeat_interleave(every_target, indptr.diff())), num_nodes=nodes)

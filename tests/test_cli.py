@@ -147,39 +147,39 @@ def test_target_on_a_file_of_ones_own(tmp_path):
 
 
 def test_unknown_data_set_gets_the_list_and_the_closest_match():
-    refused(run("target", "--dataset", "ba-shape"), "unknown data set 'ba-shape'. Did you mean 'ba-shapes'?", *DATASETS)
+    refused(run("target", "--dataset", "ba-shape"), "[dataset.unknown]", "Did you mean 'ba-shapes'?", *DATASETS)
     result = run("target", "--dataset", "zzz")
-    refused(result, "unknown data set 'zzz'. Known: ")
+    refused(result, "[dataset.unknown]")
 
 
 def test_missing_files(tmp_path):
-    refused(run("target", "--dataset", tmp_path / "a.npz"), "a.npz' does not exist")
-    refused(run("target", "--dataset", "nowhere.bin"), "'nowhere.bin' does not exist")
+    refused(run("target", "--dataset", tmp_path / "a.npz"), "a.npz'", "[graph_file.missing]")
+    refused(run("target", "--dataset", "nowhere.bin"), "'nowhere.bin'", "[graph_file.missing]")
     refused(run("target", "--dataset", "ba-shapes", "--target", tmp_path / "a.pt"), "a.pt'", "[gnn.missing]")
-    refused(run("target", "--dataset", "ba-shapes", "--data-dir", tmp_path / "b"), "--data-dir must be a folder")
+    refused(run("target", "--dataset", "ba-shapes", "--data-dir", tmp_path / "b"), "[dataset.data_dir]")
 
 
 def test_truncated_file_is_a_failure(tmp_path):
     path = tmp_path / "a.npz"
     path.write_bytes(b"PK\x03\x04 and no more")
-    refused(run("target", "--dataset", path), "a.npz is truncated or not an .npz file", code=1)
+    refused(run("target", "--dataset", path), "a.npz", "[npz.damaged]", code=1)
 
 
 def test_bad_numbers_in_a_file(tmp_path):
     path = tmp_path / "a.npz"
     np.savez(path, src=[0, 1], dst=[1, 9], x=np.ones((3, 2)), y=[0, 1, 0])
-    refused(run("target", "--dataset", path), "first: edge 1, 1 -> 9")
+    refused(run("target", "--dataset", path), "first: edge 1, 1 -> 9", "[graph_file.edges]")
 
 
 @pytest.mark.parametrize(
     ("words", "fragment"),
     [
         (["--dataset", "ba-shapes", "--source", "mine"], "'mine' is not one of 'auto', 'generated', 'original'"),
-        (["--dataset", "ba-shapes", "--source", "original"], "the original ba-shapes is not here"),
-        (["--dataset", "molecules", "--source", "original"], "'molecules' has no original"),
-        (["--dataset", "mutag", "--source", "generated"], "'mutag' cannot be generated"),
-        (["--dataset", "ba-shapes", "--nodes", 500], "--nodes sets the size of the data set 'citation' only"),
-        (["--dataset", "citation", "--nodes", 10], "--nodes must be at least 400 (got 10)"),
+        (["--dataset", "ba-shapes", "--source", "original"], "[dataset.not_found]"),
+        (["--dataset", "molecules", "--source", "original"], "[dataset.no_original]"),
+        (["--dataset", "mutag", "--source", "generated"], "[dataset.not_generated]"),
+        (["--dataset", "ba-shapes", "--nodes", 500], "[dataset.fixed_size]"),
+        (["--dataset", "citation", "--nodes", 10], "[citation.nodes]"),
         (["--dataset", "ba-shapes", "--epochs", 0], "Invalid value for '--epochs'"),
         (["--dataset", "ba-shapes", "--lr", 0], "Invalid value for '--lr'"),
         (["--dataset", "ba-shapes", "--lr", "nan"], "[option.nan]"),

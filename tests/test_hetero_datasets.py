@@ -1,4 +1,4 @@
-"""Data sets of several node types and of links: DBLP, MovieLens, and what `checked` says of parts that do not fit."""
+"""DBLP and MovieLens, and the validation of heterogeneous data sets and pairs."""
 
 import html
 import shutil
@@ -9,18 +9,19 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
+from codes import raises
 from test_hetero_gnns import films, papers
 
 from dgl_lara.datasets import DATASETS, Options, load
-from dgl_lara.datasets.dataset import checked
-from dgl_lara.datasets.svd_features import leading_directions
+from dgl_lara.datasets.svd_features import svd_features
+from dgl_lara.datasets.validate import validate_dataset
 from dgl_lara.errors import InputError, LaraError
 
 PLACES = {"dblp": "dblp_four_area", "movielens": "ml-100k"}
 
 
 @pytest.mark.parametrize("name", PLACES)
-def test_figures_of_the_list(name, real_data):
+def test_registered_figures(name, real_data):
     dataset, entry = load(name), DATASETS[name]
     assert (dataset.graph.num_nodes(), dataset.graph.num_edges()) == (entry.nodes, entry.edges)
     assert (dataset.task, dataset.num_classes) == (entry.task, entry.labels)
@@ -29,8 +30,7 @@ def test_figures_of_the_list(name, real_data):
     assert other.key != dataset.key and not torch.equal(other.train, dataset.train)
 
 
-def test_dblp_is_what_its_files_say(real_data):
-    """By a route of its own: lines and dicts."""
+def test_dblp_equals_its_files(real_data):
     dataset, folder = load("dblp"), real_data / "dblp_four_area"
 
     def lines(name):
@@ -60,7 +60,7 @@ def test_dblp_is_what_its_files_say(real_data):
     assert torch.equal(dataset.features["venue"], torch.eye(20))
 
 
-def test_movielens_is_what_its_files_say(real_data):
+def test_movielens_equals_its_files(real_data):
     dataset, folder = load("movielens"), real_data / "ml-100k"
     base, held = (np.loadtxt(folder / name, dtype=int) for name in ("ua.base", "ua.test"))
     src, dst = dataset.graph.edges(etype="rates")
@@ -81,7 +81,7 @@ def test_movielens_is_what_its_files_say(real_data):
 
 
 @pytest.mark.parametrize("name", PLACES)
-def test_changed_files_are_refused(name, real_data, tmp_path, monkeypatch):
+def test_changed_files_raise(name, real_data, tmp_path, monkeypatch):
     folder = tmp_path / PLACES[name]
     shutil.copytree(real_data / PLACES[name], folder, copy_function=shutil.copyfile)
     folder.chmod(0o755)
@@ -89,89 +89,79 @@ def test_changed_files_are_refused(name, real_data, tmp_path, monkeypatch):
     changed = folder / ("paper_author.txt" if name == "dblp" else "ua.base")
     whole = changed.read_text()
 
-    def refused(text, sentence):
+    for text in ("\n".join(whole.splitlines()[:1000]), whole.replace("\t", " ", 1), whole.replace("9", "8", 1), ""):
         changed.write_text(text)
-        with pytest.raises(LaraError, match=sentence) as caught:
+        with raises("dataset.not_published", LaraError) as caught:
             load(name, Options(data_dir=tmp_path))
         assert "\n" not in str(caught.value)
-
-    for text in ("\n".join(whole.splitlines()[:1000]), whole.replace("\t", " ", 1), whole.replace("9", "8", 1), ""):
-        refused(text, r"as published \(truncated or changed\)")
     changed.write_text(whole.replace("\n", "\r\n"), newline="")  # other line ends do not matter
     assert load(name, Options(data_dir=tmp_path)).num_targets == (4057 if name == "dblp" else 5469)
     changed.unlink()
-    with pytest.raises(LaraError, match=f"{name} is not here, and may not be passed on. Put "):
+    with raises("dataset.not_found", LaraError):
         load(name, Options(data_dir=tmp_path))
 
 
-def test_leading_directions_keep_what_matters_and_have_one_sign():
+def test_svd_features():
     rng = np.random.default_rng(0)
     table = sp.csr_matrix(rng.random((50, 3)) @ rng.random((3, 20)))
-    found = leading_directions(table, 3).double().numpy()
+    found = svd_features(table, 3).double().numpy()
     explained = table.toarray() @ np.linalg.pinv(found.T) @ found.T
     np.testing.assert_allclose(explained, table.toarray(), atol=1e-3)
     np.testing.assert_allclose(found.std(axis=0), 1, atol=1e-4)
     assert (found[np.abs(found).argmax(axis=0), np.arange(3)] > 0).all()
     mixed = rng.permutation(50)  # the order of the rows changes nothing
-    np.testing.assert_array_equal(found, leading_directions(table[mixed], 3).double().numpy())
+    np.testing.assert_array_equal(found, svd_features(table[mixed], 3).double().numpy())
 
 
 # --- parts that do not fit --------------------------------------------------------------------------------------
 
 
-def refused(dataset, fragment, **changes):
-    with pytest.raises(InputError) as caught:
-        checked(replace(dataset, **changes))
-    assert fragment in str(caught.value)
+def refused(dataset, changes, code, **fields):
+    with raises(code, InputError, **fields) as caught:
+        validate_dataset(replace(dataset, **changes))
     assert "\n" not in str(caught.value)
 
 
-def test_features_by_type_are_checked():
+def test_features_by_type():
     dataset = papers()
-    own = dataset.features
-    refused(dataset, "features of type 'venue' are missing", features={k: own[k] for k in ("author", "paper")})
-    refused(dataset, "there is no type 'song'; the graph has", features={**own, "song": own["venue"]})
-    refused(
-        dataset,
-        "features of type 'paper' must have one row a node, (140, dim)",
-        features={**own, "paper": own["author"]},
-    )
-    refused(dataset, "features must be a dict of tensors by node type (author, paper, venue)", features=own["author"])
-    refused(dataset, "target_type must name the node type that is explained", target_type=None)
-    refused(dataset, "target_type must be one of author, paper, venue (got 'song')", target_type="song")
-    refused(dataset, "there must be one label for each of the 140 nodes (got 90)", target_type="paper")
+    x = dataset.features
+    without = {name: x[name] for name in ("author", "paper")}
+    refused(dataset, {"features": without}, "data.feature_types", got="author, paper")
+    refused(dataset, {"features": {**x, "song": x["venue"]}}, "data.feature_types")
+    refused(dataset, {"features": {**x, "paper": x["author"]}}, "data.features_shape", of=" of type 'paper'", rows=140)
+    refused(dataset, {"features": x["author"]}, "data.features_type", got="Tensor")
+    refused(dataset, {"target_type": None}, "data.target_type", types="author, paper, venue")
+    refused(dataset, {"target_type": "song"}, "data.target_type", got="song")
+    refused(dataset, {"target_type": "paper"}, "data.labels_count", expected=140, got=(90,))
     plain = load("ba-shapes")
-    refused(plain, "features must be a tensor (got dict)", features={"_N": plain.features})
+    refused(plain, {"features": {"_N": plain.features}}, "data.features_type", expected="a tensor", got="dict")
 
 
-def test_pairs_are_checked():
+def test_invalid_pairs():
     dataset = films()
     outside = dataset.pairs.clone()
     outside[3, 1] = 40
-    refused(dataset, "film 0..39 in column 1 (1 do not, first: pair 3,", pairs=outside)
-    refused(dataset, "user 0..59 in column 0", pairs=-dataset.pairs - 1)
-    refused(dataset, "pairs must have two columns, (num_pairs, 2)", pairs=dataset.pairs[:, :1])
-    refused(dataset, "relation must say what a pair stands for", relation=None)
-    refused(dataset, "relation must say what a pair stands for", relation=("user", "hears", "song"))
-    refused(dataset, "one label for each of the", pairs=dataset.pairs[:-1])
+    refused(dataset, {"pairs": outside}, "data.pairs_range", type="film", most=39, column=1, pair=3)
+    refused(dataset, {"pairs": -dataset.pairs - 1}, "data.pairs_range", type="user", most=59, column=0)
+    refused(dataset, {"pairs": dataset.pairs[:, :1]}, "data.pairs_shape")
+    for relation in (None, ("user", "hears", "song")):
+        refused(dataset, {"relation": relation}, "data.relation", got=relation)
+    refused(dataset, {"pairs": dataset.pairs[:-1]}, "data.labels_count")
 
 
-def test_links_of_a_graph_of_one_type():
+def test_pairs_of_a_homogeneous_graph():
     plain = load("ba-shapes")
     count = 30
     pairs, part = torch.arange(2 * count).view(count, 2), torch.arange(count).split(10)
     changes = {"task": "link", "labels": torch.zeros(count).long(), "num_classes": 1, "pairs": pairs}
-    links = checked(replace(plain, **changes, train=part[0], val=part[1], test=part[2]))
+    links = validate_dataset(replace(plain, **changes, train=part[0], val=part[1], test=part[2]))
     assert links.num_targets == count and links.fingerprint != replace(links, pairs=pairs.flip(1)).fingerprint
-    refused(
-        links,
-        "node 0..699 in column 1 (1 do not, first: pair 29, [698, 700])",
-        pairs=pairs + pairs.new_tensor([640, 641]),
-    )
+    outside = {"pairs": pairs + pairs.new_tensor([640, 641])}
+    refused(links, outside, "data.pairs_range", type="node", most=699, column=1, pair=29, got=[698, 700])
 
 
 @pytest.mark.parametrize("make", [papers, films])
-def test_the_fingerprint_and_the_device_follow_the_whole_content(make):
+def test_fingerprint_and_device(make):
     dataset = make()
     moved = dataset.to("cpu")
     assert moved.fingerprint == dataset.fingerprint == make().fingerprint != make(seed=1).fingerprint

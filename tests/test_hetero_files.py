@@ -1,19 +1,20 @@
-"""A graph of several node types in a .bin file: what loads, and the sentence for everything that does not."""
+"""Heterogeneous graphs in .bin files and lists of pairs: what loads, and the errors of what does not."""
 
 import json
 
 import dgl
 import pytest
 import torch
+from codes import raises
 
 from dgl_lara.datasets import Options, load
-from dgl_lara.datasets.link_files import read_pairs
+from dgl_lara.datasets.text_files import read_pairs
 from dgl_lara.errors import InputError
 
 SIZES = {"user": 12, "film": 7, "actor": 3}
 
 
-def a_typed_graph():
+def a_hetero_graph():
     draw = torch.Generator().manual_seed(0)
 
     def ends(*kinds):
@@ -29,7 +30,7 @@ def a_typed_graph():
     return graph
 
 
-def test_pairs_one_a_line_after_a_line_of_words(tmp_path):
+def test_pairs_file(tmp_path):
     path = tmp_path / "pairs.csv"
     for text in ("user,item\n1,2\n\n3\t4\n1,2\n", "1 2\n3, 4", "\ufeffuser item\n01 2\n3 4\n"):
         path.write_text(text)
@@ -40,26 +41,26 @@ def test_pairs_one_a_line_after_a_line_of_words(tmp_path):
     "line", ["1.5,2", "-1,2", "+1,2", "1_0,2", "\u0661,2", "\u00b2,3", "1,2,3", "1", "a,b", f"{2**63},1", "1,\0"]
 )
 @pytest.mark.parametrize("before", ["", "7,8\n"])
-def test_what_is_no_pair_is_refused_wherever_it_stands(tmp_path, line, before):
+def test_invalid_line_of_pairs(tmp_path, line, before):
     if line == "a,b" and not before:
-        return  # a line of words
+        return  # a heading
     path = tmp_path / "pairs.csv"
     path.write_text(f"{before}{line}\n3,4\n")
-    with pytest.raises(InputError, match="must hold a pair of node numbers a line, u,v") as caught:
+    with raises("pairs_file.line", InputError, number=1 + bool(before), got=line[:40]) as caught:
         read_pairs(path)
-    assert "\n" not in str(caught.value) and f"(line {1 + bool(before)} is '{line[:40]}')" in str(caught.value)
+    assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize(("text", "said"), [("\n", "is empty"), ("user,item\n", "holds a heading and no pairs")])
-def test_a_list_without_pairs(tmp_path, text, said):
+@pytest.mark.parametrize("text", ["\n", "user,item\n"])
+def test_no_pairs(tmp_path, text):
     (tmp_path / "pairs.csv").write_text(text)
-    with pytest.raises(InputError, match=said):
+    with raises("text_file.empty", InputError):
         read_pairs(tmp_path / "pairs.csv")
 
 
 @pytest.fixture
 def stored(tmp_path):
-    """Writes graphs and gives the file's name."""
+    """Return a function that writes graphs and returns the file's name."""
 
     def write(*graphs):
         dgl.save_graphs(str(tmp_path / "mine.bin"), list(graphs))
@@ -68,15 +69,14 @@ def stored(tmp_path):
     return write
 
 
-def refused(name, fragment, **options):
-    with pytest.raises(InputError) as caught:
-        load(name, Options(**options))
-    assert fragment in str(caught.value)
+def refused(file, code, target_type=None, **fields):
+    with raises(code, InputError, **fields) as caught:
+        load(file, Options(target_type=target_type))
     assert "\n" not in str(caught.value)
 
 
 def test_features_labels_and_edge_data_are_read(stored):
-    graph = a_typed_graph()
+    graph = a_hetero_graph()
     dataset = load(stored(graph.int()))
     assert (dataset.task, dataset.target_type, dataset.num_classes, dataset.num_targets) == ("node", "user", 3, 12)
     assert {kind: rows.shape[1] for kind, rows in dataset.features.items()} == {"user": 2, "film": 3, "actor": 4}
@@ -88,15 +88,15 @@ def test_features_labels_and_edge_data_are_read(stored):
     assert torch.cat([dataset.train, dataset.val, dataset.test]).sort().values.tolist() == list(range(12))
 
 
-def test_masks_and_the_asked_type_count(stored):
-    graph = a_typed_graph()
+def test_target_type(stored):
+    graph = a_hetero_graph()
     graph.nodes["film"].data["label"] = torch.arange(7) % 2
     for part, wanted in enumerate(("train", "val", "test")):
         for kind in ("film", "actor"):
             graph.nodes[kind].data[f"{wanted}_mask"] = torch.arange(SIZES[kind]) % 3 == part
     name = stored(graph)
-    refused(name, "nodes of film and user have labels; say with --target-type which is meant")
-    refused(name, "must name a type of nodes, one of actor, film, user (got 'director')", target_type="director")
+    refused(name, "bin.target_type", labelled="film and user")
+    refused(name, "bin.unknown_target_type", target_type="director", types="actor, film, user", got="director")
     actors = load(name, Options(target_type="actor"))
     assert not actors.is_labelled and actors.num_targets == SIZES["actor"] and actors.val.tolist() == [1]
     films, users = load(name, Options(target_type="film")), load(name, Options(target_type="user"))
@@ -106,40 +106,37 @@ def test_masks_and_the_asked_type_count(stored):
 
 
 def test_names_by_type(stored, tmp_path):
-    name, beside = stored(a_typed_graph()), tmp_path / "mine.names.json"
+    name, names_file = stored(a_hetero_graph()), tmp_path / "mine.names.json"
     films = [f"film {number}" for number in range(7)]
-    beside.write_text(json.dumps({"nodes": {"film": films}, "classes": ["a", "b", "c"]}))
+    names_file.write_text(json.dumps({"nodes": {"film": films}, "classes": ["a", "b", "c"]}))
     assert load(name).display_names == {"nodes": {"film": tuple(films)}, "classes": ("a", "b", "c")}
-    for content, fragment in (
-        ({"nodes": {"film": films[:5]}}, "a name for each of the 7 film (got 5)"),
-        ({"nodes": {"song": films}}, "there are names of 'song' (the types are actor, film, user)"),
-        ({"nodes": films}, "the names of nodes must be lists by node type"),
-        ({"nodes": {"film": 3}}, "'nodes of film' must be a list of texts"),
-        ({"features": ["a"]}, "the names of features have a name only where there is one type of nodes"),
+    for content, code, kind in (
+        ({"nodes": {"film": films[:5]}}, "names_file.count", "film"),
+        ({"nodes": {"song": films}}, "names_file.unexpected", "song"),
+        ({"nodes": films}, "names_file.by_type", "nodes"),
+        ({"nodes": {"film": 3}}, "names_file.not_texts", "nodes of film"),
+        ({"features": ["a"]}, "names_file.unexpected", "features"),
     ):
-        beside.write_text(json.dumps(content))
-        refused(name, fragment)
+        names_file.write_text(json.dumps(content))
+        refused(name, code, of=kind)
 
 
-def test_what_is_missing_is_named(stored):
-    graph = a_typed_graph()
+def test_invalid_files(stored):
+    graph = a_hetero_graph()
     del graph.nodes["actor"].data["x"]
-    refused(stored(graph), "features of type 'actor' must be stored as x or feat (found: nothing)")
-    graph = a_typed_graph()
+    refused(stored(graph), "bin.no_features", type="actor", got="no data")
+    graph = a_hetero_graph()
     graph.nodes["film"].data["x"][2] = torch.nan
-    refused(stored(graph), ".bin: features of type 'film' must be finite (1 rows hold NaN or infinity, first: row 2)")
-    graph = a_typed_graph()
+    refused(stored(graph), "data.features_not_finite", of=" of type 'film'", count=1, first=2)
+    graph = a_hetero_graph()
     del graph.nodes["user"].data["y"]
-    refused(stored(graph), "none of the types actor, film, user has labels; say with --target-type which is meant")
-    refused(stored(a_typed_graph(), a_typed_graph()), "one graph of several node types, or many of one type")
+    refused(stored(graph), "bin.target_type", labelled="no type")
+    refused(stored(a_hetero_graph(), a_hetero_graph()), "bin.several_graphs", got=2)
+    refused("ba-shapes", "dataset.target_type_option", target_type="node")
 
 
-def test_target_type_is_for_such_files():
-    refused("ba-shapes", "--target-type is for a .bin file with several node types", target_type="node")
-
-
-def test_undirected_adds_the_reverse_relations_that_are_missing(stored):
-    graph = a_typed_graph()
+def test_undirected_adds_missing_reverse_relations(stored):
+    graph = a_hetero_graph()
     both = load(stored(graph), Options(undirected=True)).graph
     assert set(both.canonical_etypes) - set(graph.canonical_etypes) == {
         ("film", "rev_rates", "user"),
@@ -156,9 +153,9 @@ def test_undirected_adds_the_reverse_relations_that_are_missing(stored):
 
 
 @pytest.mark.parametrize("change", ["edge", "rating", "feature", "label"])
-def test_every_change_of_the_content_shows(stored, change):
-    before = load(stored(a_typed_graph()))
-    graph = a_typed_graph()
+def test_key_and_fingerprint_depend_on_the_content(stored, change):
+    before = load(stored(a_hetero_graph()))
+    graph = a_hetero_graph()
     if change == "edge":
         graph.add_edges(0, 0, {"rating": torch.zeros(1)}, etype="rates")
     if change == "rating":
@@ -169,4 +166,4 @@ def test_every_change_of_the_content_shows(stored, change):
         graph.nodes["user"].data["y"][:2] = torch.tensor([1, 0])
     after = load(stored(graph))
     assert before.key != after.key and before.fingerprint != after.fingerprint
-    assert load(stored(a_typed_graph())).fingerprint == before.fingerprint
+    assert load(stored(a_hetero_graph())).fingerprint == before.fingerprint

@@ -11,7 +11,8 @@ from test_gnns import store
 
 from dgl_lara import LARA
 from dgl_lara.datasets import load
-from dgl_lara.datasets.dataset import Dataset, checked
+from dgl_lara.datasets.dataset import Dataset
+from dgl_lara.datasets.validate import validate_dataset
 from dgl_lara.errors import InputError
 from dgl_lara.explanation.recommendation import ITEM_CLAUSES, USER_CLAUSES, recommendation_clauses
 from dgl_lara.gnns import HETERO, OTHER_RECIPES, RECIPES, RECOMMENDERS, Recipe, recipe_for
@@ -43,7 +44,7 @@ def papers(seed=0):
         (edges[WRITES][0], venue[edges[WRITES][1]]), torch.ones(200), accumulate=True
     )
     order = torch.randperm(sizes["author"], generator=draw)
-    return checked(
+    return validate_dataset(
         Dataset(
             name="papers",
             task="node",
@@ -83,7 +84,7 @@ def films(seed=0):
     order = torch.arange(len(pairs))
     features = {"user": torch.ones(users, 2), "film": torch.as_tensor(rng.random((items, 3))).float()}
     features["film"][:, 0] = torch.arange(items) % 2
-    return checked(
+    return validate_dataset(
         Dataset(
             name="films",
             task="link",

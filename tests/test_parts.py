@@ -99,7 +99,7 @@ def test_loops_are_noted(tmp_path):
 
 
 def test_half_precision_takes_half_of_the_room(tmp_path):
-    partition(DATASET, 2, tmp_path / "half", kind="float16")
+    partition(DATASET, 2, tmp_path / "half", dtype="float16")
     view = MappedGraph(tmp_path / "half")
     assert view.parts[0].features.dtype == np.float16
     found = view.features(torch.arange(NODES))
@@ -260,7 +260,7 @@ def test_partition_on_the_command_line(tmp_path):
     again = CliRunner().invoke(main, ["partition", "--dataset", "ba-shapes", "--out", str(out)])
     assert again.exit_code == 2 and "[partition.exists]" in again.output
     graphs = CliRunner().invoke(main, ["partition", "--dataset", "ba-2motifs", "--out", str(tmp_path / "no")])
-    assert graphs.exit_code == 2 and "nodes of one graph" in graphs.output
+    assert graphs.exit_code == 2 and "[partition.dataset]" in graphs.output
 
 
 def test_no_node_beyond_the_last_where_float32_cannot_count():

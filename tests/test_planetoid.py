@@ -7,9 +7,10 @@ import shutil
 import dgl
 import pytest
 import torch
+from codes import raises
 
 from dgl_lara.datasets import DATASETS, Options, load
-from dgl_lara.datasets.planetoid import _unpickled
+from dgl_lara.datasets.planetoid import _unpickle
 from dgl_lara.errors import LaraError
 
 
@@ -52,20 +53,20 @@ def test_classes_go_by_the_names_that_their_sizes_tell(real_data):
         assert len(called) == dataset.num_classes and sizes.items() <= called.items()
 
 
-def test_a_pickle_that_wants_more_than_arrays_is_refused(tmp_path):
+def test_pickles_of_other_objects_raise(tmp_path):
     class Evil:
         def __reduce__(self):
             return os.mkdir, (str(tmp_path / "done"),)
 
     (tmp_path / "ind.cora.x").write_bytes(pickle.dumps(Evil()))
-    with pytest.raises(pickle.UnpicklingError, match="mkdir, which no array is made of"):
-        _unpickled(tmp_path / "ind.cora.x")
+    with pytest.raises(pickle.UnpicklingError, match="mkdir"):
+        _unpickle(tmp_path / "ind.cora.x")
     assert not (tmp_path / "done").exists()
 
 
 @pytest.mark.parametrize("part", ["allx", "tx"])
-def test_one_altered_word_of_one_paper_is_noticed(real_data, fresh_cache, part):
-    """A column moved by one in features that are valid otherwise: nothing but the checksum can tell."""
+def test_changed_features_raise(real_data, fresh_cache, part):
+    """Move one word of one paper to another column."""
     if not (real_data / "planetoid").is_dir():
         pytest.skip("needs planetoid/raw in the data folder")
     folder = fresh_cache / "planetoid" / "raw"
@@ -74,12 +75,12 @@ def test_one_altered_word_of_one_paper_is_noticed(real_data, fresh_cache, part):
         shutil.copy(real_data / file, folder)
     assert load("cora", Options(data_dir=fresh_cache)).features.shape == (2708, 1433)
     path = folder / f"ind.cora.{part}"
-    words = _unpickled(path)
+    words = _unpickle(path)
     stored, first = words.indices.tobytes(), words.indptr[5]
     words.indices[first] = next(word for word in range(1433) if word not in words[5].indices)
     assert path.read_bytes().count(stored) == 1
     path.write_bytes(path.read_bytes().replace(stored, words.indices.tobytes()))
-    with pytest.raises(LaraError, match="not cora as published .*features"):
+    with raises("dataset.not_published", LaraError, name="cora"):
         load("cora", Options(data_dir=fresh_cache))
 
 
@@ -93,9 +94,9 @@ def test_changed_or_truncated_files(real_data, fresh_cache):
     swapped = folder / "ind.cora.test.index"
     lines = swapped.read_text().split()
     swapped.write_text("\n".join([lines[3], *lines[1:3], lines[0], *lines[4:]]))
-    with pytest.raises(LaraError, match="not cora as published"):
+    with raises("dataset.not_published", LaraError, name="cora"):
         load("cora", Options(data_dir=fresh_cache))
     graph = folder / "ind.cora.graph"
     graph.write_bytes(graph.read_bytes()[:1000])
-    with pytest.raises(LaraError, match="cannot be read"):
+    with raises("dataset.unreadable", LaraError, name="cora"):
         load("cora", Options(data_dir=fresh_cache))

@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from codes import raises
 
 from dgl_lara.datasets import Options, load
 from dgl_lara.datasets.synthetic_citation import generate
@@ -34,12 +35,12 @@ def test_a_paper_cites_each_older_paper_once_at_the_most(nodes):
 
 def test_default_size_and_smallest_size():
     assert load("citation").graph.num_nodes() == 10_000
-    with pytest.raises(InputError, match="--nodes must be at least 400 .got 399."):
+    with raises("citation.nodes", InputError, least=400, got=399):
         load("citation", Options(nodes=399))
 
 
 def test_only_citation_has_a_size():
-    with pytest.raises(InputError, match="--nodes sets the size of the data set 'citation' only"):
+    with raises("dataset.fixed_size", InputError, name="ba-shapes"):
         load("ba-shapes", Options(nodes=500))
 
 

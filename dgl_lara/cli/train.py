@@ -293,7 +293,7 @@ def _player_specs(
 
 
 def _read_groups(path: Path) -> Any:
-    from dgl_lara.datasets.file_fields import TEXT_ENCODING
+    from dgl_lara.datasets.text_files import TEXT_ENCODING
 
     try:
         return json.loads(path.read_text(TEXT_ENCODING))

@@ -1,7 +1,7 @@
-"""`molecules`: a generated stand-in for MUTAG. Class 0 if and only if an NO2 or NH2 group sits on a carbon ring.
+"""`molecules`: a generated stand-in for MUTAG. Class 0 if and only if an NO2 or NH2 group is on a carbon ring.
 
-Every molecule has a ring of six carbons, a carbon chain and small substituents; those of class 1 carry, in equal
-shares, the group on the chain instead of the ring, or none. Counting nitrogens does not decide the class.
+Every molecule has a ring of six carbons, a carbon chain and small substituents. In class 1, half of the molecules have
+the group on the chain and half have none, so the number of nitrogens does not decide the class.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ NUM_GRAPHS = 1000
 
 def build(name: str, options: Options) -> Dataset:
     parameters = {"dataset": name, "seed": options.seed, "graphs": NUM_GRAPHS, "version": 1}
-    arrays = cached(name, parameters, lambda: generate(np.random.default_rng(options.seed)))
+    arrays = cached(name, parameters, lambda: _generate(np.random.default_rng(options.seed)))
     return assemble_molecules(
         name,
         bonds=arrays["bonds"],
@@ -34,18 +34,18 @@ def build(name: str, options: Options) -> Dataset:
     )
 
 
-def generate(rng: np.random.Generator) -> Arrays:
+def _generate(rng: np.random.Generator) -> Arrays:
     bonds, atoms, sizes, truth = [], [], [], []
     labels = rng.integers(2, size=NUM_GRAPHS)
     first = 0
     for label in labels:
-        one_way, kinds = _molecule(rng, on_ring=label == 0)
+        one_way, molecule_atoms = _molecule(rng, on_ring=label == 0)
         both = np.concatenate([one_way, one_way[:, ::-1]])
-        truth.append(group_bonds(both, kinds) & (label == 0))  # a group off the ring decides nothing
+        truth.append(group_bonds(both, molecule_atoms) & (label == 0))  # groups off the ring do not count
         bonds.append(both + first)
-        atoms.append(kinds)
-        sizes.append(len(kinds))
-        first += len(kinds)
+        atoms.append(molecule_atoms)
+        sizes.append(len(molecule_atoms))
+        first += len(molecule_atoms)
     return {
         "bonds": np.concatenate(bonds),
         "atoms": np.concatenate(atoms),
@@ -56,10 +56,10 @@ def generate(rng: np.random.Generator) -> Arrays:
 
 
 def _molecule(rng: np.random.Generator, on_ring: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Bonds (one direction each) and atoms of one molecule."""
+    """Return bonds (one direction each) and atoms of one molecule."""
     atoms = [CARBON] * 6
     bonds = [(i, (i + 1) % 6) for i in range(6)]
-    ring_places = list(rng.permutation(6))
+    ring_atoms = list(rng.permutation(6))
 
     def add(atom: int, to: int) -> int:
         atoms.append(atom)
@@ -72,18 +72,18 @@ def _molecule(rng: np.random.Generator, on_ring: bool) -> tuple[np.ndarray, np.n
         add(leaf, nitrogen)
         add(leaf, nitrogen)
 
-    chain = [int(ring_places.pop())]
+    chain = [int(ring_atoms.pop())]
     for _ in range(int(rng.integers(3, 9))):
         chain.append(add(CARBON, chain[-1]))
     if on_ring:
-        add_group(int(ring_places.pop()))
+        add_group(int(ring_atoms.pop()))
     elif rng.random() < 0.5:
         add_group(chain[-1])
     for _ in range(int(rng.integers(0, 3))):
         substituent = int(rng.choice(SUBSTITUENTS))
-        add(substituent, int(ring_places.pop()) if rng.random() < 0.5 else int(rng.choice(chain[1:-1])))
-    for place in ring_places:
-        add(HYDROGEN, int(place))
+        add(substituent, int(ring_atoms.pop()) if rng.random() < 0.5 else int(rng.choice(chain[1:-1])))
+    for carbon in ring_atoms:
+        add(HYDROGEN, int(carbon))
     for carbon in chain[1:]:
         add(HYDROGEN, carbon)
     return np.array(bonds), np.array(atoms)

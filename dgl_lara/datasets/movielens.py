@@ -1,9 +1,8 @@
-"""MovieLens 100K: users, films and ratings; a target is a pair (user, film): why is it recommended?
+"""MovieLens 100K: users, films and ratings. A target is a pair of a user and a recommended film.
 
-The graph holds the ratings of ua.base, in both directions, with the rating as edge data. The targets are the pairs of
-ua.test that were liked (4 or 5 stars), divided by user into train, val and test. Users carry age, gender and
-occupation; films carry genres and what they are liked together with (leading directions of the table of likes in the
-graph). The files are for research and may not be passed on: they are read where they lie, and never downloaded.
+The graph holds the ratings of ua.base in both directions, with the rating as edge data. The targets are the liked pairs
+of ua.test (4 or 5 stars), split by user. Features are age, gender and occupation (users), genres and leading directions
+of the table of likes (films). The licence allows research and no redistribution, so the files are never downloaded.
 """
 
 from __future__ import annotations
@@ -17,17 +16,18 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from dgl_lara.datasets import DATASETS, Options
-from dgl_lara.datasets.cache import find_files, how_to_get, text_checksum
-from dgl_lara.datasets.dataset import Dataset, checked, random_split
-from dgl_lara.datasets.svd_features import leading_directions
+from dgl_lara.datasets import MOVIELENS_FILES, Options
+from dgl_lara.datasets.cache import locate, text_checksum
+from dgl_lara.datasets.dataset import Dataset, random_split
+from dgl_lara.datasets.svd_features import svd_features
+from dgl_lara.datasets.validate import validate_dataset
 from dgl_lara.errors import LaraError
 
 CHECKSUM = "a1a0a8a62be4074715c9d68da9d528c44b1911e1749341ceaa7ad4b8dd3c89d7"
 LIKED = 4  # stars
 FILM_DIM = 16
 RATES, RATED_BY = ("user", "rates", "film"), ("film", "rated by", "user")
-OLDEST = 100  # years: brings ages to 0..1
+AGE_SCALE = 100  # years
 
 
 def build(name: str, options: Options) -> Dataset:
@@ -36,25 +36,22 @@ def build(name: str, options: Options) -> Dataset:
 
 
 def read_ratings(options: Options) -> tuple[np.ndarray, np.ndarray, Path]:
-    """(user, film, stars, time), from 0 on: those that the graph is made of, and those held back; and their folder."""
-    files = DATASETS["movielens"].files
-    found = find_files(files, options.data_dir)
-    if found is None:
-        raise LaraError(f"movielens is not here, and may not be passed on. {how_to_get('movielens', files, None)}")
-    folder = found / "ml-100k"
-    if text_checksum(*(found / file for file in files)) != CHECKSUM:
-        raise LaraError(f"the files in {folder} are not MovieLens 100K as published (truncated or changed).")
+    """Return rows (user, film, stars, time) of the graph, those held back, and their folder. Ids start at 0."""
+    root = locate("movielens", options.data_dir)
+    folder = root / "ml-100k"
+    if text_checksum(*(root / file for file in MOVIELENS_FILES)) != CHECKSUM:
+        raise LaraError("dataset.not_published", name="MovieLens 100K", folder=folder)
     base, held = (_table(folder / part, "\t").to_numpy() for part in ("ua.base", "ua.test"))
     first = np.array([1, 1, 0, 0])
     return base - first, held - first, folder
 
 
-def _table(path: Path, mark: str) -> pd.DataFrame:
-    return pd.read_csv(path, sep=mark, header=None, encoding="latin-1", keep_default_na=False)
+def _table(path: Path, separator: str) -> pd.DataFrame:
+    return pd.read_csv(path, sep=separator, header=None, encoding="latin-1", keep_default_na=False)
 
 
 def assemble(base: np.ndarray, held: np.ndarray, folder: Path, seed: int, key: dict) -> Dataset:
-    """The graph of the ratings `base`; the targets are the likes among `held`."""
+    """Build the data set from the ratings `base`, with the likes among `held` as targets."""
     people, films = _table(folder / "u.user", "|"), _table(folder / "u.item", "|")
     user, film, stars, _ = torch.as_tensor(base).T
     sizes = {"user": len(people), "film": len(films)}
@@ -66,7 +63,7 @@ def assemble(base: np.ndarray, held: np.ndarray, folder: Path, seed: int, key: d
     for part, users in enumerate(random_split(len(people), seed)):
         part_of_user[users] = part
     train, val, test = ((part_of_user[pairs[:, 0]] == part).nonzero().flatten() for part in range(3))
-    return checked(
+    return validate_dataset(
         Dataset(
             name="movielens",
             task="link",
@@ -87,21 +84,21 @@ def assemble(base: np.ndarray, held: np.ndarray, folder: Path, seed: int, key: d
 
 
 def _described(people: pd.DataFrame) -> tuple[str, ...]:
-    """Who they are, since nobody has a name: 24, M, technician."""
+    """Return a description of each user, such as: 24, M, technician."""
     return tuple(f"{age}, {gender}, {job}" for age, gender, job in zip(people[1], people[2], people[3], strict=True))
 
 
 def _people(table: pd.DataFrame) -> Tensor:
-    """Age, gender, occupation."""
+    """Return age and one-hot gender and occupation."""
     kinds = pd.get_dummies(table[[2, 3]].astype(str))
-    return torch.tensor(np.column_stack([table[1] / OLDEST, kinds]).astype(np.float32))
+    return torch.tensor(np.column_stack([table[1] / AGE_SCALE, kinds]).astype(np.float32))
 
 
 def _films(table: pd.DataFrame, graph: dgl.DGLGraph) -> Tensor:
-    """19 genres, and what a film is liked together with."""
+    """Return 19 genres, and the leading directions of the table of likes."""
     genres = torch.tensor(table.iloc[:, 5:].to_numpy().astype(np.float32))
     liked = graph.edges[RATES].data["rating"] >= LIKED
     user, film = (ends[liked].numpy() for ends in graph.edges(etype=RATES))
     shape = graph.num_nodes("user"), graph.num_nodes("film")
     likes = sp.csr_matrix((np.ones(len(user)), (user, film)), shape)
-    return torch.cat([genres, leading_directions(likes, FILM_DIM)], dim=1)
+    return torch.cat([genres, svd_features(likes, FILM_DIM)], dim=1)

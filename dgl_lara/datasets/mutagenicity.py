@@ -1,8 +1,7 @@
 """MUTAG as the paper means it: TU Mutagenicity, 4,337 molecules, class 0 = mutagen.
 
-The kind of each bond (single, double, triple) is edge data, where the file that says it is present.
-Ground truth: the bonds inside NO2 and NH2 groups, from the authors' `edge_gt` file where it is present, otherwise
-derived from the molecules by the same rule (a test checks that both agree on every bond).
+Bond types (single, double, triple) are edge data, if their file is present. The ground truth is the bonds inside NO2
+and NH2 groups, from the authors' `edge_gt` file or derived from the molecules (a test checks that both agree).
 """
 
 from __future__ import annotations
@@ -17,9 +16,10 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from dgl_lara.datasets import BOND, BONDS, DATASETS, Options
-from dgl_lara.datasets.cache import cache_dir, checksum, fetch, find_files, how_to_get
-from dgl_lara.datasets.dataset import Dataset, checked, split_by_fraction
+from dgl_lara.datasets import BOND, BONDS, Options
+from dgl_lara.datasets.cache import checksum, locate
+from dgl_lara.datasets.dataset import Dataset, split_by_fraction
+from dgl_lara.datasets.validate import validate_dataset
 from dgl_lara.errors import LaraError
 
 ATOMS = ("C", "O", "Cl", "H", "N", "F", "Br", "S", "P", "I", "Na", "K", "Li", "Ca")
@@ -31,19 +31,14 @@ CHECKSUM = "ca814069b1090e1cb12703be145716c8473d09f64e794b8227ec37e5eb0d88c0"
 
 
 def build(name: str, options: Options) -> Dataset:
-    files = DATASETS[name].files
-    folder = find_files(files, options.data_dir)
-    if folder is None:
-        folder = cache_dir()
-        fetch(URL, folder / "Mutagenicity", files, how_to_get(name, files, DATASETS[name].stand_in))
-    return _read(folder / "Mutagenicity")
+    return _read(locate(name, options.data_dir, URL, "Mutagenicity") / "Mutagenicity")
 
 
 def _column(path: Path) -> np.ndarray:
     try:
         return pd.read_csv(path, header=None, dtype=np.int64).to_numpy()
     except (ValueError, OverflowError, OSError) as error:  # pandas' own errors are ValueErrors
-        raise LaraError(f"{path} is not a table of whole numbers ({error}).") from error
+        raise LaraError("dataset.not_numbers", path=path, cause=error) from error
 
 
 def _read(folder: Path) -> Dataset:
@@ -51,21 +46,15 @@ def _read(folder: Path) -> Dataset:
         _column(folder / f"Mutagenicity_{part}.txt") for part in ("A", "graph_indicator", "graph_labels", "node_labels")
     )
     if checksum(bonds, graph_of_node, labels, atoms) != CHECKSUM:
-        raise LaraError(
-            f"the files in {folder} are not TU Mutagenicity as published (truncated or changed: {len(bonds)} of "
-            f"266894 edges, {len(atoms)} of 131488 nodes); remove the folder and run again to download it."
-        )
+        raise LaraError("dataset.not_published", name="TU Mutagenicity", folder=folder)
     truth_file = folder / "Mutagenicity_edge_gt.txt"
     truth = _column(truth_file).flatten() if truth_file.exists() else None
     if truth is not None and len(truth) != len(bonds):
-        raise LaraError(f"{truth_file} must have one row an edge, {len(bonds)} (got {len(truth)}).")
-    kinds_file = folder / "Mutagenicity_edge_labels.txt"
-    kinds = _column(kinds_file).flatten() if kinds_file.exists() else None
-    if kinds is not None and checksum(kinds) != BONDS_CHECKSUM:
-        raise LaraError(
-            f"{kinds_file} does not hold the bonds of TU Mutagenicity as published ({len(kinds)} of {len(bonds)} "
-            "rows); put the original there, or remove it to go on without kinds of bonds."
-        )
+        raise LaraError("mutag.edge_truth", path=truth_file, expected=len(bonds), got=len(truth))
+    types_file = folder / "Mutagenicity_edge_labels.txt"
+    bond_types = _column(types_file).flatten() if types_file.exists() else None
+    if bond_types is not None and checksum(bond_types) != BONDS_CHECKSUM:
+        raise LaraError("mutag.bond_types", path=types_file)
     order = torch.as_tensor(np.random.RandomState(42).permutation(len(labels)))  # noqa: NPY002 (the authors' split)
     molecules = assemble_molecules(
         "mutag",
@@ -77,7 +66,7 @@ def _read(folder: Path) -> Dataset:
         splits=split_by_fraction(order),
         source="TU Mutagenicity" + (", truth from edge_gt" if truth is not None else ", truth derived"),
         key={"dataset": "mutag"},
-        kinds=kinds,
+        bond_types=bond_types,
     )
     return replace(molecules, display_names={"classes": CLASSES})
 
@@ -92,11 +81,21 @@ def assemble_molecules(
     splits: tuple[Tensor, Tensor, Tensor],
     source: str,
     key: dict,
-    kinds: np.ndarray | None = None,
+    bond_types: np.ndarray | None = None,
 ) -> Dataset:
-    """Molecules as one batched graph with one-hot atoms; `truth` marks bonds, None: derive the NO2/NH2 groups.
+    """Build one batched graph of molecules with one-hot atoms.
 
-    `kinds` of bonds, where they are known, are edge data, which models may read or leave.
+    Args:
+        name: Of the data set.
+        bonds: (num_edges, 2) in both directions.
+        atoms: (num_nodes,) indices into ATOMS.
+        sizes: Number of atoms of each molecule.
+        labels: Of the molecules.
+        truth: (num_edges,) the true bonds, None to derive those inside NO2 and NH2 groups.
+        splits: Train, val and test molecules.
+        source: Origin, for people.
+        key: Parameters of the data set.
+        bond_types: (num_edges,) indices into BONDS, stored as edge data.
     """
     src, dst = torch.as_tensor(bonds.T.copy())
     counts = torch.as_tensor(sizes)
@@ -104,15 +103,15 @@ def assemble_molecules(
     graph_of_node = torch.repeat_interleave(torch.arange(len(counts)), counts)
     graph.set_batch_num_nodes(counts)
     graph.set_batch_num_edges(torch.bincount(graph_of_node[src], minlength=len(counts)))
-    if kinds is not None:
-        graph.edata[BOND] = torch.nn.functional.one_hot(torch.as_tensor(kinds), len(BONDS)).float()
+    if bond_types is not None:
+        graph.edata[BOND] = torch.nn.functional.one_hot(torch.as_tensor(bond_types), len(BONDS)).float()
     edge_truth = group_bonds(bonds, atoms) if truth is None else truth.astype(bool)
     motif = np.full(len(atoms), -1)
     groups = nx.Graph(bonds[edge_truth].tolist())
     for number, members in enumerate(sorted(nx.connected_components(groups), key=min)):
         motif[list(members)] = number
     train, val, test = splits
-    return checked(
+    return validate_dataset(
         Dataset(
             name=name,
             task="graph",
@@ -127,17 +126,17 @@ def assemble_molecules(
             key=key,
             motif=torch.as_tensor(motif),
             edge_truth=torch.as_tensor(edge_truth),
-            node_names=ATOMS,
+            category_names=ATOMS,
             checked_edge_data=True,
         )
     )
 
 
 def group_bonds(bonds: np.ndarray, atoms: np.ndarray) -> np.ndarray:
-    """(num_edges,) bool: the bond is one of the two inside an NO2 or NH2 group.
+    """Return (num_edges,) bool, whether a bond is inside an NO2 or NH2 group.
 
-    Such a group is a nitrogen with three neighbours: two oxygens, or two hydrogens, and the rest of the molecule
-    (hydroxylamines, where the third is an oxygen, do not count).
+    Such a group is a nitrogen with three neighbours: two oxygens or two hydrogens, and the rest of the molecule. A
+    hydroxylamine, whose third neighbour is an oxygen, does not count.
     """
     src, dst = bonds.T
     count = len(atoms)

@@ -1,4 +1,4 @@
-"""ogbn-arxiv through the `ogb` package: 169,343 papers, 1,166,243 citations, directed as published."""
+"""ogbn-arxiv, read by the `ogb` package: 169,343 papers and 1,166,243 directed citations."""
 
 from __future__ import annotations
 
@@ -14,38 +14,32 @@ import dgl
 import torch
 
 from dgl_lara._util.atomic import load_tensors, save_tensors, short_hash
-from dgl_lara._util.progress import log_info
-from dgl_lara.datasets import DATASETS, Options
-from dgl_lara.datasets.cache import cache_dir, checksum, fetch, find_files, how_to_get
-from dgl_lara.datasets.dataset import Dataset, checked
+from dgl_lara._util.notices import notice
+from dgl_lara.datasets import ARXIV_FILES, Options
+from dgl_lara.datasets.cache import cache_dir, checksum, locate
+from dgl_lara.datasets.dataset import Dataset
+from dgl_lara.datasets.validate import validate_dataset
 from dgl_lara.errors import LaraError
 
 URL = "https://snap.stanford.edu/ogb/data/nodeproppred/arxiv.zip"
 CHECKSUM = "1e8bd6eee5967dc17ea0653344f1bcfa72147f95f0174ef364408f378cea3662"  # of edges and labels
 SPLIT_CHECKSUM = "df02a4bbdb3fdbb9e86816a3bcd6c3ce9d54e6fc75f7b1410a24e4a816188b09"
 PARTS = ("train", "valid", "test")
-REAL_SPREAD = 0.5  # the published features are averaged word vectors, well within it; figures of others must say so
+REAL_DEVIATION = 0.5  # above that of the published features, which are averaged word vectors
 
 
 def build(name: str, options: Options) -> Dataset:
-    files = DATASETS[name].files
-    folder = find_files(files, options.data_dir)
-    if folder is None:
-        folder = cache_dir()
-        fetch(URL, folder / "ogbn_arxiv", files, how_to_get(name, files, DATASETS[name].stand_in))
-    raw = folder / "ogbn_arxiv"
-    graph, labels, split = _kept(_linked(raw, files))
+    folder = locate(name, options.data_dir, URL, "ogbn_arxiv") / "ogbn_arxiv"
+    graph, labels, split = _read(_linked_folder(folder))
     features = graph.ndata["feat"].float()
     source, target = graph.edges()
     if (
         checksum(source.numpy(), target.numpy(), labels.numpy()) != CHECKSUM
         or checksum(*(split[part].numpy() for part in PARTS)) != SPLIT_CHECKSUM
     ):
-        raise LaraError(
-            f"the files in {raw} are not ogbn-arxiv as published (edges, labels or split differ); remove the "
-            "folder and run again to download it."
-        )
-    return checked(
+        raise LaraError("dataset.not_published", name=name, folder=folder)
+    is_real = bool(features.std() < REAL_DEVIATION)
+    return validate_dataset(
         Dataset(
             name=name,
             task="node",
@@ -56,25 +50,26 @@ def build(name: str, options: Options) -> Dataset:
             val=split["valid"],
             test=split["test"],
             num_classes=40,
-            source="Open Graph Benchmark" if features.std() < REAL_SPREAD else "ogbn-arxiv graph, substitute features",
-            # features are not covered by the checksum (stand-ins exist), so they tell the variants apart
+            source="Open Graph Benchmark" if is_real else "ogbn-arxiv graph, substitute features",
+            # the checksum does not cover features, because substitutes exist
             key={"dataset": name, "features": f"{features.double().sum():.3f}"},
         )
     )
 
 
-def _linked(raw: Path, files: tuple[str, ...]) -> Path:
-    """A folder of links to the raw files in the cache, where ogb may write what it makes of them.
+def _linked_folder(raw: Path) -> Path:
+    """Return a folder in the cache with links to the raw files, where ogb may write.
 
-    The user's folder stays untouched (it may be read-only), and ogb finds the release note whose absence would
-    make it ask on stdin. The name holds size and time of each file, so changed files are read anew.
+    The user's folder may be read-only. The new one has the release note without which ogb would ask on stdin. Its name
+    depends on size and time of each file, so changed files are read again.
     """
+    files = ARXIV_FILES
     stamps = {file: [(raw.parent / file).stat().st_size, (raw.parent / file).stat().st_mtime_ns] for file in files}
     root = cache_dir() / f"ogb-{short_hash({'raw': str(raw.resolve()), 'version': 2, **stamps})}"
     folder = root / "ogbn_arxiv"
     try:
         (folder / "mapping").mkdir(parents=True, exist_ok=True)
-        # of the split these files and no others: ogb would unpickle a split_dict.pt that lies beside them
+        # only these files of the split, because ogb would unpickle a split_dict.pt next to them
         for part in ("ogbn_arxiv/raw", *(file for file in files if "/split/" in file)):
             link = root / part
             link.parent.mkdir(parents=True, exist_ok=True)
@@ -82,18 +77,15 @@ def _linked(raw: Path, files: tuple[str, ...]) -> Path:
                 os.symlink((raw.parent / part).resolve(), link)
         (folder / "RELEASE_v1.txt").touch()
     except OSError as error:
-        raise LaraError(
-            f"ogb needs a cache it can write to, and {cache_dir()} is not one ({error.strerror}); "
-            "name another folder with DGL_LARA_CACHE."
-        ) from error
+        raise LaraError("arxiv.cache", folder=cache_dir(), cause=error.strerror) from error
     return root
 
 
-def _kept(root: Path) -> tuple[dgl.DGLGraph, torch.Tensor, dict[str, torch.Tensor]]:
-    """What ogb has read before, without ogb: to import it takes seconds, since it brings other libraries along."""
+def _read(root: Path) -> tuple[dgl.DGLGraph, torch.Tensor, dict[str, torch.Tensor]]:
+    """Read what an earlier call of ogb returned, without importing ogb, which takes seconds."""
     path = root / "read.pt"
     if path.exists():
-        with suppress(LaraError, KeyError, dgl.DGLError):  # damaged: read anew
+        with suppress(LaraError, KeyError, dgl.DGLError):  # a damaged file is read again
             content = load_tensors(path)
             graph = dgl.graph((content["source"], content["target"]), num_nodes=len(content["features"]))
             graph.ndata["feat"] = content["features"]
@@ -101,7 +93,7 @@ def _kept(root: Path) -> tuple[dgl.DGLGraph, torch.Tensor, dict[str, torch.Tenso
     graph, labels, split = _load_through_ogb(root)
     source, target = graph.edges()
     content = {"source": source, "target": target, "features": graph.ndata["feat"], "labels": labels}
-    with suppress(OSError):  # a full disk costs time the next time, nothing else
+    with suppress(OSError):  # a full disk costs time only
         save_tensors({**content, **{part: split[part] for part in PARTS}}, path)
     return graph, labels, split
 
@@ -109,7 +101,7 @@ def _kept(root: Path) -> tuple[dgl.DGLGraph, torch.Tensor, dict[str, torch.Tenso
 def _load_through_ogb(root: Path) -> tuple[dgl.DGLGraph, torch.Tensor, dict[str, torch.Tensor]]:
     processed = root / "ogbn_arxiv" / "processed" / "dgl_data_processed"
     if not processed.exists():
-        log_info("reading ogbn-arxiv (about 15 seconds, once) ...")
+        notice("arxiv.first_read")
     for last_try in (False, True):
         try:
             with _quiet():
@@ -118,13 +110,13 @@ def _load_through_ogb(root: Path) -> tuple[dgl.DGLGraph, torch.Tensor, dict[str,
                 return graph, labels.flatten(), dataset.get_idx_split()
         except (OSError, EOFError, ValueError, RuntimeError, zlib.error, dgl.DGLError) as error:
             if last_try or not processed.exists():
-                raise LaraError(f"the files behind {root} cannot be read ({error}); they may be truncated.") from error
+                raise LaraError("dataset.unreadable", name="ogbn-arxiv", folder=root, cause=error) from error
             processed.unlink()  # left over from an interrupted run
     raise AssertionError("unreachable")
 
 
 def _ogb_reader() -> type:
-    """ogb's reader. On import ogb asks the network for its newest version, unless `outdated` is missing."""
+    """Import ogb's reader without the module `outdated`, by which ogb would ask the network for its newest version."""
     before = sys.modules.get("outdated")
     sys.modules["outdated"] = None  # type: ignore[assignment]
     try:
@@ -139,11 +131,11 @@ def _ogb_reader() -> type:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """ogb prints to stdout, where our tables go, and draws bars of its own."""
+    """Silence ogb, which prints to stdout and draws progress bars."""
     with (
-        open(os.devnull, "w") as nowhere,
-        redirect_stdout(nowhere),
-        redirect_stderr(nowhere),
+        open(os.devnull, "w") as null,
+        redirect_stdout(null),
+        redirect_stderr(null),
         warnings.catch_warnings(),
     ):
         warnings.simplefilter("ignore")

@@ -1,4 +1,4 @@
-"""Data sets on disk in parts: cut up where they fit into memory, generated part by part where they do not."""
+"""Partitioning of a data set into a folder of parts."""
 
 from __future__ import annotations
 
@@ -18,59 +18,65 @@ from dgl_lara.errors import InputError
 from dgl_lara.graphs.partition_format import SPLITS
 from dgl_lara.graphs.partition_writer import GraphInfo, PartitionData, check_free, write_parts
 
-ROWS = 100_000  # of features that are copied at a time
+FEATURE_ROWS = 100_000  # copied at a time
 
 
 def partition(
-    dataset: Dataset, parts: int, out: Path, method: str = "metis", seed: int = 0, kind: str = "float32"
+    dataset: Dataset, parts: int, out: Path, method: str = "metis", seed: int = 0, dtype: str = "float32"
 ) -> None:
-    """Cut a data set up by METIS, at random, or in its own order, into parts of about as many nodes."""
+    """Write a data set in parts of about equal size.
+
+    Args:
+        dataset: One homogeneous graph without edge data.
+        parts: Number of parts.
+        out: A new folder.
+        method: "metis", "random" or "order" (consecutive nodes).
+        seed: Of a random partition.
+        dtype: Of the stored features, "float32" or "float16".
+    """
     graph = dataset.graph
     if dataset.task != "node" or not graph.is_homogeneous or graph.edata:
-        raise InputError(
-            f"{dataset.name} cannot be partitioned: that is for nodes of one graph, of one type, whose edges carry "
-            "nothing."
-        )
+        raise InputError("partition.dataset", name=dataset.name)
     if not 1 <= parts <= graph.num_nodes():
-        raise InputError(f"parts must be a number from 1 to {graph.num_nodes():,}, that of the nodes (got {parts}).")
+        raise InputError("partition.parts", most=graph.num_nodes(), got=parts)
     check_free(out)
-    with status(f"cutting the graph into {parts} parts"):
+    with status(f"partitioning the graph into {parts} parts"):
         owner = _owners(graph, parts, method, seed)
-    about = GraphInfo(
+    info = GraphInfo(
         dataset.name, dataset.source, graph.num_nodes(), dataset.features.shape[1], dataset.num_classes, dataset.key,
         {name: dataset.split(name).numpy() for name in SPLITS}, method, versions(),
     )  # fmt: skip
-    write_parts(out, about, _contents(dataset, owner, parts, method), kind)
+    write_parts(out, info, _contents(dataset, owner, parts, method), dtype)
 
 
 def _owners(graph: dgl.DGLGraph, parts: int, method: str, seed: int) -> np.ndarray:
-    """(num_nodes,) the part of each node."""
+    """Return (num_nodes,) the part of each node."""
     count = graph.num_nodes()
     in_order = np.arange(count) * parts // count
     if method == "random":
         return np.random.default_rng(seed).permutation(in_order)
     if method == "metis" and parts > 1:
-        with _unheard():
+        with _silence():
             return dgl.metis_partition_assignment(graph, parts).numpy()
     return in_order
 
 
 @contextmanager
-def _unheard() -> Iterator[None]:
-    """DGL tells of METIS on both streams, past Python's own."""
+def _silence() -> Iterator[None]:
+    """Redirect file descriptors 1 and 2, because METIS prints to both past Python's streams."""
     sys.stdout.flush()
-    kept = [os.dup(stream) for stream in (1, 2)]
-    nowhere = os.open(os.devnull, os.O_WRONLY)
+    copies = [os.dup(stream) for stream in (1, 2)]
+    null = os.open(os.devnull, os.O_WRONLY)
     try:
         for stream in (1, 2):
-            os.dup2(nowhere, stream)
+            os.dup2(null, stream)
         with redirect_stdout(None):
             yield
     finally:
-        for stream, own in zip((1, 2), kept, strict=True):
-            os.dup2(own, stream)
-            os.close(own)
-        os.close(nowhere)
+        for stream, copy in zip((1, 2), copies, strict=True):
+            os.dup2(copy, stream)
+            os.close(copy)
+        os.close(null)
 
 
 def _contents(dataset: Dataset, owner: np.ndarray, parts: int, method: str) -> Iterator[PartitionData]:
@@ -80,6 +86,6 @@ def _contents(dataset: Dataset, owner: np.ndarray, parts: int, method: str) -> I
         nodes = np.flatnonzero(owner == number)
         counts = indptr[nodes + 1] - indptr[nodes]
         ends = np.concatenate([[0], counts.cumsum()])
-        within = np.arange(ends[-1]) + np.repeat(indptr[nodes] - ends[:-1], counts)
-        blocks = (features[some] for some in np.array_split(nodes, max(1, len(nodes) // ROWS)))
-        yield PartitionData(None if method == "order" else nodes, ends, sources[within], labels[nodes], blocks)
+        edges = np.arange(ends[-1]) + np.repeat(indptr[nodes] - ends[:-1], counts)
+        blocks = (features[chunk] for chunk in np.array_split(nodes, max(1, len(nodes) // FEATURE_ROWS)))
+        yield PartitionData(None if method == "order" else nodes, ends, sources[edges], labels[nodes], blocks)

@@ -1,6 +1,6 @@
-"""Cora, Citeseer and PubMed with Planetoid's splits: papers, their words (rows divided by their sum), citations.
+"""Cora, Citeseer and PubMed with Planetoid's splits. Features are bags of words, divided by their sum.
 
-The published files are pickles of arrays; they are read with a reader that can make arrays and nothing else.
+The published files are pickles. The reader unpickles arrays and nothing else.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ import torch
 
 from dgl_lara.datasets import DATASETS, Options
 from dgl_lara.datasets.cache import cache_dir, checksum, download, find_files, how_to_get
-from dgl_lara.datasets.dataset import Dataset, checked, undirected_graph
+from dgl_lara.datasets.dataset import Dataset, undirected_graph
+from dgl_lara.datasets.validate import validate_dataset
 from dgl_lara.errors import LaraError
 
 URL = "https://github.com/kimiyoung/planetoid/raw/master/data"
@@ -43,37 +44,33 @@ def build(name: str, options: Options) -> Dataset:
     if folder is None:
         folder = cache_dir()
         for file in files:
-            if not (folder / file).is_file():  # an interrupted download goes on where it ended
-                download(f"{URL}/{Path(file).name}", folder / file, how_to_get(name, files, None))
+            if not (folder / file).is_file():  # an interrupted download continues
+                download(f"{URL}/{Path(file).name}", folder / file, how_to_get(name))
     return _read(name, {file.rsplit(f"{name}.", 1)[1]: folder / file for file in files})
 
 
 def _read(name: str, paths: dict[str, Path]) -> Dataset:
     try:
-        x, tx, allx, y, ty, ally, neighbours = (
-            _unpickled(paths[part]) for part in ("x", "tx", "allx", "y", "ty", "ally", "graph")
-        )
-        place = np.array([int(line) for line in paths["test.index"].read_text().split()])
+        parts = ("x", "tx", "allx", "y", "ty", "ally", "graph")
+        _, tx, allx, y, ty, ally, neighbours = (_unpickle(paths[part]) for part in parts)
+        test = np.array([int(line) for line in paths["test.index"].read_text().split()])
     except (pickle.UnpicklingError, EOFError, ValueError, AttributeError, KeyError, IndexError) as error:
-        raise LaraError(f"the files of {name} in {paths['x'].parent} cannot be read ({error}).") from error
-    # test rows stand in an order of their own; places that no row fills (Citeseer's isolated nodes) stay zero
-    nodes = int(max(place.max() + 1, len(ally) + len(ty)))
+        raise LaraError("dataset.unreadable", name=name, folder=paths["x"].parent, cause=error) from error
+    # test rows have an order of their own, and rows without a test row (Citeseer's isolated nodes) stay zero
+    nodes = int(max(test.max() + 1, len(ally) + len(ty)))
     features, labels = np.zeros((nodes, allx.shape[1]), np.float32), np.zeros(nodes, np.int64)
     features[: len(ally)], labels[: len(ally)] = allx.toarray(), ally.argmax(1)
-    features[place], labels[place] = tx.toarray(), ty.argmax(1)
-    words = features.view(np.int32).copy()  # bits as they were read
+    features[test], labels[test] = tx.toarray(), ty.argmax(1)
+    bits = features.view(np.int32).copy()
     total = features.sum(1, keepdims=True)
     features /= np.where(total == 0, 1, total)
     pairs = np.array([(one, other) for one, others in neighbours.items() for other in others])
     one, other = torch.as_tensor(pairs.T.copy())
     graph = undirected_graph(one, other, nodes)
     src, dst = graph.edges()
-    if checksum(src.numpy(), dst.numpy(), labels, words, np.sort(place)) != CHECKSUMS[name]:
-        raise LaraError(
-            f"the files in {paths['x'].parent} are not {name} as published (edges, labels, features or split "
-            "differ); remove them and run again to download them."
-        )
-    return checked(
+    if checksum(src.numpy(), dst.numpy(), labels, bits, np.sort(test)) != CHECKSUMS[name]:
+        raise LaraError("dataset.not_published", name=name, folder=paths["x"].parent)
+    return validate_dataset(
         Dataset(
             name=name,
             task="node",
@@ -82,7 +79,7 @@ def _read(name: str, paths: dict[str, Path]) -> Dataset:
             labels=torch.as_tensor(labels),
             train=torch.arange(len(y)),
             val=torch.arange(len(y), len(y) + 500),
-            test=torch.as_tensor(np.sort(place)),
+            test=torch.as_tensor(np.sort(test)),
             num_classes=y.shape[1],
             source="Planetoid",
             key={"dataset": name},
@@ -92,9 +89,9 @@ def _read(name: str, paths: dict[str, Path]) -> Dataset:
 
 
 class _ArraysOnly(pickle.Unpickler):
-    """Of all that a pickle can name, only what these files are made of."""
+    """An unpickler that only knows the classes of these files."""
 
-    KNOWN = {
+    ALLOWED = {
         "_reconstruct": np.empty(0).__reduce__()[0],  # numpy has moved it from module to module
         "ndarray": np.ndarray,
         "dtype": np.dtype,
@@ -104,11 +101,11 @@ class _ArraysOnly(pickle.Unpickler):
     }
 
     def find_class(self, module: str, name: str) -> Any:
-        if name not in self.KNOWN:
-            raise pickle.UnpicklingError(f"it names {module}.{name}, which no array is made of")
-        return self.KNOWN[name]
+        if name not in self.ALLOWED:
+            raise pickle.UnpicklingError(f"{module}.{name} is not part of an array")
+        return self.ALLOWED[name]
 
 
-def _unpickled(path: Path) -> Any:
+def _unpickle(path: Path) -> Any:
     with path.open("rb") as file:
         return _ArraysOnly(file, encoding="latin1").load()

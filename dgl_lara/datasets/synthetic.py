@@ -1,8 +1,7 @@
 """BA-Shapes, BA-Community, Tree-Cycles (GNNExplainer) and BA-2Motifs (PGExplainer).
 
-Generated from a seed by the recipes of their authors, or read from the authors' files (`--source original`).
-Each generator returns plain arrays: undirected edge list, features, labels, and for every node the motif it
-belongs to (-1: none). Edge-level truth follows: an edge is true when both its ends are in the same motif.
+They are generated from a seed, or read from the authors' files (`--source original`). Generators return edges in both
+directions, features, labels, and the motif of every node (-1 for none). An edge is true if both ends are in one motif.
 """
 
 from __future__ import annotations
@@ -15,15 +14,16 @@ import numpy as np
 import torch
 
 from dgl_lara.datasets import DATASETS, Options
-from dgl_lara.datasets.cache import Arrays, cached, find_files, how_to_get, read_arrays
-from dgl_lara.datasets.dataset import Dataset, checked, random_split, split_by_fraction
+from dgl_lara.datasets.cache import Arrays, cached, locate, read_arrays
+from dgl_lara.datasets.dataset import SPLITS, Dataset, random_split, split_by_fraction
+from dgl_lara.datasets.validate import validate_dataset
 from dgl_lara.errors import LaraError
 
-HOUSE = [(0, 1), (1, 2), (2, 3), (3, 0), (4, 0), (4, 1)]  # 0, 1: under the roof; 2, 3: ground; 4: roof
+HOUSE = [(0, 1), (1, 2), (2, 3), (3, 0), (4, 0), (4, 1)]  # 0, 1 middle, 2, 3 bottom, 4 roof
 HOUSE_LABELS = [1, 1, 2, 2, 3]
 
 
-def cycle(length: int) -> list[tuple[int, int]]:
+def _cycle(length: int) -> list[tuple[int, int]]:
     return [(i, (i + 1) % length) for i in range(length)]
 
 
@@ -35,7 +35,7 @@ def _generated(name: str, options: Options) -> Dataset:
     parameters = {"dataset": name, "source": "generated", "seed": options.seed, "version": 1}
     arrays = cached(name, parameters, lambda: GENERATORS[name](np.random.default_rng(options.seed)))
     count = len(arrays["y"])
-    splits = dict(zip(("train", "val", "test"), random_split(count, options.seed), strict=True))
+    splits = dict(zip(SPLITS, random_split(count, options.seed), strict=True))
     return _assemble(name, arrays, splits, f"generated, seed {options.seed}", parameters)
 
 
@@ -50,7 +50,7 @@ def _assemble(name: str, arrays: Arrays, splits: dict, source: str, key: dict) -
         graph.set_batch_num_edges(torch.bincount(graph_of_node[src], minlength=len(sizes)))
     truth = arrays.get("edge_truth", (motif[src] >= 0) & (motif[src] == motif[dst]))
     entry = DATASETS[name]
-    return checked(
+    return validate_dataset(
         Dataset(
             name=name,
             task=entry.task,
@@ -78,7 +78,7 @@ def _both_directions(edges: nx.Graph) -> tuple[np.ndarray, np.ndarray]:
 def _attach(
     graph: nx.Graph, edges: list[tuple[int, int]], size: int, count: int, rng: np.random.Generator
 ) -> np.ndarray:
-    """Hang `count` copies of a motif on distinct random nodes of `graph`; returns the motif id of every node."""
+    """Attach `count` copies of a motif to distinct random nodes and return the motif of every node."""
     base = graph.number_of_nodes()
     anchors = rng.choice(base, count, replace=False)
     for copy, anchor in enumerate(anchors):
@@ -89,7 +89,7 @@ def _attach(
 
 
 def _perturb(graph: nx.Graph, motif: np.ndarray, count: int, rng: np.random.Generator) -> None:
-    """Add `count` random edges that were not there, none inside a motif: a house stays a house."""
+    """Add `count` random new edges, none inside a motif."""
     nodes = graph.number_of_nodes()
     while count:
         u, v = (int(node) for node in rng.integers(nodes, size=2))
@@ -106,14 +106,14 @@ def _ba_shapes_graph(rng: np.random.Generator) -> tuple[nx.Graph, np.ndarray, np
 
 
 def ba_shapes(rng: np.random.Generator) -> Arrays:
-    """A 300-node Barabási-Albert graph, 80 houses hung on it, 1 % random edges; label = place in the house."""
+    """Generate a 300-node Barabási-Albert graph with 80 houses and 1 % random edges. Labels: position in a house."""
     graph, motif, labels = _ba_shapes_graph(rng)
     src, dst = _both_directions(graph)
     return {"src": src, "dst": dst, "x": np.ones((len(motif), 10)), "y": labels, "motif": motif}
 
 
 def ba_community(rng: np.random.Generator) -> Arrays:
-    """Two BA-Shapes joined by 350 random edges; the first two features tell the community, roughly."""
+    """Generate two BA-Shapes joined by 350 random edges. The first two features depend on the community."""
     (first, motif_1, labels_1), (second, motif_2, labels_2) = _ba_shapes_graph(rng), _ba_shapes_graph(rng)
     graph = nx.disjoint_union(first, second)
     joins = 350
@@ -127,30 +127,24 @@ def ba_community(rng: np.random.Generator) -> Arrays:
     features[:700, :2] -= 1
     features[700:, :2] += 1
     motif = np.concatenate([motif_1, np.where(motif_2 >= 0, motif_2 + 80, -1)])
-    return {
-        "src": src,
-        "dst": dst,
-        "x": features,
-        "y": np.concatenate([labels_1, labels_2 + 4]),
-        "motif": motif,
-    }
+    return {"src": src, "dst": dst, "x": features, "y": np.concatenate([labels_1, labels_2 + 4]), "motif": motif}
 
 
 def tree_cycles(rng: np.random.Generator) -> Arrays:
-    """A balanced binary tree with 511 nodes, 60 six-cycles hung on it, 45 random edges; label = in a cycle."""
+    """Generate a balanced binary tree of 511 nodes with 60 six-cycles and 45 random edges. Labels: in a cycle."""
     graph = nx.balanced_tree(2, 8)
-    motif = _attach(graph, cycle(6), 6, 60, rng)
+    motif = _attach(graph, _cycle(6), 6, 60, rng)
     _perturb(graph, motif, 45, rng)
     src, dst = _both_directions(graph)
     return {"src": src, "dst": dst, "x": np.ones((len(motif), 10)), "y": motif >= 0, "motif": motif}
 
 
 def ba_2motifs(rng: np.random.Generator) -> Arrays:
-    """1,000 Barabási-Albert trees of 20 nodes, each with a five-cycle (class 0) or a house (class 1)."""
+    """Generate 1,000 Barabási-Albert trees of 20 nodes, each with a five-cycle (class 0) or a house (class 1)."""
     sources, targets, motifs = [], [], []
     for number in range(1000):
         graph = nx.barabasi_albert_graph(20, 1, seed=int(rng.integers(2**31)))
-        motif = _attach(graph, cycle(5) if number < 500 else HOUSE, 5, 1, rng)
+        motif = _attach(graph, _cycle(5) if number < 500 else HOUSE, 5, 1, rng)
         src, dst = _both_directions(graph)
         sources.append(src + 25 * number)
         targets.append(dst + 25 * number)
@@ -177,21 +171,14 @@ GENERATORS: dict[str, Callable[[np.random.Generator], Arrays]] = {
 
 
 def _original(name: str, options: Options) -> Dataset:
-    files = DATASETS[name].files
-    folder = find_files(files, options.data_dir)
-    if folder is None:
-        raise LaraError(
-            f"the original {name} is not here. {how_to_get(name, files, None)[:-1]}, or leave out --source original."
-        )
-    arrays = read_arrays(folder / files[0])
+    path = locate(name, options.data_dir) / DATASETS[name].files[0]
+    arrays = read_arrays(path)
     parameters = {"dataset": name, "source": "original"}
     try:
         read = _read_2motifs if name == "ba-2motifs" else _read_node_set
         return _assemble(name, *read(arrays), "the authors' file", parameters)
     except KeyError as missing:
-        raise LaraError(
-            f"{folder / files[0]} lacks the array {missing}; expected the layout that data/README.md gives."
-        ) from None
+        raise LaraError("dataset.missing_array", path=path, name=missing.args[0]) from None
 
 
 def _read_node_set(arrays: Arrays) -> tuple[Arrays, dict]:
@@ -202,7 +189,7 @@ def _read_node_set(arrays: Arrays) -> tuple[Arrays, dict]:
     motif = np.full(count, -1)
     for number, members in enumerate(sorted(nx.connected_components(motifs), key=min)):
         motif[list(members)] = number
-    splits = {part: torch.as_tensor(arrays[f"{part}_mask"]).nonzero().flatten() for part in ("train", "val", "test")}
+    splits = {part: torch.as_tensor(arrays[f"{part}_mask"]).nonzero().flatten() for part in SPLITS}
     return {**arrays, "motif": motif, "edge_truth": np.array(truth)}, splits
 
 
@@ -211,16 +198,9 @@ def _read_2motifs(arrays: Arrays) -> tuple[Arrays, dict]:
     sizes = np.diff(first_node)
     shift = np.repeat(first_node[:-1], np.diff(first_edge))
     graph_of_node = np.repeat(np.arange(len(sizes)), sizes)
-    place = np.arange(first_node[-1]) - first_node[graph_of_node]
-    motif = np.where(place >= 20, graph_of_node, -1)  # the authors put the motif last
+    local_id = np.arange(first_node[-1]) - first_node[graph_of_node]
+    motif = np.where(local_id >= 20, graph_of_node, -1)  # the motif comes last
     src, dst = arrays["edge_index"] + shift
     order = torch.as_tensor(np.random.RandomState(42).permutation(len(sizes)))  # noqa: NPY002 (the authors' split)
-    splits = dict(zip(("train", "val", "test"), split_by_fraction(order), strict=True))
-    return {
-        "src": src,
-        "dst": dst,
-        "x": arrays["x"],
-        "y": arrays["y"],
-        "motif": motif,
-        "sizes": sizes,
-    }, splits
+    splits = dict(zip(SPLITS, split_by_fraction(order), strict=True))
+    return {"src": src, "dst": dst, "x": arrays["x"], "y": arrays["y"], "motif": motif, "sizes": sizes}, splits

@@ -14,8 +14,7 @@ from torch import Tensor
 
 from dgl_lara._util.memory import reuse_freed_memory
 from dgl_lara.blackbox.identity import weights_hash
-from dgl_lara.datasets.file_fields import NODE_ID, read_lines
-from dgl_lara.datasets.link_files import read_pairs
+from dgl_lara.datasets.text_files import NODE_ID, read_lines, read_pairs
 from dgl_lara.datasets.user_files import load_graph
 from dgl_lara.errors import InputError
 from dgl_lara.explanation import Explanations
