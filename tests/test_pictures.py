@@ -14,9 +14,10 @@ from test_explanation import exact_explanations
 
 from dgl_lara.explanation.plot.figure import COLOURS, draw
 from dgl_lara.explanation.plot.layout import crossings, forces, rings
-from dgl_lara.explanation.plot.scene import FULLY_MARKED_NODES, MARKED_NODES, compose, is_molecule
+from dgl_lara.explanation.plot.scene import FULLY_MARKED_NODES, MARKED_NODES, compose
 from dgl_lara.explanation.sentence import ALONE
 from dgl_lara.explanation.view import scene_of as scene_of_explanation
+from dgl_lara.game.tasks import GRAPH, NODE
 
 
 def both(pairs):
@@ -183,9 +184,10 @@ def test_one_way_edges():
 
 
 def test_molecule_or_not():
-    assert is_molecule(["C", "Cl", "H"]) and not is_molecule(["C", "Ann"])
-    assert scene_of([1, 2], [(0, 1)], None, labels=["C", "O"]).molecule
-    assert not scene_of([1, 2], [(0, 1)], [0, 1], labels=["C", "O"]).molecule
+    assert GRAPH.is_molecule(["C", "Cl", "H"]) and not GRAPH.is_molecule(["C", "Ann"])
+    assert not NODE.is_molecule(["C", "Cl", "H"])
+    scene = scene_of([1, 2], [(0, 1)], None, labels=["C", "O"], molecule=True, named=[1])
+    assert scene.marks == ["C", "1"]  # named atoms are numbered
 
 
 # --- what is drawn ----------------------------------------------------------------------------------------------
@@ -338,7 +340,7 @@ def test_a_picture_is_cropped_to_its_content():
 
 def test_a_long_legend_is_not_cropped():
     types = ["a node type with a long name", "another node type", "a third type"]
-    scene = scene_of([1, 1, 1], [(0, 1), (1, 2)], [0, 1, 2], types=types, truth=np.ones(3, bool))
+    scene = scene_of([1, 1, 1], [(0, 1), (1, 2)], [0, 1, 2], node_types=types, truth=np.ones(3, bool))
     figure = draw(scene, "A sentence.", "red", "logit")
     figure.canvas.draw()
     assert figure.legends[0].get_window_extent().x1 <= figure.bbox.x1

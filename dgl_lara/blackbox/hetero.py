@@ -18,6 +18,8 @@ from dgl_lara.blackbox.hetero_index import HeteroIndex, Relation
 from dgl_lara.blackbox.input_adapter import EDGE_ID, MAX_INPUT_COLUMNS, InputAdapter, as_columns, gather_rows
 from dgl_lara.errors import InputError, ModelError
 
+RATING = "rating"  # of edge data
+
 
 class HeteroAdapter(InputAdapter):
     """f on a heterogeneous graph, called with subgraphs of the homogeneous one.
@@ -48,6 +50,26 @@ class HeteroAdapter(InputAdapter):
         subgraph = self._to_hetero(graph, rank, {name: len(nodes) for name, nodes in members.items()})
         outputs = self.model(subgraph, x, *(rank[end] for end in ends))
         return outputs if ends else self._rows_of_all(outputs, members, len(node_ids))
+
+    def holds_ratings(self) -> bool:
+        if len(set(self.target_types)) != 2:
+            return False
+        between = {self.target_types, self.target_types[::-1]}
+        data = [self.data[relation] for relation in self.types.relations if (relation[0], relation[2]) in between]
+        return bool(data) and all(RATING in columns and columns[RATING].dim() == 1 for columns in data)
+
+    def likes(self, graph: dgl.DGLGraph, node: int) -> dict[int, bool]:
+        others, _, edge_ids = graph.in_edges(node, form="all")
+        edges = graph.edata[EDGE_ID][edge_ids]
+        relation = self.types.relation_of(edges)
+        likes: dict[int, bool] = {}
+        for index in torch.unique(relation).tolist():
+            mask, data = relation == index, self.data[self.types.relations[index]]
+            if RATING in data:
+                ratings = data[RATING].float()
+                liked = ratings[edges[mask] - self.types.edge_offsets[index]] > ratings.mean()
+                likes |= dict(zip(others[mask].tolist(), liked.tolist(), strict=True))
+        return likes
 
     def _to_hetero(self, graph: dgl.DGLGraph, rank: Tensor, counts: dict[str, int]) -> dgl.DGLGraph:
         src, dst = graph.edges()

@@ -52,6 +52,14 @@ class InputAdapter(ModelAdapter):
         """Return the ids that can stand on either side of a pair."""
         return [range(num_nodes)] * 2
 
+    def holds_ratings(self) -> bool:
+        """Return whether pairs of nodes of two types have a rating."""
+        return False
+
+    def likes(self, graph: dgl.DGLGraph, node: int) -> dict[int, bool]:
+        """Return for each node with a rating of this one, or by it, whether the rating is above the average."""
+        return {}
+
     def num_feature_columns(self, features: Tensor) -> int:
         """Return the largest number of features of a node."""
         return features.shape[1]

@@ -16,11 +16,10 @@ from torch import Tensor
 
 from dgl_lara._util.atomic import atomic_write
 from dgl_lara._util.tables import shortened
-from dgl_lara.blackbox.input_adapter import EDGE_ID
+from dgl_lara.blackbox.input_adapter import EDGE_ID, input_adapter
 from dgl_lara.constants import PICTURES, TABLES
 from dgl_lara.errors import InputError
-from dgl_lara.explanation.plot.scene import is_molecule
-from dgl_lara.explanation.recommendation import holds_ratings, recommendation_clauses
+from dgl_lara.explanation.recommendation import recommendation_clauses
 from dgl_lara.explanation.sentence import Sentence, SentenceInput, build_sentence
 from dgl_lara.explanation.table import to_user_ids
 from dgl_lara.explanation.trust import how_far, how_sure
@@ -136,7 +135,8 @@ class Explanation:
 
     def player_classes(self) -> list[int] | None:
         """Return the class that the model predicts for each player, or None if players are no targets."""
-        return self.classes_of(self.players) if self.batch.includes_target else None
+        nodes = self.game.player_set.nodes_of(self.players)
+        return self.classes_of(*nodes) if len(nodes) == 1 else None
 
     def classes_of(self, nodes: Tensor) -> list[int] | None:
         """Return the class that the model predicts for each node, or None if it predicts none."""
@@ -148,7 +148,7 @@ class Explanation:
     @property
     def noun(self) -> str:
         """Noun for one player, such as "neighbour"."""
-        return self.game.player_set.noun_in(self._is_molecule)
+        return self.game.player_set.noun_in(self.is_molecule)
 
     @property
     def class_name(self) -> str:
@@ -182,19 +182,19 @@ class Explanation:
             nodes: Nodes of the game's graph.
             max_letters: Shorten names of the user's own to this length.
         """
-        types, ids = self.game.user_ids(nodes)
+        node_types, ids = self.game.user_ids(nodes)
         names = list(map(str, self.task.node_ids(self.game.graph, self.batch.players.targets, ids)))
-        if types is not None:
-            names = [f"{node_type} {name}" for node_type, name in zip(types, names, strict=True)]
+        if node_types is not None:
+            names = [f"{node_type} {name}" for node_type, name in zip(node_types, names, strict=True)]
         labels = self.batch.names.labels
         if labels is None:
             return names
         own = [str(labels[node]) for node in nodes.tolist()]
         if max_letters is not None:
             own = [shortened(label, max_letters) for label in own]
-        if self._is_molecule:
+        if self.is_molecule:
             return [label + name for label, name in zip(own, names, strict=True)]
-        if types is not None:
+        if node_types is not None:
             return [f"{name} ({label})" if label else name for label, name in zip(own, names, strict=True)]
         return [f"{label} ({name})" for label, name in zip(own, names, strict=True)]
 
@@ -204,11 +204,10 @@ class Explanation:
         return None if rival is None else self.batch.names.of_class(int(rival))
 
     @cached_property
-    def _is_molecule(self) -> bool:
+    def is_molecule(self) -> bool:
+        """Nodes are atoms."""
         labels = self.batch.names.labels
-        if self.task.has_distances or labels is None:
-            return False
-        return is_molecule(labels[node] for node in self.nodes.tolist())
+        return labels is not None and self.task.is_molecule(labels[node] for node in self.nodes.tolist())
 
     # --- in words
 
@@ -245,12 +244,13 @@ class Explanation:
         noun = self.noun
         roles = game.player_set.roles(batch.players, noun, target_names)
         recommended_to, clauses, subject = "", list[str](), self.task.subject(target_names)
-        if holds_ratings(game):
+        if input_adapter(game.f).holds_ratings():
             recommended_to, item = target_names
             subject = item[0].upper() + item[1:]
-            if game.player_set.are_nodes:
-                user, node = self.task.endpoints_of(self.target).tolist()
-                clauses = recommendation_clauses(game, user, node, self.players[others])
+            nodes = game.player_set.nodes_of(self.players[others])
+            if len(nodes) == 1:
+                user, rated = self.task.endpoints_of(self.target).tolist()
+                clauses = recommendation_clauses(game, user, rated, *nodes)
 
         def without(positions: Sequence[int]) -> float:
             keep = torch.ones(1, len(self), dtype=torch.bool, device=self.scores.device)
@@ -269,7 +269,7 @@ class Explanation:
                 output=self.output,
                 null=game.null_value(batch.players, batch.query),
                 noun=noun,
-                within=f" within {game.hops} hop{'s' * (game.hops != 1)}" if batch.includes_target else "",
+                within=game.player_set.within(),
                 names=[names[player] for player in others.tolist()],
                 roles=[roles[player] for player in others.tolist()],
                 clauses=clauses,
@@ -338,6 +338,11 @@ class Explanation:
         src, dst = graph.edges()
         return self._positions(self.game.player_set.player_of_edges(self.nodes[src], self.nodes[dst]))
 
+    @property
+    def has_positions(self) -> bool:
+        """Players are nodes or edges, so a graph can show their scores."""
+        return self.player_of_nodes is not None or self.player_of_edges(self.subgraph()) is not None
+
     def _positions(self, ids: Tensor | None) -> Tensor | None:
         if ids is None or not len(self):
             return None if ids is None else torch.full_like(ids, -1)
@@ -394,7 +399,7 @@ class Explanation:
         """Return everything in plain values, with the names of classes and the sentence."""
         graph, of_class = self.to_networkx(), self.batch.names.of_class
         players = self.to_frame().to_dict("records")
-        if self.game.player_set.are_nodes:
+        if self.player_of_nodes is not None:
             players = [{"node": node, **values} for node, values in graph.nodes(data=True)]
         content = {
             **graph.graph,
@@ -474,7 +479,7 @@ class Explanation:
         path = Path(path)
         if path.suffix not in ENDINGS:
             raise InputError("explanation.file_ending", endings=", ".join(ENDINGS), got=path.name)
-        if path.suffix == ".graphml" and not self.game.player_set.in_graph:
+        if path.suffix == ".graphml" and not self.has_positions:
             raise InputError("explanation.not_in_graph", players=self.game.player_set.name)
         with atomic_write(path) as temporary:
             if path.suffix == ".csv":

@@ -135,23 +135,15 @@ class Explanations:
             InputError: If the number of names is wrong, or a type is unknown.
         """
         if isinstance(labels, Mapping):
-            labels = self._labels_by_type(labels)
+            if self.game is None:
+                raise InputError("explanations.no_game")
+            labels = self.game.labels_of_types(labels)
         if self.game is not None:
             nodes, width = self.game.features.shape
             _check_count("labels", labels, "node", nodes)
             _check_count("columns", columns, "feature", width)
             _check_count("classes", classes, "class", self.game.num_classes)
         return replace(self, names=Labels(labels, columns, motif, classes))
-
-    def _labels_by_type(self, labels: Mapping[str, Sequence[str]]) -> list[str]:
-        types = None if self.game is None else self.game.types
-        if types is None:
-            raise InputError("labels.one_type")
-        for name, names in labels.items():
-            if name not in types.node_types:
-                raise InputError("labels.unknown_type", got=name, types=", ".join(types.node_types))
-            _check_count("labels", names, name, types.num_nodes(name))
-        return types.node_names(labels)
 
     # --- scores
 
@@ -246,8 +238,10 @@ class Explanations:
         """
         if not 0 <= sparsity < 1:
             raise InputError("sparsity.range", got=sparsity)
-        excluded = int(self.includes_target and not include_target)
-        counts = torch.round((1 - sparsity) * (self.players.counts - excluded)).clamp(min=1)
+        counts = self.players.counts
+        if not include_target:
+            counts = counts - torch.bincount(self.players.row[self.is_target], minlength=len(counts))
+        counts = torch.round((1 - sparsity) * counts).clamp(min=1)
         return self.rank(include_target) < torch.repeat_interleave(counts, self.players.counts)
 
     # --- tables, files, summary

@@ -53,7 +53,7 @@ class Summary:
 
     Attributes:
         player_set: Name of the player set.
-        includes_target: Targets are their own players. Only the table by hop counts them.
+        noun: Noun for one player besides the target. Only the table by hop counts targets.
         task: Name of the task.
         targets: Number of targets.
         value: Name of the explained value.
@@ -65,7 +65,7 @@ class Summary:
     """
 
     player_set: str
-    includes_target: bool
+    noun: str
     task: str
     targets: int
     value: str
@@ -90,7 +90,7 @@ class Summary:
         by = table["by"].iloc[0]
         if by == "feature":
             return self.player_set
-        return f"{'neighbours' if self.includes_target and by != 'hop' else self.player_set} by {by}"
+        return f"{self.player_set if by == 'hop' else f'{self.noun}s'} by {by}"
 
     def to_frame(self) -> pd.DataFrame:
         """Return everything in one table. Typical explanations are last."""
@@ -147,7 +147,7 @@ def summarise(explanations: Explanations, game: Game) -> Summary:
     classes = explanations.explained_class.unique()
     return Summary(
         player_set=explanations.players.player_type,
-        includes_target=game.player_set.includes_target,
+        noun=game.player_set.noun_in(molecule=False),
         task=explanations.task.name,
         targets=len(explanations),
         value=game.value,
@@ -163,46 +163,32 @@ def summarise(explanations: Explanations, game: Game) -> Summary:
 
 def _groupings(explanations: Explanations, game: Game) -> list[Grouping]:
     """Return the ways to group players, without those that do not apply."""
-    players, player_set = explanations.players, game.player_set
-    property_of_nodes = None if game.types is not None else _property_of_nodes(explanations, game)
-    found: list[Grouping | None] = []
-    if explanations.task.has_distances:
-        own = explanations.task.joint_name or "itself"
-        hops = [own, "1 hop", *(f"{hop} hops" for hop in range(2, game.hops + 1))]
-        found.append(Grouping("hop", players.hop, hops))
-    elif property_of_nodes is None:
+    players, player_set, classes = explanations.players, game.player_set, game.node_classes
+    hop_names, by_type = explanations.task.hop_names(game.hops), game.groups_by_type(players)
+    found = [Grouping("hop", players.hop, hop_names) if hop_names else None]
+    if by_type is not None:
+        found.append(by_type)
+    elif classes is not None:
+        if len(explanations.explained_class.unique()) > 1:
+            found.append(player_set.groups_by_agreement(players, classes, explanations.explained_class))
+        names = [explanations.names.of_class(number) for number in range(int(classes.max()) + 1)]
+        found.append(player_set.groups_by_node(players, "predicted class", classes, names))
+    elif not hop_names:
+        found.append(_by_label(explanations, game))
+    if not any(found):
         found.append(Grouping(player_set.noun, torch.zeros_like(players.player), [f"all {player_set.noun}s"]))
-    if game.types is not None:
-        found.append(player_set.groups_by_type(players, game.types))
-    elif property_of_nodes is not None:
-        grouping = player_set.groups_by_node(players, *property_of_nodes)
-        found += [_agreement(explanations, grouping) if player_set.includes_target else None, grouping]
     return [grouping for grouping in found if grouping is not None]
 
 
-def _property_of_nodes(explanations: Explanations, game: Game) -> tuple[str, Tensor, list[str]] | None:
-    """Return name, codes and names of the predicted class of nodes, or of their label in graphs, or None."""
-    names = explanations.names
-    if explanations.task.has_distances:
-        if game.node_classes is None:
-            return None
-        classes = range(int(game.node_classes.max()) + 1)
-        return "predicted class", game.node_classes, [names.of_class(number) for number in classes]
-    labels = sorted(set(names.labels or ()))
+def _by_label(explanations: Explanations, game: Game) -> Grouping | None:
+    """Return players of graphs grouped by the labels of nodes, if there are few different ones."""
+    own = explanations.names.labels or ()
+    labels = sorted(set(own))
     if not labels or len(labels) > MAX_LABEL_TYPES:
         return None
     code_of = {label: code for code, label in enumerate(labels)}
-    codes = torch.tensor([code_of[label] for label in names.labels or ()], device=explanations.scores.device)
-    return "label", codes, labels
-
-
-def _agreement(explanations: Explanations, by_class: Grouping | None) -> Grouping | None:
-    """Return players grouped by whether their predicted class is the explained one, if targets differ in class."""
-    if by_class is None or len(explanations.explained_class.unique()) == 1:
-        return None
-    agrees = (by_class.codes == explanations.explained_class[explanations.players.row]).long()
-    codes = torch.where(by_class.codes < 0, -1, agrees)
-    return Grouping("class, the same or not", codes, ["another class", "the explained class"])
+    codes = torch.tensor([code_of[label] for label in own], device=explanations.scores.device)
+    return game.player_set.groups_by_node(explanations.players, "label", codes, labels)
 
 
 def _table(explanations: Explanations, grouping: Grouping) -> pd.DataFrame:

@@ -71,18 +71,13 @@ def to_user_ids(frame: pd.DataFrame, game: Game | None) -> pd.DataFrame:
     if game is None:
         return frame
     columns: dict[str, Any] = {str(name): values for name, values in frame.items()}
-    device = game.device
-    targets = torch.tensor(frame.target.to_numpy(), device=device)
-    ends = {name: end.cpu().numpy() for name, end in game.task.end_columns(targets).items()}
-    columns |= ends
-    if game.task.targets_are_nodes:
-        columns["target"] = game.user_ids(targets)[1].cpu().numpy()
-    nodes = [*ends, *(name for name in ("u", "v") if name in columns)]
-    for name in [*nodes, "player"] if game.player_set.are_nodes else nodes:
-        types, ids = game.user_ids(torch.tensor(np.asarray(columns[name]), device=device))
-        columns[name] = ids.cpu().numpy()
-        if types is not None and game.types is not None:
-            columns["type" if name == "player" else f"{name}_type"] = pd.Categorical(types, game.types.node_types)
+    targets, players = (torch.tensor(frame[name].to_numpy(), device=game.device) for name in ("target", "player"))
+    nodes = {name: ids for name, ids in game.player_set.node_columns(players).items() if name in columns}
+    for name, ids in {**game.task.node_columns(targets), **nodes}.items():
+        node_types, own = game.user_ids(ids)
+        columns[name] = own.cpu().numpy()
+        if node_types is not None:
+            columns["type" if name == "player" else f"{name}_type"] = pd.Categorical(node_types, game.type_names)
     order = [name for name in ("target", *_NODE_COLUMNS) if name in columns]
     order += [name for name in columns if name not in order]
     return pd.DataFrame({name: columns[name] for name in order}, index=frame.index)

@@ -25,7 +25,7 @@ MAX_FEATURES_TOLD = 5  # of a node, on a page
 def scene_of(explanation: Explanation, max_nodes: int) -> Scene:
     """Return the strongest nodes and the edges among them, with their positions in a picture."""
     names, near, task = explanation.batch.names, explanation.near, explanation.task
-    graph, nodes = explanation.subgraph(), explanation.nodes
+    graph, nodes, hops = explanation.subgraph(), explanation.nodes, task.hops_of(near)
     classes, of_nodes, of_edges = explanation.classes_of(nodes), explanation.player_of_nodes, None
     scores = explanation.scores if of_nodes is None else explanation.scores[of_nodes]
     named = np.array(sorted({*explanation.sentence.named, *explanation.sentence.removed}), dtype=int)
@@ -37,14 +37,15 @@ def scene_of(explanation: Explanation, max_nodes: int) -> Scene:
         names=explanation.node_names(nodes),
         labels=_marks(explanation, nodes),
         score=scores.cpu().numpy(),
-        hop=near.hop.cpu().numpy() if task.has_distances else None,
+        hop=None if hops is None else hops.cpu().numpy(),
         truth=None if names.motif is None else task.in_motif(near, names.motif).cpu().numpy(),
         edges=torch.stack(graph.edges(), dim=1).cpu().numpy(),
         max_nodes=max_nodes,
         named=named.tolist(),
         other_class=None if classes is None else np.array(classes) != explanation.explained_class,
         edge_player=None if of_edges is None else of_edges.cpu().numpy(),
-        types=explanation.game.user_ids(nodes)[0],
+        node_types=explanation.game.user_ids(nodes)[0],
+        molecule=explanation.is_molecule,
         class_name=names.of_class(explanation.explained_class),
     )
 
@@ -114,7 +115,7 @@ def view_of(
 
 def picture_of(explanation: Explanation, max_players: int) -> Scene | Bars:
     """Return the graph around a target if players are in it, or else bars."""
-    if explanation.game.player_set.in_graph:
+    if explanation.has_positions:
         return scene_of(explanation, max_players)
     return bars_of(explanation, min(max_players, MAX_BARS))
 
@@ -123,8 +124,8 @@ def _marks(explanation: Explanation, nodes: Tensor) -> list[str] | None:
     """Return what is written on nodes, the user's own names or numbers within a type without names."""
     labels = explanation.batch.names.labels
     own = None if labels is None else [labels[node] for node in nodes.tolist()]
-    types, ids = explanation.game.user_ids(nodes)
-    if types is None:
+    node_types, ids = explanation.game.user_ids(nodes)
+    if node_types is None:
         return own
     numbers = list(map(str, ids.tolist()))
     return numbers if own is None else [label or number for label, number in zip(own, numbers, strict=True)]
@@ -137,7 +138,7 @@ def _about(explanation: Explanation) -> str:
         f"Players are {explanation.game.player_set.description}.",
         _as_sentence(message("scores.not_additive", value=value)),
         "The curves are outputs of the model, evaluated for every step of the slider.",
-        "The target itself always stays." if explanation.batch.includes_target else "",
+        "The target itself always stays." * bool(explanation.batch.is_target.any()),
         explanation.how_sure(),
         _as_sentence(explanation.removed_in_words),
     ]
@@ -147,10 +148,7 @@ def _about(explanation: Explanation) -> str:
 def _classes_of_drawn(explanation: Explanation, drawn: np.ndarray) -> list[str] | None:
     """Return the class that the model predicts for each drawn node, or for both ends of each edge."""
     of_class, players = explanation.batch.names.of_class, explanation.players[torch.from_numpy(drawn)]
-    ends = explanation.game.player_set.endpoints(players)
-    classes = [explanation.classes_of(end) for end in ends]
-    if not ends and explanation.batch.includes_target:
-        classes = [explanation.classes_of(players)]
+    classes = [explanation.classes_of(nodes) for nodes in explanation.game.player_set.nodes_of(players)]
     found = [one for one in classes if one is not None]
     return [" and ".join(map(of_class, row)) for row in zip(*found, strict=True)] if found else None
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -22,6 +22,7 @@ from dgl_lara.game.caller import ModelCaller
 from dgl_lara.game.class_query import ClassQuery
 from dgl_lara.game.context import GameContext
 from dgl_lara.game.player_index import Players
+from dgl_lara.game.player_set import Grouping
 from dgl_lara.game.player_specs import PlayerSpec, as_players
 from dgl_lara.game.receptive_field import MAX_HOPS
 from dgl_lara.game.removal import strip_data
@@ -257,6 +258,26 @@ class Game:
         if self.types is not None:
             return self.types.locate(nodes)
         return None, nodes if self.parent is None else self.parent.node_ids[nodes]
+
+    @property
+    def type_names(self) -> tuple[str, ...]:
+        """Names of the node types, or nothing if the graph has one type."""
+        return () if self.types is None else self.types.node_types
+
+    def groups_by_type(self, players: Players) -> Grouping | None:
+        """Return players grouped by node type or relation, or None if the graph has one type."""
+        return None if self.types is None else self.player_set.groups_by_type(players, self.types)
+
+    def labels_of_types(self, labels: Mapping[str, Sequence[str]]) -> list[str]:
+        """Return the labels of all nodes from those of some types, or raise InputError."""
+        if self.types is None:
+            raise InputError("labels.one_type")
+        for name, names in labels.items():
+            if name not in self.type_names:
+                raise InputError("labels.unknown_type", got=name, types=", ".join(self.type_names))
+            if len(names) != (count := self.types.num_nodes(name)):
+                raise InputError("names.count", name="labels", each=name, count=count, got=len(names))
+        return self.types.node_names(labels)
 
     @property
     def node_classes(self) -> Tensor | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -17,6 +17,11 @@ from dgl_lara.game.task import NodeNames, Task, rows_of_graphs
 from dgl_lara.game.walks import mean_shares
 from dgl_lara.graphs.graph import Graph, pool_segments
 from dgl_lara.graphs.subgraph import EgoBatch, SharedSubgraph
+
+ELEMENTS = {
+    "H", "Li", "B", "C", "N", "O", "F", "Na", "Mg", "Al", "Si", "P", "S", "Cl", "K", "Ca", "Fe", "Cu", "Zn", "Se", "Br",
+    "Sn", "I",
+}  # fmt: skip
 
 
 class GraphTask(Task):
@@ -173,3 +178,15 @@ class GraphTask(Task):
         self, nodes: Tensor, labels: Sequence[str] | None, names: Callable[[], list[str]]
     ) -> list[str] | None:
         return names()  # numbers of the batch are not those within a graph
+
+    def within(self, hops: int) -> str:
+        return ""
+
+    def hop_names(self, hops: int) -> list[str]:
+        return []
+
+    def hops_of(self, near: Players) -> Tensor | None:
+        return None
+
+    def is_molecule(self, labels: Iterable[str]) -> bool:
+        return all(label in ELEMENTS for label in labels)

@@ -203,7 +203,7 @@ class LinkTask(Task):
         second = hop[0, players.player] > hop[1, players.player]
         return [f"{target_names[number]}'s" for number in second.long().tolist()]
 
-    def end_columns(self, targets: Tensor) -> dict[str, Tensor]:
+    def node_columns(self, targets: Tensor) -> dict[str, Tensor]:
         pairs = self.pairs.to(targets.device)[targets]
         return {"target_u": pairs[:, 0], "target_v": pairs[:, 1]}
 

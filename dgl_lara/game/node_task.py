@@ -132,6 +132,9 @@ class NodeTask(Task):
     def players_text(self, hops: int) -> str:
         return f"its {hops}-hop in-neighbourhood, itself included"
 
+    def node_columns(self, targets: Tensor) -> dict[str, Tensor]:
+        return {"target": targets}
+
 
 class TypedNodeTask(NodeTask):
     """Targets are the nodes of one type among several."""
@@ -139,6 +142,9 @@ class TypedNodeTask(NodeTask):
     # most models of several types take means or attend, which random walks follow; rate and steps were measured so
     settings = NodeTask.settings | {"gate": "random-walk", "lr": 1e-2, "steps": 1000}
     settings_of_some_targets = {}
+
+    def node_columns(self, targets: Tensor) -> dict[str, Tensor]:
+        return {}  # targets have the first type, so their numbers are those of the user
 
     def subject(self, target_names: Sequence[str]) -> str:
         return target_names[0][0].upper() + target_names[0][1:]

@@ -183,6 +183,10 @@ class PlayerSet(ABC):
         """
         return None
 
+    def groups_by_agreement(self, players: Players, classes: Tensor, explained: Tensor) -> Grouping | None:
+        """Return players grouped by whether their predicted class is the explained one."""
+        return None
+
     def groups_by_type(self, players: Players, types: HeteroIndex) -> Grouping | None:
         """Return players grouped by node type or relation."""
         return None
@@ -190,6 +194,18 @@ class PlayerSet(ABC):
     def endpoints(self, players: Tensor) -> tuple[Tensor, ...]:
         """Return the nodes that each player connects, or nothing if players are not edges."""
         return ()
+
+    def nodes_of(self, players: Tensor) -> tuple[Tensor, ...]:
+        """Return the nodes that players are or connect, or nothing for columns."""
+        return self.endpoints(players)
+
+    def node_columns(self, players: Tensor) -> dict[str, Tensor]:
+        """Return columns of a table with the nodes that players are or connect."""
+        return dict(zip("uv", self.endpoints(players), strict=False))
+
+    def within(self) -> str:
+        """Return how far players are from their target, for a sentence, or ""."""
+        return ""
 
     def value_of(self, players: Tensor, nodes: Tensor) -> str:
         """Return what the nodes have in the column of a player, or "" if players are not columns."""
@@ -288,6 +304,20 @@ class NodePlayers(PlayerSet):
         self, players: Players, labels: Sequence[str] | None, names: Callable[[], list[str]]
     ) -> list[str] | None:
         return self.task.node_labels(players.player, labels, names)
+
+    def nodes_of(self, players: Tensor) -> tuple[Tensor, ...]:
+        return (players,)
+
+    def node_columns(self, players: Tensor) -> dict[str, Tensor]:
+        return {"player": players}
+
+    def within(self) -> str:
+        return self.task.within(self.hops)
+
+    def groups_by_agreement(self, players: Players, classes: Tensor, explained: Tensor) -> Grouping | None:
+        agrees = (classes[players.player] == explained[players.row]).long()
+        codes = torch.where(self.task.is_target(players), -1, agrees)
+        return Grouping("class, the same or not", codes, ["another class", "the explained class"])
 
     def player_of_nodes(self, targets: Tensor, nodes: Tensor) -> Tensor | None:
         return self.task.player_id(targets, nodes)

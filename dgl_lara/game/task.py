@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar
 
 import torch
@@ -317,9 +317,25 @@ class Task(ABC):
         """Return whose neighbour each player of a target is: "its"."""
         return ["its"] * len(players.player)
 
-    def end_columns(self, targets: Tensor) -> dict[str, Tensor]:
-        """Return columns of a table with the nodes that targets consist of, by name."""
+    def node_columns(self, targets: Tensor) -> dict[str, Tensor]:
+        """Return columns of a table with the nodes that targets consist of."""
         return {}
+
+    def within(self, hops: int) -> str:
+        """Return how far players are from their target, for a sentence."""
+        return f" within {hops} hop{'s' * (hops != 1)}"
+
+    def hop_names(self, hops: int) -> list[str]:
+        """Return the name of each distance to a target, or nothing without distances."""
+        return [self.joint_name or "itself", "1 hop", *(f"{hop} hops" for hop in range(2, hops + 1))]
+
+    def hops_of(self, near: Players) -> Tensor | None:
+        """Return the distance of nodes to their target, or None without distances."""
+        return near.hop
+
+    def is_molecule(self, labels: Iterable[str]) -> bool:
+        """Return whether nodes with these labels are the atoms of a target."""
+        return False
 
 
 def rows_of_graphs(sizes: Tensor) -> Tensor:

@@ -10,6 +10,8 @@ from importlib import resources
 from dgl_lara.game.task import Task
 from dgl_lara.training.config import ALL, TrainingConfig
 
+WITH_DISTANCES = {"D2", "D4", "D6", "D12"}  # about the neighbourhood of a target
+
 
 @dataclass(frozen=True)
 class Deviation:
@@ -31,17 +33,15 @@ def deviations() -> list[Deviation]:
 
 def deviations_of(config: TrainingConfig, task: Task) -> list[Deviation]:
     """Return the deviations of a run with these settings."""
-    has_no_neighbourhood = not task.has_distances
     off = {
-        "D2": has_no_neighbourhood,
-        "D4": has_no_neighbourhood,
         "D5": config.objective == "running-mean",
-        "D6": config.gate == "none" or has_no_neighbourhood,
-        "D7": config.inputs == "features",
+        "D6": config.gate == "none",
+        "D7": config.inputs != "rich",
         "D8": not config.all_classes,
         "D9": config.encoder == "plain",
         "D10": config.batch_size != ALL,
-        "D12": config.objective != "balanced" or has_no_neighbourhood,
-        "D13": config.shared_pairs == 0 or (config.shared_pairs is None and has_no_neighbourhood),
+        "D12": config.objective != "balanced",
+        "D13": config.shared_pairs == 0,
     }
-    return [deviation for deviation in deviations() if not off.get(deviation.number, False)]
+    never = set() if task.hop_names(1) else WITH_DISTANCES | ({"D13"} if config.shared_pairs is None else set())
+    return [one for one in deviations() if one.number not in never and not off.get(one.number, False)]

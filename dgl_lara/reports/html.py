@@ -155,7 +155,7 @@ def _summary(data: ReportData, average: pd.DataFrame) -> Codes:
         codes["report.accuracy"] = {"accuracy": data.accuracy["test"], "task": game.task, "name": name}
     targets = {"count": len(data.targets), "split": data.split, "task": game.task}
     codes["report.agreement"] = {"r2": _r2(agreement["R2 corrected"]), **targets}
-    if game.player_set.includes_target:
+    if "neighbours only" in agreement:
         codes["report.agreement_of_neighbours"] = {"r2": _r2(agreement["neighbours only"])}
     kept = " with the target kept" * game.player_set.includes_target
     figures = {"lara": format_with_error(lara, "delta"), "random": format_with_error(chance, "delta")}
@@ -255,7 +255,7 @@ def _caveats(data: ReportData) -> Codes:
         "caveat.estimates": (True, {"count": count}),
         "caveat.model_errors": (bool(wrong), {"share": wrong, "count": count}),
         "caveat.own_attribution": (
-            game.player_set.includes_target,
+            "neighbours only" in agreement,
             {"r2": _r2(agreement.get("neighbours only", float("nan")))},
         ),
         "caveat.low_agreement": (r2 < MIN_AGREEMENT, {"r2": r2, "least": MIN_AGREEMENT}),

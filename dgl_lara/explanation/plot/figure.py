@@ -182,7 +182,7 @@ def _draw_nodes(axis: Axes, scene: Scene, norm: Normalize, unit: float) -> None:
             rim = {**rim, "edgecolor": TRUTH if true else INK, "linestyle": (0, DASHES)}
             rim["linewidth"] = max(rim["linewidth"], 0.9)
         filled = ZERO if scene.score is None else COLOURS(norm(scene.score[row]))
-        shape = shapes_of(scene).get(scene.types[row], 0) if scene.types else 0
+        shape = shapes_of(scene).get(scene.node_types[row], 0) if scene.node_types else 0
         axis.add_patch(_outline(shape, x, y, radii[row], facecolor=filled, zorder=2, **rim))
         if target:
             ring = {"fill": False, "edgecolor": INK, "linewidth": 1.8, "zorder": 2}
@@ -264,7 +264,7 @@ def _outer_labels(scene: Scene) -> list[_Label]:
         if steep:
             direction = np.array([0.0, 1.0 if direction[1] > 0 else -1.0])
         near = np.abs(np.delete(scene.position, row, axis=0) - centre) < (LETTER_WIDTH * len(text), 0.5)
-        shape = shapes_of(scene)[scene.types[row]] if scene.types else 0
+        shape = shapes_of(scene)[scene.node_types[row]] if scene.node_types else 0
         start = centre + direction * (radii[row] * _size(shape) + 0.06 + RING_GAP * (row in scene.targets))
         labels.append(_Label(text, start, direction, steep, turned=steep and bool(near.all(axis=1).any())))
     return labels

@@ -70,7 +70,7 @@ def _nodes(scene: Scene) -> list[dict[str, Any]]:
             "score": 0.0 if scene.score is None else float(scene.score[row]),
             "hop": None if scene.hop is None else int(scene.hop[row]),
             "target": row in scene.targets,
-            "shape": 0 if scene.types is None else shapes[scene.types[row]],
+            "shape": 0 if scene.node_types is None else shapes[scene.node_types[row]],
             "truth": bool(scene.truth is not None and scene.truth[row]),
             "other": bool(scene.other_class is not None and scene.other_class[row]),
         }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -10,21 +10,12 @@ import numpy as np
 
 from dgl_lara.explanation.plot.layout import arcs, forces, free_positions, rings
 
-ELEMENTS = {
-    "H", "Li", "B", "C", "N", "O", "F", "Na", "Mg", "Al", "Si", "P", "S", "Cl", "K", "Ca", "Fe", "Cu", "Zn", "Se", "Br",
-    "Sn", "I",
-}  # fmt: skip
 HOP_LABEL_SIZE = np.array([0.35, 0.12])  # half of what "2 hops" takes
 NODE_SIZE = 0.55  # half of what a node with its rim takes
 FULL_GRAPH_NODES = 150  # graphs up to this size are drawn in full, since pieces of a molecule mean little
 FULLY_MARKED_NODES = 30  # nodes up to which each one is marked
 MARKED_NODES = 15  # of a larger crowd
 CROWDED_EDGES = 60  # edges from which on those that connect no node with the target are faint
-
-
-def is_molecule(labels: Iterable[str]) -> bool:
-    """Return whether all labels are symbols of chemical elements."""
-    return all(label in ELEMENTS for label in labels)
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,7 +37,7 @@ class Scene:
     molecule: bool
     max_score: float  # largest |score| besides the target's, which would make all others pale
     rest: str  # one line about the players that are not drawn, or ""
-    types: list[str] | None = None  # (drawn,) of nodes, if there are several
+    node_types: list[str] | None = None  # (drawn,) of nodes, if there are several
     class_name: str = ""  # of the explained class
 
     @cached_property
@@ -97,9 +88,9 @@ class Scene:
 
 def shapes_of(scene: Scene) -> dict[str, int]:
     """Return the number of the shape of each node type. The target's type is 0, a circle."""
-    types = scene.types or []
-    own = [types[row] for row in scene.targets if types]
-    return {name: number for number, name in enumerate(dict.fromkeys([*own, *types]))}
+    names = scene.node_types or []
+    own = [names[row] for row in scene.targets if names]
+    return {name: number for number, name in enumerate(dict.fromkeys([*own, *names]))}
 
 
 def compose(
@@ -113,8 +104,9 @@ def compose(
     named: Sequence[int] = (),  # nodes (or edge players) that the sentence names or removes
     other_class: np.ndarray | None = None,  # nodes with another predicted class
     edge_player: np.ndarray | None = None,  # player that each edge is, -1 for none
-    types: list[str] | None = None,  # of nodes, if there are several
+    node_types: list[str] | None = None,  # of nodes, if there are several
     class_name: str = "",  # of the explained class
+    molecule: bool = False,  # nodes are atoms
 ) -> Scene:
     """Choose the nodes to draw and place them."""
     strength, named_nodes = np.abs(score), set(named)
@@ -132,7 +124,6 @@ def compose(
     else:
         rest = np.delete(score, player[player >= 0])
         edge_score = np.where(player >= 0, score[player], 0.0) if len(score) else np.zeros(len(pairs))
-    molecule = hop is None and labels is not None and is_molecule(labels)
     own = None if labels is None else [labels[node] for node in chosen]
     position = forces(len(chosen), pairs, own if molecule else None) if hop is None else rings(hop[chosen], pairs)
     return Scene(
@@ -151,7 +142,7 @@ def compose(
         molecule=molecule,
         max_score=_max_score(score, hop if edge_player is None else None),
         rest=_rest_in_words(rest, score),
-        types=None if types is None else [types[node] for node in chosen],
+        node_types=None if node_types is None else [node_types[node] for node in chosen],
         class_name=class_name,
     )
 
