@@ -368,8 +368,8 @@ def test_long_names_are_shortened_in_sentences(star, monkeypatch):
     named = star.batch.named(labels=["me", "Ann", "Bob", long])[0]
     assert "neighbour A very long title of a film that nobody… (3)" in named.in_words()
     assert f"{long} (3)" in named.player_names() and long in named.to_frame().label.tolist() and long in named.to_json()
-    monkeypatch.setattr(sys.modules["dgl_lara.cli.explain"], "width", lambda: 60)
-    lines = sys.modules["dgl_lara.cli.explain"]._table(named, 10).splitlines()
+    monkeypatch.setattr(sys.modules["dgl_lara.cli.explain_single"], "width", lambda: 60)
+    lines = sys.modules["dgl_lara.cli.explain_single"]._table(named, 10).splitlines()
     assert "…" in "".join(lines) and max(map(len, lines)) <= 60 and len(lines[1].split("  ")[0]) > 30
 
 
@@ -437,7 +437,7 @@ def test_command_explains_several_nodes_each_with_files_of_its_own(quick_runs, o
 def test_command_names_its_run(quick_runs, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     shutil.copytree(quick_runs["ba-shapes"], "runs/mine")
-    assert "run runs/mine (the newest; --run names another)" in run("--node", 5).stderr
+    assert "run runs/mine" in run("--node", 5).stderr
     assert "runs/mine" not in run("--node", 5, "--run", "runs/mine").stderr
     assert "run runs/mine" in run("--node", 5, "--run", "runs/mine", "-v").stderr
 
@@ -486,39 +486,28 @@ def test_command_explains_one_graph(quick_runs, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "words", "said"),
+    ("name", "words", "code"),
     [
-        ("ba-shapes", ["--node", 700], "--node must be in 0..699 (got 700)."),
-        ("ba-shapes", ["--node", -1], "-1 is not in the range"),
-        ("ba-shapes", ["--node", 3, "--class", 4], "--class must be in 0..3 (got 4)."),
-        ("ba-shapes", ["--node", 3, "--class", "roof"], "--class must be in 0..3 (got roof)."),
-        ("ba-shapes", ["--node", 3, "--picture", "a.gif"], "must end in .png, .svg, .pdf, .html (got 'a.gif')."),
-        ("ba-shapes", ["--node", 3, "--out", "a.parquet"], "must end in .csv, .json, .graphml (got 'a.parquet')."),
-        ("ba-shapes", ["--graph", 3], "this run explains nodes: ask with --node (its data set is ba-shapes)."),
-        ("molecules", ["--node", 3], "this run explains graphs: ask with --graph (its data set is molecules)."),
-        ("ba-shapes", [], "--node, --graph, --pair, --all, --split, --nodes or --pairs, one of them."),
-        ("ba-shapes", ["--node", 3, "--all"], "--node and --all are given; name one of them."),
-        ("ba-shapes", ["--nodes", "n.txt", "--split", "test"], "--split and --nodes are given; name one of them."),
-        ("ba-shapes", ["--node", 3, "--pairs", "n.txt"], "--node and --pairs are given; name one of them."),
-        ("ba-shapes", ["--all", "--out", "a.xlsx"], "Error: --out must end in .parquet, .csv, .jsonl (got 'a.xlsx')."),
-        ("ba-shapes", ["--all", "--picture", "a.png", "--out", "a.csv"], "Error: --picture goes with --node, --graph "),
-        ("ba-shapes", ["--split", "test", "--class", "ant", "--out", "a.csv"], "--class must be in 0..3 (got ant)."),
-        ("ba-shapes", ["--all"], "name the file to write with --out."),
-        (
-            "ba-shapes",
-            ["--all", "--out", "a.csv", "--out", "b.csv"],
-            "--out is given 2 times; --all goes to one place.",
-        ),
-        (
-            "ba-shapes",
-            ["--node", 3, "--out", "a.csv", "--out", "a.jsonl"],
-            "must end in .csv, .json, .graphml (got 'a.j",
-        ),
+        ("ba-shapes", ["--node", 700], "explain.target"),
+        ("ba-shapes", ["--node", 3, "--class", 4], "classes.unknown"),
+        ("ba-shapes", ["--node", 3, "--class", "roof"], "classes.unknown"),
+        ("ba-shapes", ["--node", 3, "--picture", "a.gif"], "option.ending"),
+        ("ba-shapes", ["--node", 3, "--out", "a.parquet"], "option.ending"),
+        ("ba-shapes", ["--graph", 3], "explain.other_task"),
+        ("molecules", ["--node", 3], "explain.other_task"),
+        ("ba-shapes", [], "options.missing"),
+        ("ba-shapes", ["--node", 3, "--all"], "options.exclusive"),
+        ("ba-shapes", ["--nodes", "n.txt", "--split", "test"], "options.exclusive"),
+        ("ba-shapes", ["--node", 3, "--pairs", "n.txt"], "options.exclusive"),
+        ("ba-shapes", ["--all", "--out", "a.xlsx"], "option.ending"),
+        ("ba-shapes", ["--all", "--picture", "a.png", "--out", "a.csv"], "options.requires"),
+        ("ba-shapes", ["--split", "test", "--class", "ant", "--out", "a.csv"], "classes.unknown"),
+        ("ba-shapes", ["--all"], "explain.one_out"),
+        ("ba-shapes", ["--all", "--out", "a.csv", "--out", "b.csv"], "explain.one_out"),
+        ("ba-shapes", ["--node", 3, "--out", "a.csv", "--out", "a.jsonl"], "option.ending"),
     ],
 )
-def test_command_refuses_with_one_sentence(quick_runs, name, words, said):
+def test_command_refuses_with_a_code(quick_runs, name, words, code):
     result = run("--run", quick_runs[name], *words)
     assert result.exit_code == 2 and "Traceback" not in result.output
-    last = result.stderr.strip().splitlines()[-1]
-    assert last.startswith("Error: ") and said in last
-    assert result.stdout == ""
+    assert f"[{code}]" in result.stderr and result.stdout == ""
