@@ -1,10 +1,10 @@
 """Explanations: one of a batch, tables, graphs, files, and sentences with figures of the model."""
 
+import importlib
 import json
 import os
 import re
 import shutil
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -368,8 +368,9 @@ def test_long_names_are_shortened_in_sentences(star, monkeypatch):
     named = star.batch.named(labels=["me", "Ann", "Bob", long])[0]
     assert "neighbour A very long title of a film that nobody… (3)" in named.in_words()
     assert f"{long} (3)" in named.player_names() and long in named.to_frame().label.tolist() and long in named.to_json()
-    monkeypatch.setattr(sys.modules["dgl_lara.cli.explain_single"], "width", lambda: 60)
-    lines = sys.modules["dgl_lara.cli.explain_single"]._table(named, 10).splitlines()
+    explain_single = importlib.import_module("dgl_lara.cli.explain_single")
+    monkeypatch.setattr(explain_single, "width", lambda: 60)
+    lines = explain_single._table(named, 10).splitlines()
     assert "…" in "".join(lines) and max(map(len, lines)) <= 60 and len(lines[1].split("  ")[0]) > 30
 
 
