@@ -56,7 +56,7 @@ class InputAdapter(ModelAdapter):
         """Return whether pairs of nodes of two types have a rating."""
         return False
 
-    def likes(self, graph: dgl.DGLGraph, node: int) -> dict[int, bool]:
+    def likes(self, graph: Graph, node: int) -> dict[int, bool]:
         """Return for each node with a rating of this one, or by it, whether the rating is above the average."""
         return {}
 
