@@ -40,7 +40,7 @@ def several(quick_runs, session_cache, tmp_path_factory):
 
 
 def test_each_kind_has_its_files_and_the_config_says_so(several):
-    assert [choice["kind"] for choice in json.loads((several / "config.json").read_text())["players"]] == KINDS[1::2]
+    assert [choice["name"] for choice in json.loads((several / "config.json").read_text())["players"]] == KINDS[1::2]
     for part in (several, several / "edges", several / "features"):
         assert {"explainer.pt", "checkpoint.pt", "metrics.csv", "samples.pt"} <= {path.name for path in part.iterdir()}
 
@@ -125,7 +125,7 @@ def test_a_kind_that_the_run_does_not_hold(quick_runs):
     result = CliRunner().invoke(
         main, ["explain", "--run", str(quick_runs["ba-shapes"]), "--node", "5", "--players", "edges"]
     )
-    assert "not edges; train with --players edges" in result.output
+    assert "[run.players]" in result.output and "--players edges" in result.output
 
 
 def test_rather_than_needs_a_class(quick_runs):
@@ -143,7 +143,7 @@ def test_the_settings_are_handed_back_and_the_run_can_be_deleted(several, tmp_pa
     (tmp_path / "run.toml").write_text(settings.output)
     again = run("train", "--config", tmp_path / "run.toml", "--out", tmp_path / "again")
     assert again.exit_code == 0, again.output
-    assert json.loads((tmp_path / "again/config.json").read_text())["players"][1]["kind"] == "edges"
+    assert json.loads((tmp_path / "again/config.json").read_text())["players"][1]["name"] == "edges"
     assert run("runs", "delete", copy, "--yes").exit_code == 0
     assert not copy.exists()
 
@@ -188,4 +188,6 @@ def test_a_kind_that_is_not_trained_yet_names_the_run(several, tmp_path):
     copy = shutil.copytree(several, tmp_path / "copy")
     (copy / "features/explainer.pt").unlink()
     found = run("explain", "--run", copy, "--node", 5, "--players", "features")
-    assert found.exit_code == 1 and f"go on with: dgl-lara train --resume {copy}\n" in found.output
+    assert found.exit_code == 1 and f"dgl-lara train --resume {copy}. [run.not_trained]" in found.output.replace(
+        f"{copy} [", f"{copy}. ["
+    )

@@ -181,10 +181,10 @@ def test_a_graph_that_was_not_there(nodes, links, tmp_path):
             "[request.links_missing]",
         ),
         (["explain", "--run", "nodes", "--trust", "--pair", "1", "2"], "[request.no_links]"),
-        (["explain", "--run", "nodes", "--trust", "--graph", "no.bin", "--node", "2"], "does not exist"),
+        (["explain", "--run", "nodes", "--trust", "--graph", "no.bin", "--node", "2"], "[explain.no_graph_file]"),
         (
             ["explain", "--run", "nodes", "--trust", "--graph", "later.bin", "--split", "val", "--out", "x.csv"],
-            "no splits",
+            "[explain.graph_file]",
         ),
     ],
 )

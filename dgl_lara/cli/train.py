@@ -49,10 +49,7 @@ if TYPE_CHECKING:
     from dgl_lara.training.config import TrainingConfig
 
 WITH_RESUME = ("resume", "own_name", "trust", "memory", "processes", "device")  # all else is stored in the run
-REQUIRES = {
-    "--weights": ["--model"], "--directed-edges": ["--players"], "--features-of": ["--players"],
-    "--baseline": ["--players"], "--feature-groups": ["--players"],
-}  # fmt: skip
+REQUIRES = {"--weights": ["--model"]}
 
 
 def training_options(command: Callable) -> Callable:

@@ -82,7 +82,6 @@ def is_trained(folder: Path) -> bool:
     return any(folder.rglob("explainer.pt"))
 
 
-def check_trained(folder: Path, runs_code: bool) -> None:
-    """Raise LaraError if a run holds no explainer."""
-    if not is_trained(folder):
-        raise LaraError("run.not_trained", folder=folder, command=resume_command(folder, runs_code))
+def not_trained(folder: Path, runs_code: bool) -> LaraError:
+    """Return the error about a run without an explainer."""
+    return LaraError("run.not_trained", folder=folder, command=resume_command(folder, runs_code))

@@ -18,7 +18,7 @@ from dgl_lara.errors import InputError, LaraError
 from dgl_lara.gnns.checkpoint import load_gnn
 from dgl_lara.lara_partitioned import lara_on
 from dgl_lara.runs.config import RunConfig
-from dgl_lara.runs.folder import check_trained
+from dgl_lara.runs.folder import is_trained, not_trained
 from dgl_lara.runs.run import Run, make_run
 
 if TYPE_CHECKING:
@@ -55,8 +55,8 @@ def open_run(
     """
     folder, device = Path(folder), torch.device(device)
     config = _read_config(folder)
-    if to_explain:
-        check_trained(folder, config.model is not None)
+    if to_explain and not is_trained(folder):
+        raise not_trained(folder, config.model is not None)
     config = replace(config, model=_trusted_model(folder, config, trust))
     with status(f"reading {config.dataset}"):
         dataset = datasets.load(config.dataset, config.options).to(torch.device("cpu") if offload else device)

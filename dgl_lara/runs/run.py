@@ -34,7 +34,7 @@ from dgl_lara.errors import LaraError
 from dgl_lara.explainer.network import load_explainer, save_explainer
 from dgl_lara.lara import LARA
 from dgl_lara.runs.config import RunConfig
-from dgl_lara.runs.folder import check_trained, run_root
+from dgl_lara.runs.folder import not_trained, run_root
 from dgl_lara.runs.manifest import build_manifest, check_manifest, flattened
 from dgl_lara.runs.overview import RunSummary
 from dgl_lara.training.config import MAX_PAIRS
@@ -223,8 +223,10 @@ class Run:
             LaraError: If there is no explainer, or if it was trained with other data, settings or another model.
         """
         if not self.lara.is_trained:
-            check_trained(self.folder, self.config.model is not None)
-            explainer, stored = load_explainer(self.folder / "explainer.pt", self.lara.features.device)
+            path = self.folder / "explainer.pt"
+            if not path.exists():
+                raise not_trained(self.folder, self.config.model is not None)
+            explainer, stored = load_explainer(path, self.lara.features.device)
             check_manifest(stored, self._manifest, self.folder)
             self._note_other_history(stored.get("best"))
             results = {name: stored.get(name) for name in ("errors", "cost")}
