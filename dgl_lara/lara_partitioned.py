@@ -180,7 +180,9 @@ class PartitionedLara(LARA):
     def _amortised(self, targets: Tensor, query: ClassQuery | None = None) -> Explanations:
         if len(targets) > self.task.max_nearby_targets:
             return self.scorer().explain(targets, query)
-        near = self.game.near(targets, max(self.explainer_.form.sight(self.explainer_.config), self.game.hops + 1))
+        near = self.game.near(
+            targets, max(self.explainer_.decoder.receptive_hops(self.explainer_.config), self.game.hops + 1)
+        )
         return explain_nearby(self.explainer_, near.game, self.config_.inputs, near.targets, query)
 
     def check_supports_refinement(self, is_requested: bool) -> None:

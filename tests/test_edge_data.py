@@ -404,7 +404,7 @@ def test_the_compiled_walk_knows_what_edges_carry(players):
     g = new_explainer(game, SMALL, seen.inputs, everyone).requires_grad_(False)
     embeddings, found = embed_all(g, game, "rich"), game.players(everyone)
     t = g.for_class(embeddings.target, ClassQuery(game.explained_class))
-    scores = g.form.scores(g, PairBatch(game, found, embeddings.source, t))
+    scores = g.decoder.scores(g, PairBatch(game, found, embeddings.source, t))
     many = Scorer(g, game, embeddings).explain(everyone)
     torch.testing.assert_close(many.scores, scores, atol=1e-5, rtol=1e-3)
     best = Scorer(g, game, embeddings).top(everyone, 3)

@@ -181,13 +181,13 @@ def test_pair_scores_are_differentiable():
     p, t = torch.randn(40, 15, requires_grad=True), torch.randn(2, 15, requires_grad=True)
     players = GAME.players(torch.tensor([3, 17]))
     g = new()
-    g.form.scores(g, PairBatch(GAME, players, p, t)).sum().backward()
+    g.decoder.scores(g, PairBatch(GAME, players, p, t)).sum().backward()
     assert p.grad.abs().sum() > 0 and t.grad.abs().sum() > 0
 
 
 def test_targets_outside_are_refused():
     g = new()
-    with pytest.raises(ValueError, match=r"nodes 0\.\.39 \(got 40\)"):
+    with raises("targets.range", most=39, got=40):
         Scorer(g, GAME, Embeddings(torch.zeros(1), torch.zeros(1))).explain(torch.tensor([3, 40]))
 
 

@@ -15,7 +15,7 @@ from dgl_lara.attribution.monte_carlo import least_squares
 from dgl_lara.blackbox.hetero import HeteroAdapter
 from dgl_lara.errors import ModelError
 from dgl_lara.explainer.inputs import encoder_graph, explainer_inputs
-from dgl_lara.explainer.probe import heard, ways_to_targets
+from dgl_lara.explainer.probe import probe_outputs, ways_to_targets
 from dgl_lara.game.game import Game
 from dgl_lara.game.inputs import normalize_inputs
 from dgl_lara.inference.layerwise import embed_layerwise
@@ -305,7 +305,7 @@ def test_what_f_makes_of_nodes_of_other_types():
             return super().forward(graph, x) + torch.tensor([1.0, -2.0, 0.5])
 
     game, graph = made(Opinionated(), shop(2))
-    rows, types = heard(game), game.f.types
+    rows, types = probe_outputs(game), game.f.types
     hop, _ = ways_to_targets(game.graph, graph.num_nodes("item"), game.hops)
     assert (rows[hop <= 0] == 0).all() and (hop == 1).sum() > 9 and (hop == 2).any()
 
@@ -328,7 +328,7 @@ def test_what_f_makes_of_nodes_of_other_types():
             source = len(x[relation[2]]) - 1
         torch.testing.assert_close(rows[node], Net()(whole, x)[-1], atol=1e-5, rtol=1e-4)
     some = torch.tensor([3, 19, 27, 30])
-    torch.testing.assert_close(heard(game, some), rows[some], atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(probe_outputs(game, some), rows[some], atol=1e-5, rtol=1e-4)
 
 
 @pytest.fixture(scope="module")

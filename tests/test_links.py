@@ -16,7 +16,7 @@ from dgl_lara._util.randomness import generator
 from dgl_lara.attribution.exact import all_coalitions, exact
 from dgl_lara.attribution.monte_carlo import least_squares, sample_shared, shared_least_squares
 from dgl_lara.attribution.shared_samples import SampleReservoir, draw_more
-from dgl_lara.explainer.decoder import PairBatch, on_all_sides
+from dgl_lara.explainer.decoder import PairBatch, sum_over_endpoints
 from dgl_lara.explainer.inputs import encoder_graph
 from dgl_lara.game.game import Game
 from dgl_lara.game.inputs import normalize_inputs
@@ -210,7 +210,7 @@ def test_every_route_gives_the_same_sums(players, gate, several):
     g.requires_grad_(False)
     embeddings, found = embed_all(g, game, "rich"), game.players(everyone)
     t = g.for_class(game.task.target_embeddings(embeddings.target, everyone, None), game.query(everyone))
-    plain = on_all_sides(g.form.scores, g, PairBatch(game, found, embeddings.source, t))
+    plain = sum_over_endpoints(g.decoder.scores, g, PairBatch(game, found, embeddings.source, t))
     compiled = Scorer(g, game, embeddings).explain(everyone)
     torch.testing.assert_close(compiled.scores, plain, atol=1e-4, rtol=1e-3)
     few = torch.cat([Scorer(g, game, embeddings).explain(some).scores for some in everyone.split(9)])

@@ -180,7 +180,7 @@ def test_whoever_plays_walks_equal_lists_of_pairs(players, gate):
     classes = torch.tensor([2, 0, 1])
     here = steps[0].embedded
     t = g.for_class(here.t, ClassQuery(classes))
-    scores = g.form.scores(g, PairBatch(game, found, here.p, t))
+    scores = g.decoder.scores(g, PairBatch(game, found, here.p, t))
     sums = torch.zeros(4, 3).index_add(1, found.row, heard.sigma(found.player) * scores)
     torch.testing.assert_close(sums, pairs[:, [0, 1, 2], classes], atol=1e-5, rtol=1e-4)
 
@@ -325,7 +325,7 @@ def test_the_best_of_many_are_those_of_all_pairs(players, gate):
     embeddings, everyone = embed_all(g, game, "rich"), torch.arange(70)
     found = game.players(everyone)
     t = g.for_class(embeddings.target, ClassQuery(game.explained_class))
-    expected = g.form.scores(g, PairBatch(game, found, embeddings.source, t))
+    expected = g.decoder.scores(g, PairBatch(game, found, embeddings.source, t))
     assert expected.std() > 1e-3
     many = Scorer(g, game, embeddings).explain(everyone)
     torch.testing.assert_close(many.scores, expected, atol=1e-5, rtol=1e-3)

@@ -183,7 +183,7 @@ def test_table_objectives_converge(objective):
         expected = (inside * values[:, players.row]).sum(0) / inside.sum(0)
     assert expected.std() > 0.03
     assert (table.phi - expected).square().mean() < 0.03 * expected.var()
-    scores = g.form.scores(g, PairBatch(game, players, embedded.p, embedded.t))
+    scores = g.decoder.scores(g, PairBatch(game, players, embedded.p, embedded.t))
     torch.testing.assert_close(loss, ((scores - table.phi) / g.unit).square().mean())
 
 

@@ -1,10 +1,10 @@
-"""Eq. 6 for every kind of player: a score is what walks carry from nodes to the target.
+"""Eq. 6 for every player set: a score is what walks carry from nodes to the target.
 
     phi_hat(j -> i, class c) = sum over nodes v, terms d of w_d(i, v) <m_jv^(d) * m_c^(d), t_i^(d)>
 
-Nodes v hold what players contribute there (m): a node its own p; an edge its q at the node that it enters; a column x_c
-of the features x_vc r_c at every node. The gate w carries it to the target, where t meets it. So the signed sums that
-training needs, sum_j sigma_j phi_hat_j, walk on the edges of the graph whoever plays, and no list of pairs is built.
+Nodes v hold messages m of players: for a node its own p, for an edge its q at the node that it enters, for a column
+x_c of the features x_vc r_c at every node. The gate w carries messages to the target, where t meets them. So the signed
+sums that training needs, sum_j sigma_j phi_hat_j, propagate along edges without a list of pairs.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Signs = Callable[[Tensor], Tensor]  # players -> sigma, (num_masks, len(players)
 
 
 class ExplainerShape(Protocol):
-    """What forms need of `ExplainerConfig`, which is made with them."""
+    """The part of `ExplainerConfig` that decoders read."""
 
     @property
     def hops(self) -> int: ...
@@ -61,10 +61,10 @@ class ExplainerShape(Protocol):
 
 
 class ExplainerProtocol(Protocol):
-    """What forms need of the explainer."""
+    """The part of `Explainer` that decoders read."""
 
     gate: Gate
-    form_weights: nn.Module | None
+    decoder_weights: nn.Module | None
 
     @property
     def config(self) -> ExplainerShape: ...
@@ -72,68 +72,87 @@ class ExplainerProtocol(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class PairBatch:
-    """(target, player) pairs, and what g says of both."""
+    """(target, player) pairs with their embeddings.
+
+    Attributes:
+        game: The game that is explained.
+        players: The pairs.
+        p: Result of `Decoder.sources`.
+        t: (num_targets, num_endpoints * width).
+        nodes: Nodes whose rows `p` has, in rising order. None: all.
+    """
 
     game: Game
     players: Players
-    p: Tensor  # as `Form.sources` gives it
-    t: Tensor  # (num_targets, sides * width)
-    nodes: Tensor | None = None  # whose rows of p those are, rising; None: everybody's
+    p: Tensor
+    t: Tensor
+    nodes: Tensor | None = None
 
 
-def on_all_sides(
-    made: Callable[[ExplainerProtocol, PairBatch], Tensor], g: ExplainerProtocol, pairs: PairBatch
+def sum_over_endpoints(
+    method: Callable[[ExplainerProtocol, PairBatch], Tensor], g: ExplainerProtocol, pairs: PairBatch
 ) -> Tensor:
-    """What a form makes of pairs. Of targets that are several nodes: the sum over these, each with its own t."""
+    """Apply a method of a decoder to pairs. Targets of several nodes get the sum over these nodes.
+
+    Args:
+        method: A method of a decoder that takes an explainer and pairs.
+        g: The explainer.
+        pairs: The pairs.
+    """
 
     def score(game: Game, targets: Tensor, t: Tensor, players: Players | None) -> tuple[Players, Tensor]:
         players = game.players(targets) if players is None else players
-        return players, made(g, replace(pairs, game=game, players=players, t=t))
+        return players, method(g, replace(pairs, game=game, players=players, t=t))
 
     return pairs.game.task.sum_over_endpoints(pairs.game, pairs.players.targets, pairs.t, score, pairs.players)[1]
 
 
 class Decoder:
+    """How scores are computed from embeddings. A decoder belongs to a player set."""
+
     def shape(self, game: Game) -> dict[str, Any]:
-        """What of `ExplainerConfig` this kind decides."""
+        """Return the fields of `ExplainerConfig` that depend on the player set."""
         return {
             "players": game.player_set.name,
             "edge_columns": 0 if game.edge_inputs is None else game.edge_inputs.shape[1],
         }
 
     def prepare(self, g: ExplainerProtocol, game: Game) -> None:
-        """What can be read off the data before training."""
+        """Set what can be computed from the data before training."""
 
     def reach(self, config: ExplainerShape) -> int:
-        """How many hops from the target the nodes stand at which players contribute."""
+        """Return the distance from the target up to which nodes hold messages of players."""
         return config.hops
 
-    def sight(self, config: ExplainerShape) -> int:
-        """How many hops from the target g must see: one a layer for t, as many more for p of whoever contributes."""
+    def receptive_hops(self, config: ExplainerShape) -> int:
+        """Return how many hops around a target the encoder needs.
+
+        t needs one hop for each layer, and p of the farthest player needs as many beyond it.
+        """
         return config.hops + config.layers
 
     def source_width(self, config: ExplainerShape) -> int:
-        """Numbers that the source head says of a node; 0: it is not asked."""
+        """Return the outputs of the source head for each node. 0: there is no source head."""
         return config.width
 
     def weights(self, config: ExplainerShape) -> nn.Module | None:
-        """What g has to learn for this kind besides its encoder and heads."""
+        """Return the weights besides encoder and heads."""
         return None
 
-    def sources(self, g: ExplainerProtocol, said: Tensor, scale: Tensor) -> Tensor:
-        """p: what of the source head's answer is kept for all targets (one row a node, or a column)."""
-        return said
+    def sources(self, g: ExplainerProtocol, outputs: Tensor, scale: Tensor) -> Tensor:
+        """Return p, one row for each node or column, from the outputs of the source head."""
+        return outputs
 
-    def held(
-        self, g: ExplainerProtocol, game: Game, seen: EncoderGraph, nodes: Tensor, p: Tensor, sigma: Signs
+    def signed_messages(
+        self, g: ExplainerProtocol, game: Game, graph: EncoderGraph, nodes: Tensor, p: Tensor, sigma: Signs
     ) -> Tensor:
-        """(num_local, num_masks, width): what nodes hold, each player with its sign."""
+        """Return the messages that nodes hold, each with the sign of its player, (num_local, num_masks, width)."""
         raise NotImplementedError
 
-    def products(self, g: ExplainerProtocol, pairs: PairBatch) -> Tensor:
-        """(num_pairs, width): to be summed with a class's weights."""
+    def pair_terms(self, g: ExplainerProtocol, pairs: PairBatch) -> Tensor:
+        """Return terms whose sum, weighted by class, is the score, (num_pairs, width)."""
         raise NotImplementedError
 
     def scores(self, g: ExplainerProtocol, pairs: PairBatch) -> Tensor:
-        """(num_pairs,) the scores, with t already turned to a class."""
-        return self.products(g, pairs).sum(1)
+        """Return the scores, (num_pairs,), if t is weighted by class already."""
+        return self.pair_terms(g, pairs).sum(1)

@@ -1,4 +1,4 @@
-"""The encoder of g: GraphConv layers over the graph with self-loops, with the GCN scale of the *whole* graph."""
+"""The encoder of g: GraphConv layers on the graph with self-loops, with the GCN scale of the full graph."""
 
 from __future__ import annotations
 
@@ -16,8 +16,16 @@ from dgl_lara.graphs.indexing import in_edge_ids, in_edges, lookup_sorted
 
 @dataclass(frozen=True, eq=False)
 class EncoderGraph:
-    """A graph as the encoder sees it. With the scale taken from the whole graph, a part of it gives its inner nodes
-    exactly the whole graph's embeddings."""
+    """A graph as the encoder sees it.
+
+    The scale is that of the full graph, so a subgraph gives its inner nodes the embeddings of the full graph.
+
+    Attributes:
+        looped: The graph with self-loops added, as in `walk_scale`.
+        scale: (num_nodes, 1).
+        sizes: Nodes of each graph of the batch.
+        inputs: (num_nodes, in_dim) before normalisation.
+    """
 
     looped: dgl.DGLGraph  # self-loops on top of the graph's own, as in `walk_scale`
     scale: Tensor  # (num_nodes, 1)
@@ -26,23 +34,35 @@ class EncoderGraph:
 
     @staticmethod
     def of(graph: dgl.DGLGraph, inputs: Tensor, in_degrees: Tensor | None = None) -> EncoderGraph:
-        """The whole graph; or a part of it, with the degrees that its nodes have in the whole."""
+        """Return the encoder graph of a whole graph.
+
+        Args:
+            graph: The graph.
+            inputs: (num_nodes, in_dim).
+            in_degrees: In-degrees of the nodes in the full graph, if this is a part of it.
+        """
         scale = scale_of(graph.in_degrees() if in_degrees is None else in_degrees).unsqueeze(1)
         return EncoderGraph(dgl.add_self_loop(graph), scale, graph.batch_num_nodes(), inputs)
 
     def at_sources(self, rows: Tensor) -> Tensor:
-        """Rows of the nodes that edges come from, from those of all nodes here: the same, unless some are elsewhere."""
+        """Return the rows of the nodes that edges come from. Distributed graphs fetch some of them."""
         return rows
 
     def part(self, nodes: Tensor, sizes: Tensor) -> EncoderGraph:
-        """What these nodes induce of it."""
+        """Return the subgraph that these nodes induce."""
         induced = dgl.node_subgraph(self.looped, nodes, store_ids=False)
         return EncoderGraph(induced, self.scale[nodes], sizes, self.inputs[nodes])
 
     @staticmethod
     def around(graph: dgl.DGLGraph, nodes: Tensor, inputs: Tensor, in_degrees: Tensor | None = None) -> EncoderGraph:
-        """The same for a few nodes, rising, and their inputs, without ever looping the whole graph. `in_degrees`: of
-        all nodes of the graph."""
+        """Return the subgraph of a few nodes without adding self-loops to the full graph.
+
+        Args:
+            graph: The full graph.
+            nodes: Nodes in rising order.
+            inputs: Their inputs.
+            in_degrees: In-degrees of all nodes.
+        """
         pair, sources = in_edges(graph, nodes)
         place, inside = lookup_sorted(sources, nodes)
         induced = dgl.graph((place[inside], pair[inside]), num_nodes=len(nodes))
@@ -53,14 +73,21 @@ class EncoderGraph:
 
 
 class Encoder(nn.Module):
-    """GraphConv layers. `residual` adds skip connections and LayerNorm, and hands every layer's state to the heads."""
+    """GraphConv layers.
+
+    Args:
+        in_dim: Inputs of each node.
+        width: Width of each layer.
+        layers: Number of layers.
+        residual: Add skip connections and LayerNorm, and pass the states of all layers to the heads.
+    """
 
     def __init__(self, in_dim: int, width: int, layers: int, residual: bool) -> None:
         super().__init__()
         self.residual = residual
         self.first = nn.Linear(in_dim, width)
         # norm="none": the scale is folded into the features, so that it can come from the whole graph
-        # every node has a loop, so nobody needs to look for nodes without edges
+        # every node has a loop, so no check for nodes without edges is needed
         self.convs = nn.ModuleList(
             GraphConv(width, width, norm="none", allow_zero_in_degree=True) for _ in range(layers)
         )

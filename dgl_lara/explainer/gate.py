@@ -1,9 +1,9 @@
-"""The gate w of Eq. 6: where a player stands as seen from the target, which its embedding alone cannot know.
+"""The gate w of Eq. 6: the position of a player relative to the target, which its embedding alone cannot contain.
 
     phi_hat(j -> i) = sum over terms d of w_d(i, j) <p_j^(d), t_i^(d)>
 
-A gate is one file in `gates/`; it says how many terms there are and what w is. A gate whose sums can be had without
-a list of pairs, or by the compiled walk, says that too; one that says nothing works all the same, pair by pair.
+A gate is one file in `gates/`. It must return the number of terms and w. It may also propagate messages without a list
+of pairs, and name the compiled kernel that computes its weights.
 """
 
 from __future__ import annotations
@@ -18,33 +18,40 @@ from dgl_lara.graphs.graph import Graph
 if TYPE_CHECKING:
     from dgl_lara.explainer.encoder import EncoderGraph
 
-# What the compiled walk (inference/kernels/walk.py) does at each step.
+# what the compiled walk (inference/kernels/walk.py) does at each step
 ONE_TERM, BY_HOP, BY_WALK = range(3)
 
 
 class Gate:
-    kernel: ClassVar[int | None] = None  # what the compiled walk does for it; None: it cannot
+    """Base class of gates."""
+
+    kernel: ClassVar[int | None] = None  # kind of step of the compiled walk; None: no compiled code
 
     def terms(self, hops: int) -> int:
-        """How many <p, t> a score sums."""
+        """Return how many products <p, t> a score sums."""
         return hops + 1
 
     def weights(self, graph: Graph, players: Players, hops: int) -> Tensor:
-        """w, (num_pairs, terms)."""
+        """Return w, (num_pairs, terms)."""
         raise NotImplementedError
 
     def scaled(self, p: Tensor, t: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
-        """p and t from what the heads say; factors of w that belong to one end alone go here."""
+        """Return p and t, multiplied by the factors of w that depend on one end only."""
         return p, t
 
-    supports_propagation: ClassVar[bool] = (
-        False  # it has `arrivals` and `carry`: sums over walks without a list of pairs
-    )
+    supports_propagation: ClassVar[bool] = False  # it has `aggregate` and `propagate`
 
-    def aggregate(self, graph: EncoderGraph, held: Tensor, terms: int, places: Tensor) -> Tensor:
-        """(places, num_masks, terms * dim): sum_v w_d(i, v) held_v^(d). held: (num_nodes, num_masks, terms * dim)."""
+    def aggregate(self, graph: EncoderGraph, messages: Tensor, terms: int, nodes: Tensor) -> Tensor:
+        """Return sum_v w_d(i, v) m_v^(d) for the nodes i, (len(nodes), num_masks, terms * dim).
+
+        Args:
+            graph: The graph.
+            messages: (num_nodes, num_masks, terms * dim) messages m that nodes hold.
+            terms: Number of terms d.
+            nodes: Nodes i.
+        """
         raise NotImplementedError
 
-    def carry(self, graph: EncoderGraph, x: Tensor, steps: int, places: Tensor) -> Tensor:
-        """(places, steps + 1, columns): sum_v w_d(i, v) x_v, the same x for every d."""
+    def propagate(self, graph: EncoderGraph, x: Tensor, steps: int, nodes: Tensor) -> Tensor:
+        """Return sum_v w_d(i, v) x_v for the nodes i, (len(nodes), steps + 1, columns), with one x for all d."""
         raise NotImplementedError

@@ -2,14 +2,15 @@
 
     phi_hat(j -> i, class c) = sum_d w_d(i, j) <p_j^(d) * m_c^(d), t_i^(d)>
 
-The paper's form is the special case with one term, w = 1 and no m: <p_j, t_i>. The gate w says where j stands as seen
-from i (`gate.py`). m_c lets one g explain every class: each logit of f is a game of its own and teaches g without extra
-model calls. A graph task needs no gate, its target embedding is the max-pool of t over the graph (Eq. 7).
+The form of the paper is the special case with one term, w = 1 and no m: <p_j, t_i>. The gate w depends on where j is
+relative to i (`gate.py`). With m_c one g explains every class, without extra model calls in training. A graph task
+needs no gate, since its target embedding is the max-pool of t over the graph (Eq. 7).
 """
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -56,32 +57,50 @@ FIELDS = {
 
 @dataclass(frozen=True)
 class ExplainerConfig:
-    """Everything that determines the shape of g; stored beside its weights."""
+    """Shape of g, stored with its weights.
+
+    Attributes:
+        task: "node", "graph" or "link".
+        in_dim: Inputs of each node.
+        num_classes: Classes of the explained model.
+        hops: K of the explained model.
+        layers: GraphConv layers. With 0 the encoder is an MLP.
+        hidden: Width of the encoder.
+        dim: Width of a term.
+        gate: Name of the gate.
+        embedding: "dual", or "single" if p and t share a head.
+        encoder: "residual", or "plain" for the stack of GraphConv and ReLU of the paper.
+        all_classes: Whether g explains all classes.
+        players: Name of the player set.
+        columns: Columns of the features, if they are players.
+        alone: Whether features are removed in the target only.
+        edge_columns: Columns of the edge data that g reads.
+    """
 
     task: str
     in_dim: int
     num_classes: int
-    hops: int  # K of the explained model
-    layers: int  # GraphConv layers of g; 0 makes it an MLP
+    hops: int
+    layers: int
     hidden: int = 64
     dim: int = 20
     gate: str = "walk"
     embedding: str = "dual"
-    encoder: str = "residual"  # plain: the paper's stack of GraphConv and ReLU
+    encoder: str = "residual"
     all_classes: bool = True
-    players: str = "nodes"  # which kind of players it scores
-    columns: int = 0  # of the features, where they play
-    alone: bool = False  # features play in the target alone
-    edge_columns: int = 0  # what g sees of an edge beside its ends
+    players: str = "nodes"
+    columns: int = 0
+    alone: bool = False
+    edge_columns: int = 0
 
     def __post_init__(self) -> None:
         wrong = validation_error(vars(self), FIELDS)
         if wrong:
-            raise InputError(f"the shape of an explainer: {wrong}.")
+            raise InputError("explainer.shape", problem=wrong)
 
     @property
     def num_weights(self) -> int:
-        """Of the encoder and the heads, but for biases."""
+        """Return the number of weights of encoder and heads, without biases."""
         states = self.hidden * (self.layers + 1 if self.encoder == "residual" else 1)
         deep = TASKS[self.task].head_layers > 1 and self.encoder == "residual"
         source = DECODERS[self.players].source_width(self)
@@ -91,24 +110,24 @@ class ExplainerConfig:
         heads += self.columns * self.width
         return self.hidden * (self.in_dim + self.layers * self.hidden) + heads
 
-    @property
+    @cached_property
     def reach(self) -> int:
-        """How many hops from the target the nodes stand at which players contribute."""
+        """Return the distance from the target up to which nodes hold messages of players."""
         return DECODERS[self.players].reach(self)
 
-    @property
+    @cached_property
     def terms(self) -> int:
-        """How many <p, t> a score sums."""
+        """Return how many products <p, t> a score sums."""
         return GATES[self.gate].terms(self.reach)
 
-    @property
+    @cached_property
     def width(self) -> int:
-        """Of p and t."""
+        """Return the width of p and t."""
         return self.terms * self.dim
 
 
 class Explainer(nn.Module):
-    """g: embeddings of all nodes in one pass; scores of any pair from them."""
+    """The network g. One pass embeds all nodes, and any score is a product of two embeddings."""
 
     centre: Tensor
     spread: Tensor
@@ -120,33 +139,33 @@ class Explainer(nn.Module):
         self.config = config
         self.task: Task = as_task(config.task)
         self.gate: Gate = GATES[config.gate]
-        self.form: Decoder = DECODERS[config.players]
+        self.decoder: Decoder = DECODERS[config.players]
         self.encoder = Encoder(config.in_dim, config.hidden, config.layers, config.encoder == "residual")
-        said = self.form.source_width(config)
-        if config.embedding == "single" and said != config.width:
-            raise InputError(f"one embedding for p and t is for nodes as players, not for {config.players}.")
+        source_width = self.decoder.source_width(config)
+        if config.embedding == "single" and source_width != config.width:
+            raise InputError("explainer.single_embedding", players=config.players)
         self.task.check_embedding(config.embedding)
-        self.source_head = self._head(said) if said else None
+        self.source_head = self._head(source_width) if source_width else None
         shared = self.source_head if config.embedding == "single" else None
         self.target_head = self._head(config.width * self.task.num_endpoints) if shared is None else shared
         classes = config.num_classes if config.all_classes else 0
         self.class_weight = nn.Parameter(0.5 + 0.5 * torch.randn(classes, config.width)) if classes else None
-        self.form_weights = self.form.weights(config)
-        # inputs are centred, scaled and clipped: unseen nodes cannot blow up; scores come in units of `unit`
+        self.decoder_weights = self.decoder.weights(config)
+        # inputs are centred, scaled and clipped, so that unseen nodes do not explode. `unit` is the unit of scores
         self.register_buffer("centre", torch.zeros(config.in_dim))
         self.register_buffer("spread", torch.ones(config.in_dim))
         self.register_buffer("clip", torch.tensor(torch.inf))
         self.register_buffer("unit", torch.ones(()))
 
     def _head(self, width: int) -> nn.Linear | nn.Sequential:
-        """Linear; where no gate can tell players apart because they have no distances, with one hidden layer."""
+        """Return a linear layer, or two layers if players have no distances that a gate could use."""
         config, states = self.config, self.encoder.out_dim
         if self.task.head_layers == 1 or config.encoder == "plain":
             return nn.Linear(states, width)
         return nn.Sequential(nn.Linear(states, config.hidden), nn.ReLU(), nn.Linear(config.hidden, width))
 
     def _heads(self, h: Tensor) -> tuple[Tensor, Tensor]:
-        """What both say; hidden layers side by side are one product, which is faster than two."""
+        """Return the outputs of both heads. Their hidden layers are one product, which is faster than two."""
         source, target = self.source_head, self.target_head
         if not isinstance(source, nn.Sequential) or not isinstance(target, nn.Sequential) or source is target:
             return h[:, :0] if source is None else source(h), target(h)
@@ -155,31 +174,35 @@ class Explainer(nn.Module):
         return source[2](hidden[0]), target[2](hidden[1])
 
     def forward(self, graph: EncoderGraph) -> tuple[Tensor, Tensor]:
-        """p (`Form.sources`) and t of every target (node, or graph: Eq. 7), rows of terms * dim."""
+        """Return p (see `Decoder.sources`) and t of every target, rows of terms * dim (Eq. 7 for graphs)."""
         h = self.encoder(graph, self.normalised(graph.inputs))
         p, t = self.embeddings(*self._heads(h), graph.scale)
         return p, self.task.pool(graph.sizes, t)
 
     def embeddings(self, source: Tensor, target: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
-        """p and t from what the heads say. Of a pair, each end also says what it makes of the other's t."""
+        """Return p and t from the outputs of the heads.
+
+        For pairs, each end also has factors for the t of the other end.
+        """
         target, *other = target.chunk(self.task.num_endpoints, dim=1)
         _, target = self.gate.scaled(target, target, scale)
         # layer-wise passes have the rest in main memory
         target = target * self.unit.to(target.device)
-        return self.form.sources(self, source, scale), torch.cat([target, *(1 + part for part in other)], dim=1)
+        return self.decoder.sources(self, source, scale), torch.cat([target, *(1 + part for part in other)], dim=1)
 
     def source_shape(self, num_nodes: int) -> tuple[int, int]:
-        """Of p, for a graph of so many nodes."""
-        said = self.form.source_width(self.config)
-        return (num_nodes, said) if said else (self.config.columns, self.config.width)
+        """Return the shape of p for a graph with this number of nodes."""
+        source_width = self.decoder.source_width(self.config)
+        return (num_nodes, source_width) if source_width else (self.config.columns, self.config.width)
 
     def normalised(self, inputs: Tensor) -> Tensor:
+        """Return inputs that are centred, scaled and clipped as in training."""
         if inputs.shape[1] != self.config.in_dim:
             raise InputError("explainer.inputs", expected=self.config.in_dim, got=inputs.shape[1])
         return (inputs - self.centre).div_(self.spread).clamp_(-self.clip, self.clip)
 
     def for_class(self, target: Tensor, query: ClassQuery) -> Tensor:
-        """(rows, width) Weight t by the class of each row.
+        """Return t weighted by the class of each row, (rows, width).
 
         Scores are linear in the weights, so a contrast of two classes is the difference of two explanations.
         """
@@ -190,7 +213,7 @@ class Explainer(nn.Module):
         return (t * weight.unsqueeze(1)).view_as(target)
 
     def all_class_weights(self) -> Tensor:
-        """(num_classes or 1, width)"""
+        """Return the weights of all classes, (num_classes or 1, width)."""
         if self.class_weight is None:
             return torch.ones(1, self.config.width, device=self.unit.device)
         return self.class_weight
@@ -200,13 +223,27 @@ class Explainer(nn.Module):
 
 
 def save_explainer(explainer: Explainer, path: Path, **more: Any) -> None:
-    """Shape and weights, and whatever plain values are to go with them."""
+    """Write shape and weights of an explainer.
+
+    Args:
+        explainer: The explainer.
+        path: File to write.
+        more: Plain values to store with it.
+    """
     content = {"config": asdict(explainer.config), "weights": explainer.state_dict(), **more}
     save_tensors(content, path)
 
 
 def load_explainer(path: Path, device: torch.device) -> tuple[Explainer, dict[str, Any]]:
-    """g, ready to explain, and what else the file holds."""
+    """Read an explainer, ready to explain, and what else the file holds.
+
+    Args:
+        path: File that `save_explainer` wrote.
+        device: Where the explainer is loaded.
+
+    Raises:
+        LaraError: If the file is damaged.
+    """
     fields = {"config": table, "weights": tensors}
     more = {
         "model": text,
@@ -225,16 +262,16 @@ def load_explainer(path: Path, device: torch.device) -> tuple[Explainer, dict[st
     }
     content = load_tensors(path)
     if not isinstance(content, dict) or not fields.keys() <= content.keys():
-        raise LaraError(f"{path} holds no trained explainer: neither `save` of a LARA nor `dgl-lara train` wrote it.")
-    told = {"model", "code", "training", "value", "errors", "cost"} if "model" in content else set()  # older ones: less
-    validate(content, {**fields, **more}, path, optional=tuple(more.keys() - told))
+        raise LaraError("explainer.file", path=path)
+    required = {"model", "code", "training", "value", "errors", "cost"} if "model" in content else set()
+    validate(content, {**fields, **more}, path, optional=tuple(more.keys() - required))
     try:
         config, weights = ExplainerConfig(**content.pop("config")), content.pop("weights")
         # before anything is built: a shape that does not fit its weights could be of any size
         if sum(part.numel() for part in weights.values()) < config.num_weights:
-            raise RuntimeError("its shape and its weights do not fit together")
+            raise LaraError("explainer.weights")
         explainer = Explainer(config)
         load_exactly(explainer, weights)
-    except (KeyError, TypeError, AttributeError, RuntimeError, InputError) as error:
-        raise LaraError(f"{path} is not a trained explainer ({str(error).splitlines()[0]}).") from error
+    except (KeyError, TypeError, AttributeError, RuntimeError, LaraError) as error:
+        raise LaraError("explainer.damaged", path=path, problem=str(error).splitlines()[0]) from error
     return explainer.to(device).requires_grad_(False).eval(), content

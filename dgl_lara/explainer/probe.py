@@ -17,7 +17,7 @@ from dgl_lara.game.game import Game
 from dgl_lara.game.node_task import khop_batch
 
 
-def heard(game: Game, nodes: Tensor | None = None) -> Tensor:
+def probe_outputs(game: Game, nodes: Tensor | None = None) -> Tensor:
     """(nodes, num_classes): how far f's logits of a nobody move; of all nodes, or of some. 0 for targets."""
     assert isinstance(game.f, HeteroAdapter)
     graph, types = game.graph, game.f.types

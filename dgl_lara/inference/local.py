@@ -42,7 +42,7 @@ def explain_nearby(
         The same scores as `Scorer.explain`, up to rounding.
     """
     game.check_targets(targets)
-    nodes = game.task.nearby_nodes(game.graph, targets, explainer.form.sight(explainer.config))
+    nodes = game.task.nearby_nodes(game.graph, targets, explainer.decoder.receptive_hops(explainer.config))
     if nodes is None:
         return Scorer(explainer, game, embed_all(explainer, game, inputs)).explain(targets, query)
     query = checked_query(explainer, game.query(targets), query)
@@ -72,7 +72,7 @@ def game_nearby(
     nodes are NaN.
     """
     config = explainer.config
-    needed = task.encoder_nodes(graph, targets, explainer.form.sight(config))
+    needed = task.encoder_nodes(graph, targets, explainer.decoder.receptive_hops(config))
     batch = khop_batch(graph, needed, config.hops + 1)
     near = predict_and_validate(f, batch.graph, features[batch.nodes], batch.graph.num_nodes(), task.name)
     outputs = near.new_full((graph.num_nodes(), near.shape[1]), torch.nan)

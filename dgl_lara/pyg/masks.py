@@ -53,7 +53,7 @@ def entry_mask(lara: LARA, explanations: Explanations) -> Tensor:
     a correction is split in proportion, so that the sum over all nodes is the score of the column.
     """
     g = lara.explainer_
-    decoder = cast(FeatureDecoder, g.form)
+    decoder = cast(FeatureDecoder, g.decoder)
     embedded, mask = lara.embed(), torch.zeros(lara.features.shape, device=lara.features.device)
     for one in explanations:
         targets = one.batch.players.targets

@@ -149,7 +149,7 @@ def new_explainer(game: Game, config: TrainingConfig, inputs: Tensor, train_node
     game.budget.check(BYTES_PER_WEIGHT * shape.num_weights, f"an explainer with {shape.num_weights:,} weights")
     with seeded(config.seed):
         explainer = Explainer(shape).to(inputs.device)
-    explainer.form.prepare(explainer, game)
+    explainer.decoder.prepare(explainer, game)
     if config.inputs == "rich":
         fit_normalisation(explainer, inputs[train_nodes], None if game.types is None else inputs)
         explainer.unit.fill_(game.value_scale)

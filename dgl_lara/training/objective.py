@@ -8,7 +8,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from dgl_lara.explainer.decoder import PairBatch, on_all_sides
+from dgl_lara.explainer.decoder import PairBatch, sum_over_endpoints
 from dgl_lara.explainer.network import Explainer
 from dgl_lara.game.class_query import ClassQuery
 from dgl_lara.game.game import Game
@@ -79,7 +79,9 @@ class Step:
     def _along_the_edges(self) -> Tensor:
         """Compute <sum over nodes v, players j of w_d sigma_j m_jv^(d), t^(d)> by propagation."""
         g, subgraph, sides = self.explainer, self.embedded, self.game.task.endpoints(self.targets)
-        messages = g.form.held(g, self.game, subgraph.graph, subgraph.nodes, subgraph.p, self.coalitions.sigma)
+        messages = g.decoder.signed_messages(
+            g, self.game, subgraph.graph, subgraph.nodes, subgraph.p, self.coalitions.sigma
+        )
         ends = lookup_sorted(torch.cat(sides), subgraph.nodes)[0]
         sums = g.gate.aggregate(subgraph.graph, messages, g.config.terms, ends)
         by_side = [
@@ -92,7 +94,9 @@ class Step:
         """Compute the sums from explicit (target, player) pairs."""
         players, g, subgraph = self.players(), self.explainer, self.embedded
         pairs = PairBatch(self.game, players, subgraph.p, subgraph.t, subgraph.nodes)
-        scores = on_all_sides(g.form.products, g, pairs) @ g.all_class_weights().T  # (num_pairs, num_classes)
+        scores = (
+            sum_over_endpoints(g.decoder.pair_terms, g, pairs) @ g.all_class_weights().T
+        )  # (num_pairs, num_classes)
         sigma = self.coalitions.sigma(players.player)  # (num_masks, num_pairs)
         total = torch.zeros(len(sigma), len(players.targets), scores.shape[1], device=scores.device)
         return total.index_add(1, players.row, sigma.unsqueeze(2) * scores)
@@ -121,4 +125,6 @@ def local_scores(
         (num_pairs,) scores.
     """
     t = explainer.for_class(embedded.t, query or game.query(players.targets))
-    return on_all_sides(explainer.form.scores, explainer, PairBatch(game, players, embedded.p, t, embedded.nodes))
+    return sum_over_endpoints(
+        explainer.decoder.scores, explainer, PairBatch(game, players, embedded.p, t, embedded.nodes)
+    )

@@ -44,7 +44,7 @@ class NeighborSubgraphs:
     def embed(self, explainer: Explainer, targets: Tensor) -> SubgraphEmbeddings:
         """Embed the subgraph of Eq. 12."""
         task = self.game.task
-        nodes = task.encoder_nodes(self.game.graph, targets, explainer.form.sight(explainer.config))
+        nodes = task.encoder_nodes(self.game.graph, targets, explainer.decoder.receptive_hops(explainer.config))
         subgraph = self.encoder_graph.part(nodes, task.encoder_sizes(self.encoder_graph.sizes, targets))
         p, t = explainer(subgraph)
         return SubgraphEmbeddings(subgraph, nodes, p, task.target_embeddings(t, targets, nodes))

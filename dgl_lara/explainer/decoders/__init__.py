@@ -1,4 +1,4 @@
-"""How scores are put together, one file a kind of player; `form.py` says what they have in common."""
+"""Decoders, one file for each player set. The names are read without importing torch."""
 
 from __future__ import annotations
 
@@ -9,4 +9,4 @@ from dgl_lara._util.registry import Registry
 if TYPE_CHECKING:
     from dgl_lara.explainer.decoder import Decoder
 
-DECODERS: Registry[Decoder] = Registry(__name__, "FORM", first=("nodes", "edges", "features"))
+DECODERS: Registry[Decoder] = Registry(__name__, "DECODER", first=("nodes", "edges", "features"))

@@ -58,7 +58,7 @@ class EdgeDecoder(Decoder):
         """(edges, width): q. u, v: rows of p; scale: of the nodes that are entered, (edges, 1); x: what edges carry."""
         width, hidden = g.config.width, g.config.hidden
         from_a, to_b, from_c, to_e = p.split([width, width, hidden, hidden], dim=1)
-        inner, out = from_c[u] + to_e[v], g.form_weights
+        inner, out = from_c[u] + to_e[v], g.decoder_weights
         assert out is not None
         if isinstance(out, EdgeDataLayers):
             assert x is not None
@@ -66,21 +66,21 @@ class EdgeDecoder(Decoder):
         q = from_a[u] + to_b[v] + out(torch.relu(inner))
         return g.gate.scaled(q, q, scale)[0]
 
-    def held(
-        self, g: ExplainerProtocol, game: Game, seen: EncoderGraph, nodes: Tensor, p: Tensor, sigma: Signs
+    def signed_messages(
+        self, g: ExplainerProtocol, game: Game, graph: EncoderGraph, nodes: Tensor, p: Tensor, sigma: Signs
     ) -> Tensor:
         assert isinstance(game.player_set, EdgePlayers)
-        src, dst = seen.looped.edges()
+        src, dst = graph.looped.edges()
         real = src != dst
         player = game.player_set.player_of_edges(nodes[src[real]], nodes[dst[real]])
-        x = edge_inputs(game, seen.looped.edata[EDGE_ID][real]) if g.config.edge_columns else None
-        q = self.edge_vectors(g, p, src[real], dst[real], seen.scale[dst[real]], x)
+        x = edge_inputs(game, graph.looped.edata[EDGE_ID][real]) if g.config.edge_columns else None
+        q = self.edge_vectors(g, p, src[real], dst[real], graph.scale[dst[real]], x)
         signed = sigma(player).T.unsqueeze(2) * q.unsqueeze(1)  # (edges, masks, width)
         every = signed.new_zeros(len(src), signed[0].numel() if len(signed) else g.config.width)
         every = every.index_put((real.nonzero().flatten(),), signed.flatten(1)) if len(signed) else every
-        return ops.copy_e_sum(seen.looped, every).view(len(nodes), -1, g.config.width)
+        return ops.copy_e_sum(graph.looped, every).view(len(nodes), -1, g.config.width)
 
-    def products(self, g: ExplainerProtocol, pairs: PairBatch) -> Tensor:
+    def pair_terms(self, g: ExplainerProtocol, pairs: PairBatch) -> Tensor:
         result = pairs.t.new_zeros(len(pairs.players.player), g.config.width)
         for place, each in self._each(g, pairs):
             result = result.index_add(0, place, each)
@@ -110,4 +110,4 @@ class EdgeDecoder(Decoder):
             yield place[some], q * pairs.t[row[some]] * gate[which[some]].repeat_interleave(g.config.dim, dim=1)
 
 
-FORM = EdgeDecoder()
+DECODER = EdgeDecoder()

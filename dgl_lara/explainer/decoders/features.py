@@ -55,22 +55,22 @@ class FeatureDecoder(Decoder):
         return super().shape(game) | {"columns": game.player_set.num_columns, "alone": game.player_set.target_only}
 
     def prepare(self, g: ExplainerProtocol, game: Game) -> None:
-        assert isinstance(g.form_weights, ColumnEmbedding) and isinstance(game.player_set, FeaturePlayers)
+        assert isinstance(g.decoder_weights, ColumnEmbedding) and isinstance(game.player_set, FeaturePlayers)
         for columns in torch.arange(game.player_set.num_columns).split(COLUMNS_AT_ONCE):
             part = slice(int(columns[0]), int(columns[-1]) + 1)
             square = game.player_set.deviation(slice(None), part).square()
             present = (square > 0).sum(0).clamp(min=1)  # a rare column is as large as it is where it is there
-            g.form_weights.spread[part] = (square.sum(0) / present).sqrt().clamp(min=1e-6)
-        found = responses(game, g.form_weights.spread)
-        g.form_weights.responses.copy_(found / found.square().mean(0).sqrt().clamp(min=1e-9))
+            g.decoder_weights.spread[part] = (square.sum(0) / present).sqrt().clamp(min=1e-6)
+        found = responses(game, g.decoder_weights.spread)
+        g.decoder_weights.responses.copy_(found / found.square().mean(0).sqrt().clamp(min=1e-9))
         some = evenly_spaced(game.num_targets, SOME, found.device)
         # so many scores share what there is to explain; r begins small enough for all of them together
-        g.form_weights.spread *= game.players(some).counts.float().mean().clamp(min=1).sqrt()
+        g.decoder_weights.spread *= game.players(some).counts.float().mean().clamp(min=1).sqrt()
 
     def reach(self, config: ExplainerShape) -> int:
         return 0 if config.alone else config.hops
 
-    def sight(self, config: ExplainerShape) -> int:
+    def receptive_hops(self, config: ExplainerShape) -> int:
         return max(self.reach(config), config.layers)  # r speaks of columns: nobody's p is needed
 
     def source_width(self, config: ExplainerShape) -> int:
@@ -80,11 +80,11 @@ class FeatureDecoder(Decoder):
         return ColumnEmbedding(config.columns, config.num_classes, config.hidden, config.width)
 
     def sources(self, g: ExplainerProtocol, said: Tensor, scale: Tensor) -> Tensor:
-        assert isinstance(g.form_weights, ColumnEmbedding)
-        return g.form_weights()
+        assert isinstance(g.decoder_weights, ColumnEmbedding)
+        return g.decoder_weights()
 
-    def held(
-        self, g: ExplainerProtocol, game: Game, seen: EncoderGraph, nodes: Tensor, p: Tensor, sigma: Signs
+    def signed_messages(
+        self, g: ExplainerProtocol, game: Game, graph: EncoderGraph, nodes: Tensor, p: Tensor, sigma: Signs
     ) -> Tensor:
         kind = game.player_set
         assert isinstance(kind, FeaturePlayers)
@@ -92,9 +92,9 @@ class FeatureDecoder(Decoder):
         signs = sigma(kind.player_of_column.clamp(min=0)) * plays  # (masks, columns)
         x = kind.deviation(nodes if len(nodes) < len(kind.features) else slice(None))
         held = torch.stack([x @ (p * mask.unsqueeze(1)) for mask in signs], dim=1)
-        return g.gate.scaled(held, held, seen.scale.unsqueeze(1))[0]
+        return g.gate.scaled(held, held, graph.scale.unsqueeze(1))[0]
 
-    def products(self, g: ExplainerProtocol, pairs: PairBatch) -> Tensor:
+    def pair_terms(self, g: ExplainerProtocol, pairs: PairBatch) -> Tensor:
         players, t, kind = pairs.players, pairs.t, pairs.game.player_set
         assert isinstance(kind, FeaturePlayers)
         which, column = kind.columns_of(players.player)
@@ -182,7 +182,7 @@ class PropagatedFeatures:
         if self.gate.supports_propagation:
             nodes = self.nodes
             self.places = targets if nodes is None else lookup_sorted(targets, nodes)[0]
-            self.seen = (
+            self.graph = (
                 EncoderGraph.of(game.graph, scale) if nodes is None else EncoderGraph.around(game.graph, nodes, scale)
             )
         else:
@@ -194,7 +194,7 @@ class PropagatedFeatures:
         x = self.kind.deviation(slice(None) if self.nodes is None else self.nodes, columns)
         x = self.gate.scaled(x, x, self.scale)[0]
         if self.gate.supports_propagation:
-            return self.gate.carry(self.seen, x, self.steps, self.places)
+            return self.gate.propagate(self.graph, x, self.steps, self.places)
         assert self.near is not None and self.nodes is not None
         where = torch.stack([self.near.row, lookup_sorted(self.near.player, self.nodes)[0]])
         shape = (self.count, len(self.nodes))
@@ -205,4 +205,4 @@ class PropagatedFeatures:
         return torch.stack(parts, dim=1)
 
 
-FORM = FeatureDecoder()
+DECODER = FeatureDecoder()

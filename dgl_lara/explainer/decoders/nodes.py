@@ -1,4 +1,4 @@
-"""Nodes: what a node holds is its own p."""
+"""Nodes as players: the message of a node is its own p."""
 
 from __future__ import annotations
 
@@ -14,23 +14,24 @@ from dgl_lara.graphs.indexing import lookup_sorted
 
 
 class NodeDecoder(Decoder):
-    def sources(self, g: ExplainerProtocol, said: Tensor, scale: Tensor) -> Tensor:
-        return g.gate.scaled(said, said, scale)[0]
+    """Scores of nodes."""
 
-    def held(
-        self, g: ExplainerProtocol, game: Game, seen: EncoderGraph, nodes: Tensor, p: Tensor, sigma: Signs
+    def sources(self, g: ExplainerProtocol, outputs: Tensor, scale: Tensor) -> Tensor:
+        return g.gate.scaled(outputs, outputs, scale)[0]
+
+    def signed_messages(
+        self, g: ExplainerProtocol, game: Game, graph: EncoderGraph, nodes: Tensor, p: Tensor, sigma: Signs
     ) -> Tensor:
         return sigma(nodes).T.unsqueeze(2) * p.unsqueeze(1)
 
-    def products(self, g: ExplainerProtocol, pairs: PairBatch) -> Tensor:
+    def pair_terms(self, g: ExplainerProtocol, pairs: PairBatch) -> Tensor:
         players = pairs.players
-        place = players.player if pairs.nodes is None else lookup_sorted(players.player, pairs.nodes)[0]
+        rows = players.player if pairs.nodes is None else lookup_sorted(players.player, pairs.nodes)[0]
         gate = g.gate.weights(pairs.game.graph, players, g.config.hops)
-        return pairs.p[place] * pairs.t[players.row] * gate.repeat_interleave(g.config.dim, dim=1)
+        return pairs.p[rows] * pairs.t[players.row] * gate.repeat_interleave(g.config.dim, dim=1)
 
     def scores(self, g: ExplainerProtocol, pairs: PairBatch) -> Tensor:
-        """One sampled product over all pairs; gated terms are added one after the other, so that memory stays at one
-        number a pair."""
+        """Compute one sampled product over all pairs, term after term, to hold one number for each pair."""
         p, t, players, dim = pairs.p, pairs.t, pairs.players, g.config.dim
         gate = g.gate.weights(pairs.game.graph, players, g.config.hops)
         players = players if pairs.nodes is None else players.among(pairs.nodes)
@@ -47,4 +48,4 @@ class NodeDecoder(Decoder):
         return scores
 
 
-FORM = NodeDecoder()
+DECODER = NodeDecoder()

@@ -1,4 +1,4 @@
-"""Gates, one file each; `gate.py` says what they have in common. Light: the command line reads the names."""
+"""Gates, one file each. The names are read without importing torch."""
 
 from __future__ import annotations
 

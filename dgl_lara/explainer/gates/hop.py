@@ -11,6 +11,8 @@ from dgl_lara.graphs.graph import Graph
 
 
 class HopGate(Gate):
+    """Weights by hop distance."""
+
     kernel = BY_HOP
 
     def weights(self, graph: Graph, players: Players, hops: int) -> Tensor:

@@ -1,4 +1,4 @@
-"""w = 1: the paper's form, one term."""
+"""w = 1, the form of the paper with one term."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from dgl_lara.graphs.graph import Graph
 
 
 class NoGate(Gate):
+    """One term with weight 1."""
+
     kernel = ONE_TERM
 
     def terms(self, hops: int) -> int:

@@ -1,4 +1,4 @@
-"""w_d = (Â^d)_ij, the weight of all walks of d steps; exact for linear GNNs."""
+"""w_d = (Â^d)_ij, the weight of all walks of d steps. It is exact for linear GNNs."""
 
 from __future__ import annotations
 
@@ -14,29 +14,31 @@ from dgl_lara.graphs.graph import Graph
 
 
 class WalkGate(Gate):
+    """Weights of walks along the edges."""
+
     kernel = BY_WALK
     supports_propagation = True
 
     def weights(self, graph: Graph, players: Players, hops: int) -> Tensor:
         return walk_weights(graph, players, hops)
 
-    def aggregate(self, graph: EncoderGraph, held: Tensor, terms: int, places: Tensor) -> Tensor:
-        """What is held for distance d is sent d steps along the edges: memory grows with nodes, not with pairs."""
-        count, masks, width = held.shape
-        moving = held.view(count, masks, terms, width // terms)
-        arrived = [moving[:, :, 0][places]]
+    def aggregate(self, graph: EncoderGraph, messages: Tensor, terms: int, nodes: Tensor) -> Tensor:
+        """Send the messages of term d along the edges d times, so that memory grows with nodes and not with pairs."""
+        count, masks, width = messages.shape
+        moving = messages.view(count, masks, terms, width // terms)
+        sums = [moving[:, :, 0][nodes]]
         for step in range(1, terms):
             flat = moving[:, :, 1:].reshape(count, -1) * graph.scale
             moving = (ops.copy_u_sum(graph.looped, flat) * graph.scale).view(count, masks, terms - step, -1)
-            arrived.append(moving[:, :, 0][places])
-        return torch.cat(arrived, dim=2)
+            sums.append(moving[:, :, 0][nodes])
+        return torch.cat(sums, dim=2)
 
-    def carry(self, graph: EncoderGraph, x: Tensor, steps: int, places: Tensor) -> Tensor:
-        arrived = [x[places]]
+    def propagate(self, graph: EncoderGraph, x: Tensor, steps: int, nodes: Tensor) -> Tensor:
+        sums = [x[nodes]]
         for _ in range(steps):
             x = ops.copy_u_sum(graph.looped, x * graph.scale) * graph.scale
-            arrived.append(x[places])
-        return torch.stack(arrived, dim=1)
+            sums.append(x[nodes])
+        return torch.stack(sums, dim=1)
 
 
 GATE = WalkGate()

@@ -72,7 +72,11 @@ class EdgeWalkKernel(PairKernel):
 
 def _edge_vectors(explainer: Explainer, game: Game, source: Tensor) -> np.ndarray:
     """Return q of every incoming edge, node after node, (terms, num_edges, dim)."""
-    config, decoder, nodes = explainer.config, cast(EdgeDecoder, explainer.form), torch.arange(game.graph.num_nodes())
+    config, decoder, nodes = (
+        explainer.config,
+        cast(EdgeDecoder, explainer.decoder),
+        torch.arange(game.graph.num_nodes()),
+    )
     head, tail = in_edges(game.graph, nodes)
     scale = walk_scale(game.graph).unsqueeze(1)
     vectors = np.empty((config.terms, len(head), config.dim), np.float32)

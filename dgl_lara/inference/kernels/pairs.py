@@ -35,7 +35,7 @@ class PairKernel:
             t: (num_targets, width) target embeddings, weighted by class.
         """
         players = self.game.players(targets)
-        return players, self.explainer.form.scores(self.explainer, PairBatch(self.game, players, self.source, t))
+        return players, self.explainer.decoder.scores(self.explainer, PairBatch(self.game, players, self.source, t))
 
     def top(self, targets: Tensor, t: Tensor, top: int) -> TopLists:
         """Return the best players of each target, best first. Missing players are -1."""

@@ -24,7 +24,7 @@ class TableKernel(PairKernel):
         return game.player_set.num_table_columns > 0
 
     def top(self, targets: Tensor, t: Tensor, top: int) -> TopLists:
-        decoder = cast(FeatureDecoder, self.explainer.form)
+        decoder = cast(FeatureDecoder, self.explainer.decoder)
         player, score = [], []
         for rows in torch.arange(len(targets), device=targets.device).split(MAX_TABLE_ROWS):
             table = decoder.table(self.explainer, self.game, self.source, t[rows], targets[rows])
