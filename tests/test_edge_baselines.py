@@ -6,6 +6,7 @@ from dataclasses import replace
 import dgl
 import pytest
 import torch
+from codes import raises
 from games import gcn_game, random_graph, star_game
 
 from dgl_lara.baselines.common import edge_masks as edges_module
