@@ -1,7 +1,6 @@
-"""Processes that need not load torch and dgl: forked from one that has loaded them, and done nothing else.
+"""Processes that are forked from one that has loaded torch and dgl, because loading takes longer than most tests.
 
-Loading takes longer than what most tests ask of a process. What happens until then is tested in processes from their
-first instant (test_hostile_places.py, test_cli.py).
+What happens while a process loads is tested in test_hostile_places.py and test_cli.py.
 """
 
 import multiprocessing
@@ -25,27 +24,27 @@ def _work(code, words, folder, environment, *pipes):
     for place, pipe in enumerate(pipes, start=1):
         os.dup2(pipe.fileno(), place)
     for pipe in {id(pipe): pipe for pipe in pipes}.values():
-        pipe.close()  # an end that stays open would never be the end
+        pipe.close()  # readers wait until all writers are closed
     sys.argv = ["dgl-lara", *words]
     exec(code, {"__name__": "__main__"})
 
 
 class Forked:
-    """Python code in a process of its own, asked as a subprocess.Popen is."""
+    """Python code in a process, with the interface of subprocess.Popen."""
 
     def __init__(self, code, *words, environment=None, together=False):
-        """`together`: what it says on standard error comes with its output."""
-        there, pipes = zip(*(forkserver.Pipe(duplex=False) for _ in range(2)), strict=True)
-        given = (pipes[0], pipes[0] if together else pipes[1])
+        """`together`: standard error comes with the output."""
+        readers, pipes = zip(*(forkserver.Pipe(duplex=False) for _ in range(2)), strict=True)
+        outputs = (pipes[0], pipes[0] if together else pipes[1])
         environment = {**os.environ, **(environment or {})}
         self._process = forkserver.Process(
-            target=_work, args=(code, list(map(str, words)), str(Path.cwd()), environment, *given)
+            target=_work, args=(code, list(map(str, words)), str(Path.cwd()), environment, *outputs)
         )
         self._process.start()
         for pipe in pipes:
             pipe.close()
-        self.stdout, self.stderr = (os.fdopen(os.dup(pipe.fileno())) for pipe in there)
-        for pipe in there:
+        self.stdout, self.stderr = (os.fdopen(os.dup(pipe.fileno())) for pipe in readers)
+        for pipe in readers:
             pipe.close()
 
     @property
@@ -72,8 +71,8 @@ class Forked:
             raise subprocess.TimeoutExpired("dgl-lara", timeout)
         return self.returncode
 
-    def said(self, timeout=240):
-        """(code, output, errors) when it has ended; little enough for a pipe."""
+    def result(self, timeout=240):
+        """Wait for the end and return (exit code, output, errors), which must fit into a pipe."""
         self.wait(timeout)
         with self.stdout, self.stderr:
             return self.returncode, self.stdout.read(), self.stderr.read()

@@ -1,5 +1,6 @@
-"""Three processes that work as one, and then two of which one dies: `python processes_at_work.py FOLDER`, once for all
-tests that look at what they found. They are forked from one that has loaded everything."""
+"""Three processes that work together, and then two of which one dies: `python processes_at_work.py FOLDER`.
+
+It runs once for all tests that read its results. The processes are forked from one that has loaded everything."""
 
 import multiprocessing
 import os
@@ -15,12 +16,12 @@ from conftest import judge_hardly
 from dgl_lara._util.distributed import join
 from dgl_lara.datasets.partitioning import partition
 
-COUNT = 3  # shares are uneven, and where there are two masks one process has none
+COUNT = 3  # shares are uneven, and with two masks one process has none
 fork = multiprocessing.get_context("fork")
 
 
 def run(count, folder, *works):
-    """So many processes that do these works together; their exit codes."""
+    """Run these functions in `count` processes together, and return their exit codes."""
     place = {"WORLD_SIZE": count, "LOCAL_WORLD_SIZE": count, "DGL_LARA_MEETING": f"{folder}/meeting-{count}"}
 
     def one(rank):

@@ -121,7 +121,7 @@ def test_interrupted_by_ctrl_c_then_resumed_equals_unbroken(here):
     while not Path("b/checkpoint.pt").exists() and time.monotonic() < deadline:
         time.sleep(0.01)
     process.send_signal(signal.SIGINT)
-    code, _, said = process.said()
+    code, _, said = process.result()
     assert code == 130
     assert "dgl-lara train --resume b" in said and "Traceback" not in said
     step = torch.load("b/checkpoint.pt", weights_only=True)["step"]

@@ -56,7 +56,7 @@ def test_a_full_disk_is_an_error_of_the_system_and_leaves_the_old_file(tmp_path)
         "try: save_tensors({'a': torch.zeros(100_000)}, Path(sys.argv[1]))\n"
         "except OSError as error: print(error.strerror)"
     )
-    ended, said, errors = Forked(code, path).said()
+    ended, said, errors = Forked(code, path).result()
     assert ended == 0 and said.strip() and "Traceback" not in errors
     assert torch.load(path, weights_only=True) == {"step": 1}
     assert [one.name for one in tmp_path.iterdir()] == ["checkpoint.pt"]
@@ -109,7 +109,7 @@ def test_a_picture_on_a_full_disk_is_one_error(tmp_path, ending):
         "try: write(figure, Path(sys.argv[1]), sys.argv[2])\n"
         "except OSError as error: print(error.strerror)"
     )
-    ended, said, errors = Forked(code, tmp_path / f"a{ending}", ending).said()
+    ended, said, errors = Forked(code, tmp_path / f"a{ending}", ending).result()
     assert (ended, said.strip(), errors) == (0, "File too large", "")
 
 
@@ -216,7 +216,7 @@ def test_an_interrupt_within_a_destructor_is_not_lost():
         "def work():\n    one = Closing(); del one; time.sleep(5); print('went on')\n"
         "cli.main = work; __main__.run()"
     )
-    assert Forked(code).said() == (130, "", "Interrupted.\n")
+    assert Forked(code).result() == (130, "", "Interrupted.\n")
 
 
 def test_an_interrupt_while_the_command_line_is_read(monkeypatch):
@@ -241,7 +241,7 @@ def test_an_interrupt_before_the_first_and_after_the_last_line_of_a_command(mome
         "    _handle_signals(answer)\n"
         "__main__._handle_signals = interrupted; cli.main = lambda: sys.exit(0); __main__.run()"
     )
-    assert Forked(code).said() == (130, "", "Interrupted.\n")
+    assert Forked(code).result() == (130, "", "Interrupted.\n")
 
 
 def test_a_command_that_is_done_ends_at_once_with_its_own_code():

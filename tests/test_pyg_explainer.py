@@ -437,7 +437,7 @@ def test_without_pyg_one_sentence():
         "sys.modules['torch_geometric'] = None\n"
         "try:\n    from dgl_lara.pyg import LARAExplainer\nexcept ImportError as error:\n    print(error)"
     )
-    said = Forked(code).said()
+    said = Forked(code).result()
     assert said == (0, "dgl_lara.pyg needs PyTorch Geometric: pip install 'dgl-lara[pyg]'.\n", "")
 
 

@@ -1,4 +1,4 @@
-"""Nobody is let in: no pickle is loaded, names are text in every page, nothing touches the network unless asked."""
+"""No pickle is loaded, names are text in every page, and nothing uses the network unless requested."""
 
 import ast
 import json
@@ -25,11 +25,11 @@ from dgl_lara.inference.scorer import Scorer
 
 ROOT = Path(__file__).parents[1]
 SOURCES = sorted([*(ROOT / "dgl_lara").rglob("*.py"), *(ROOT / "experiments").glob("*.py")])
-EVIL = "<script>document.title = 'let in'</script><img src=x onerror=\"document.title='let in'\">"
+EVIL = "<script>document.title = 'evil'</script><img src=x onerror=\"document.title='evil'\">"
 
 
 def calls(path):
-    """(name in full, keyword arguments, line) of every call, whatever the file that imports it calls it."""
+    """Yield (full name, keyword arguments, line) of every call, also of names that are imported under another name."""
     nodes = list(ast.walk(ast.parse(path.read_text())))
     full: dict[str, str] = {}
     for node in nodes:
@@ -64,7 +64,7 @@ def test_no_source_loads_what_could_be_code(path):
     assert list(findings(path)) == []
 
 
-def test_the_reader_of_sources_sees_something(tmp_path):
+def test_unsafe_calls_are_found(tmp_path):
     bad = tmp_path / "bad.py"
     bad.write_text(
         "import torch, pickle, yaml\ntorch.load('a')\nnp.load('b')\npickle.loads(c)\nyaml.load(d)\neval(e)\n"
@@ -79,7 +79,7 @@ def test_the_reader_of_sources_sees_something(tmp_path):
     assert len(list(findings(bad))) == 7
 
 
-def test_the_one_unpickler_makes_arrays_and_nothing_else():
+def test_the_only_unpickler_builds_arrays_only():
     users = [path.name for path in SOURCES if "import pickle" in path.read_text()]
     assert users == ["planetoid.py"]
     assert set(planetoid._ArraysOnly.ALLOWED) == {
@@ -92,9 +92,9 @@ def test_the_one_unpickler_makes_arrays_and_nothing_else():
     }
 
 
-def test_nobody_listens():
-    """dgl's server for training on several machines unpickles what comes (GHSA-3x5x-fw77-g54c, without a mend). torch's
-    processes, which somebody started to find each other, send numbers and texts: what sends objects pickles them."""
+def test_only_the_service_listens():
+    """dgl's server for training on several machines unpickles what it receives (GHSA-3x5x-fw77-g54c, not fixed).
+    Processes of torch send numbers and texts, because what sends objects pickles them."""
     for path in SOURCES:
         tree = ast.parse(path.read_text())
         imports = [ast.unparse(node) for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)]
@@ -102,7 +102,7 @@ def test_nobody_listens():
         pattern = r"(torch|dgl)[. ].*distributed|socketserver"
         assert not any(re.search(pattern, line) for line in imports if line not in allowed), path
         assert not re.search(r"dgl\.distributed|start_server|_object\(|_object_list\(", path.read_text()), path
-        if path.parent.name != "serve":  # which is there to listen, on loopback unless told otherwise
+        if path.parent.name != "serve":  # which listens on the loopback by default
             assert not re.search(r"\.listen\(|\.bind\(", path.read_text()), path
 
 
@@ -115,12 +115,12 @@ def evil_page():
     return found.named([EVIL] * 80, [EVIL] * 3)[0].to_html()
 
 
-def test_names_are_text_in_an_interactive_page():
+def test_names_are_text_in_a_page():
     assert "<script>document.title" not in evil_page() and "<img src=x" not in evil_page()
 
 
 def test_every_part_of_a_report_is_escaped():
-    """The templates escape by default, and nothing but our own pictures is marked as safe."""
+    """Templates escape by default, and only our own pictures are marked as safe."""
     table = HtmlTable([EVIL], [[EVIL]])
     source = (Path(dgl_lara.__file__).parent / "reports" / "report.html").read_text()
     pages = Environment()
@@ -146,7 +146,7 @@ def test_every_part_of_a_report_is_escaped():
 @needs_browser[1]
 def test_names_do_nothing_in_a_browser(tmp_path):
     title = ask(evil_page(), "return document.title", tmp_path)
-    assert title != "let in" and "Node" in title
+    assert title != "evil" and "Node" in title
 
 
 # --- the network ------------------------------------------------------------------------------------------------------
@@ -157,7 +157,7 @@ def test_downloads_are_secure_and_checked():
         assert module.URL.startswith("https://")
     assert len(mutagenicity.CHECKSUM) == len(ogbn_arxiv.CHECKSUM) == len(ogbn_arxiv.SPLIT_CHECKSUM) == 64
     assert all(len(checksum) == 64 for checksum in planetoid.CHECKSUMS.values())
-    # what serves, or asks a service on this machine, speaks plain HTTP
+    # the service, and scripts that use it on this machine, use plain HTTP
     elsewhere = [
         path for path in SOURCES if path.parent.name != "serve" and not path.name.startswith(("serv", "explore"))
     ]
@@ -165,7 +165,7 @@ def test_downloads_are_secure_and_checked():
     assert not any(others.values())
 
 
-def test_a_download_that_is_sent_on_to_an_open_line_is_refused(tmp_path, monkeypatch):
+def test_a_download_that_is_redirected_to_http_is_refused(tmp_path, monkeypatch):
     class Reply:
         url, headers = "http://elsewhere/data.zip", {}  # noqa: RUF012
 
@@ -181,9 +181,9 @@ def test_a_download_that_is_sent_on_to_an_open_line_is_refused(tmp_path, monkeyp
     assert list(tmp_path.iterdir()) == []
 
 
-def test_nothing_touches_the_network_unless_asked(quick_runs, tmp_path, monkeypatch):
+def test_commands_use_no_network(quick_runs, tmp_path, monkeypatch):
     def refused(*_, **__):
-        raise AssertionError("somebody went to the network")
+        raise AssertionError("network")
 
     for name in ("connect", "connect_ex", "sendto"):
         monkeypatch.setattr(socket.socket, name, refused)
@@ -201,8 +201,7 @@ def test_nothing_touches_the_network_unless_asked(quick_runs, tmp_path, monkeypa
     assert "http://" not in Path("n.html").read_text().replace("http://www.w3.org/", "")
 
 
-def test_help_asks_nobody(tmp_path):
-    """In a process of its own, which may not open any connection."""
+def test_help_opens_no_connection():
     code = "import socket, runpy, sys; socket.socket.connect = None; sys.argv = ['dgl-lara', '--help']\n"
     code += "runpy.run_module('dgl_lara', run_name='__main__')"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

@@ -25,20 +25,20 @@ def _list_of(item: Schema) -> Schema:
     return {"type": "array", "items": item}
 
 
-def _object(**fields: Schema) -> Schema:
+def _schema(**fields: Schema) -> Schema:
     return {"type": "object", "properties": fields, "required": list(fields)}
 
 
 TARGET = {"type": ["integer", "array"], "items": INTEGER, "description": "number of the target, or both ends of a link"}
-PLAYER = _object(id=INTEGER, name=TEXT, hop=INTEGER, score=NUMBER)
+PLAYER = _schema(id=INTEGER, name=TEXT, hop=INTEGER, score=NUMBER)
 PLAYER["properties"]["type"] = {**TEXT, "description": "node type, if there are several"}
-EXPLANATION = _object(
+EXPLANATION = _schema(
     target=TARGET, **{"class": INTEGER}, value=NUMBER, confidence={"type": ["number", "null"]}, source=TEXT,
     players=_list_of(PLAYER),
 )  # fmt: skip
-PREDICTION = _object(target=TARGET, **{"class": INTEGER}, name=TEXT, logits=_list_of(NUMBER))
-EXPLAINED = _object(predictions=_list_of(NUMBER), explanations=_list_of(EXPLANATION))
-UPDATED = _object(sequence=INTEGER, nodes=_list_of(INTEGER), applied=FLAG)
+PREDICTION = _schema(target=TARGET, **{"class": INTEGER}, name=TEXT, logits=_list_of(NUMBER))
+EXPLAINED = _schema(predictions=_list_of(NUMBER), explanations=_list_of(EXPLANATION))
+UPDATED = _schema(sequence=INTEGER, nodes=_list_of(INTEGER), applied=FLAG)
 MODEL = "/v1/models/{name}"
 
 
@@ -49,22 +49,22 @@ def openapi(models: tuple[str, ...]) -> dict[str, Any]:
     _, shapes = models_json_schema(bodies, ref_template="#/components/schemas/{model}")
     name = {"name": "name", "in": "path", "required": True, "schema": {**TEXT, "enum": list(models)}}
     paths: dict[str, Any] = {
-        "/v1/models": _get("list_models", "List the models.", _object(models=_list_of(TEXT))),
-        MODEL: _get("show_model", "Show one model.", _object(name=TEXT, ready=FLAG)),
+        "/v1/models": _get("list_models", "List the models.", _schema(models=_list_of(TEXT))),
+        MODEL: _get("show_model", "Show one model.", _schema(name=TEXT, ready=FLAG)),
         f"{MODEL}:explain": _post("explain", "Explain predictions.", EXPLAINED, ExplainBody),
         f"{MODEL}:predict": _post(
-            "predict", "Return the outputs of the model.", _object(predictions=_list_of(PREDICTION)), PredictBody
+            "predict", "Return the outputs of the model.", _schema(predictions=_list_of(PREDICTION)), PredictBody
         ),
         f"{MODEL}/graph": _post(
             "update_graph", "Add or remove nodes and edges, on disk and applied when answered (202: applied later).",
             UPDATED, GraphUpdate, (200, 202),
         ),
-        f"{MODEL}/reload": _post("reload", "Reload the runs.", _object(reloading=FLAG), None, (202, 409)),
+        f"{MODEL}/reload": _post("reload", "Reload the runs.", _schema(reloading=FLAG), None, (202, 409)),
         f"{MODEL}/targets": _get(
-            "show_targets", "List targets.", _object(total=INTEGER, rows=_list_of({"type": "object"})), TargetsQuery
+            "show_targets", "List targets.", _schema(total=INTEGER, rows=_list_of({"type": "object"})), TargetsQuery
         ),
         f"{MODEL}/view": _get("show_view", "Return what the explorer shows.", {"type": "object"}, ViewQuery),
-        "/healthz": _get("healthz", "Check that the service answers.", _object(status=TEXT)),
+        "/healthz": _get("healthz", "Check that the service answers.", _schema(status=TEXT)),
         "/metrics": _get("metrics", "Return metrics for Prometheus.", TEXT, media="text/plain"),
     }  # fmt: skip
     for path, methods in paths.items():
@@ -76,7 +76,7 @@ def openapi(models: tuple[str, ...]) -> dict[str, Any]:
         "info": {"title": "dgl-lara", "version": __version__, "description": "Explanations of a graph neural network."},
         "paths": paths,
         "components": {
-            "schemas": {**shapes["$defs"], "Error": _object(error=TEXT, code=TEXT)},
+            "schemas": {**shapes["$defs"], "Error": _schema(error=TEXT, code=TEXT)},
             "parameters": {"name": name},
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
         },
