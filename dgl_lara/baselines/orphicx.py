@@ -28,7 +28,6 @@ from dataclasses import dataclass, replace
 
 import torch
 import torch.nn.functional as F
-from dgl import ops
 from torch import Tensor, nn
 
 from dgl_lara._util.memory_budget import slices_within_budget
@@ -43,7 +42,7 @@ from dgl_lara.game.game import Game
 from dgl_lara.game.player_index import Players
 from dgl_lara.game.removal import copies
 from dgl_lara.gnns.models import GCNLayer
-from dgl_lara.graphs.graph import Graph
+from dgl_lara.graphs.graph import Graph, dot_edges
 from dgl_lara.graphs.indexing import is_member
 from dgl_lara.graphs.subgraph import EgoBatch
 
@@ -112,7 +111,7 @@ class _Autoencoder(nn.Module):
     def decode(self, graph: Graph, z: Tensor) -> Tensor:
         """Return (num_edges,) logits of the edge weights."""
         h = self.decoder(z)
-        return ops.u_dot_v(graph, h, h).squeeze(1)
+        return dot_edges(graph, h, h)
 
 
 class OrphicX(Method):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import dgl
 import torch
 from dgl.nn.pytorch import GraphConv
 from torch import Tensor, nn
 
+from dgl_lara.graphs.graph import Graph, add_self_loops, graph_from_edges, node_subgraph
 from dgl_lara.blackbox.input_adapter import EDGE_ID
 from dgl_lara.game.walks import scale_of
 from dgl_lara.graphs.indexing import in_edge_ids, in_edges, lookup_sorted
@@ -27,13 +27,13 @@ class EncoderGraph:
         inputs: (num_nodes, in_dim) before normalisation.
     """
 
-    looped: dgl.DGLGraph  # self-loops on top of the graph's own, as in `walk_scale`
+    looped: Graph  # self-loops on top of the graph's own, as in `walk_scale`
     scale: Tensor  # (num_nodes, 1)
     sizes: Tensor  # nodes of each graph of the batch
     inputs: Tensor  # (num_nodes, in_dim) before normalisation
 
     @staticmethod
-    def of(graph: dgl.DGLGraph, inputs: Tensor, in_degrees: Tensor | None = None) -> EncoderGraph:
+    def of(graph: Graph, inputs: Tensor, in_degrees: Tensor | None = None) -> EncoderGraph:
         """Return the encoder graph of a whole graph.
 
         Args:
@@ -42,7 +42,7 @@ class EncoderGraph:
             in_degrees: In-degrees of the nodes in the full graph, if this is a part of it.
         """
         scale = scale_of(graph.in_degrees() if in_degrees is None else in_degrees).unsqueeze(1)
-        return EncoderGraph(dgl.add_self_loop(graph), scale, graph.batch_num_nodes(), inputs)
+        return EncoderGraph(add_self_loops(graph), scale, graph.batch_num_nodes(), inputs)
 
     def at_sources(self, rows: Tensor) -> Tensor:
         """Return the rows of the nodes that edges come from. Distributed graphs fetch some of them."""
@@ -50,11 +50,11 @@ class EncoderGraph:
 
     def part(self, nodes: Tensor, sizes: Tensor) -> EncoderGraph:
         """Return the subgraph that these nodes induce."""
-        induced = dgl.node_subgraph(self.looped, nodes, store_ids=False)
+        induced = node_subgraph(self.looped, nodes)
         return EncoderGraph(induced, self.scale[nodes], sizes, self.inputs[nodes])
 
     @staticmethod
-    def around(graph: dgl.DGLGraph, nodes: Tensor, inputs: Tensor, in_degrees: Tensor | None = None) -> EncoderGraph:
+    def around(graph: Graph, nodes: Tensor, inputs: Tensor, in_degrees: Tensor | None = None) -> EncoderGraph:
         """Return the subgraph of a few nodes without adding self-loops to the full graph.
 
         Args:
@@ -65,11 +65,11 @@ class EncoderGraph:
         """
         pair, sources = in_edges(graph, nodes)
         place, inside = lookup_sorted(sources, nodes)
-        induced = dgl.graph((place[inside], pair[inside]), num_nodes=len(nodes))
+        induced = graph_from_edges(place[inside], pair[inside], len(nodes))
         if EDGE_ID in graph.edata:
             induced.edata[EDGE_ID] = graph.edata[EDGE_ID][in_edge_ids(graph, nodes)[inside]]
         scale = scale_of((graph.in_degrees() if in_degrees is None else in_degrees)[nodes]).unsqueeze(1)
-        return EncoderGraph(dgl.add_self_loop(induced), scale, induced.batch_num_nodes(), inputs)
+        return EncoderGraph(add_self_loops(induced), scale, induced.batch_num_nodes(), inputs)
 
 
 class Encoder(nn.Module):

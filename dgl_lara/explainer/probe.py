@@ -7,7 +7,6 @@ a term, a paper and an author without features, one behind the other. One call o
 
 from __future__ import annotations
 
-import dgl
 import torch
 from torch import Tensor
 
@@ -15,6 +14,7 @@ from dgl_lara.blackbox.hetero import HeteroAdapter
 from dgl_lara.blackbox.input_adapter import EDGE_ID
 from dgl_lara.game.game import Game
 from dgl_lara.game.node_task import khop_batch
+from dgl_lara.graphs.graph import Graph, graph_from_edges
 
 
 def probe_outputs(game: Game, nodes: Tensor | None = None) -> Tensor:
@@ -40,14 +40,14 @@ def probe_outputs(game: Game, nodes: Tensor | None = None) -> Tensor:
         ids.append(-1 - types.type_of(onward[edge]))
         at, place, count = at.clone(), place.clone(), count + len(going)
         at[going], place[going] = onward[edge], nobody
-    with_nobodies = dgl.graph(tuple(torch.cat(ends, dim=1)), num_nodes=count)
+    with_nobodies = graph_from_edges(*torch.cat(ends, dim=1).unbind(), count)
     with_nobodies.edata[EDGE_ID] = torch.cat(numbers)
     said = game.caller(with_nobodies, torch.cat(ids).unsqueeze(1))
     rows[asked] = said[place] - game.null_logits
     return rows
 
 
-def ways_to_targets(graph: dgl.DGLGraph, num_targets: int, hops: int) -> tuple[Tensor, Tensor]:
+def ways_to_targets(graph: Graph, num_targets: int, hops: int) -> tuple[Tensor, Tensor]:
     """(num_nodes,) each: how many steps it is from a node to the nearest target, which come first (-1: too many), and
     the first of the edges that a shortest way begins with."""
     src, dst = graph.edges()

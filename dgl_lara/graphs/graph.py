@@ -10,8 +10,9 @@ from dgl.dataloading import MultiLayerFullNeighborSampler
 from torch import Tensor
 
 __all__ = [
-    "Graph", "bipartite_block", "graph_from_csc", "graph_from_edges", "khop_nodes", "khop_subgraph", "node_subgraph",
-    "pool_segments", "reverse", "sum_in_neighbors",
+    "Graph", "add_self_loops", "bipartite_block", "csc_block", "dot_edges", "graph_from_csc",
+    "graph_from_edges", "khop_nodes", "khop_subgraph", "node_subgraph", "pool_segments", "reverse",
+    "sum_in_edges", "sum_in_neighbors",
 ]  # fmt: skip
 
 
@@ -57,6 +58,27 @@ def sum_in_neighbors(graph: Graph, rows: Tensor) -> Tensor:
 def pool_segments(sizes: Tensor, rows: Tensor, how: str) -> Tensor:
     """(len(sizes), ...) Return the "max", "mean" or "sum" of consecutive rows."""
     return ops.segment_reduce(sizes, rows, how)
+
+
+def add_self_loops(graph: Graph) -> Graph:
+    """Return the graph with one more self-loop at every node."""
+    return dgl.add_self_loop(graph)
+
+
+def csc_block(indptr: Tensor, sources: Tensor, num_src: int) -> Graph:
+    """Return a bipartite block whose destination v has in-edges from sources[indptr[v]:indptr[v + 1]]."""
+    edges = (indptr, sources, torch.empty(0, dtype=torch.long, device=indptr.device))
+    return dgl.create_block(("csc", edges), num_src_nodes=num_src, num_dst_nodes=len(indptr) - 1)
+
+
+def dot_edges(graph: Graph, src_rows: Tensor, dst_rows: Tensor) -> Tensor:
+    """(num_edges,) Return the dot product of the rows of both nodes of each edge."""
+    return ops.u_dot_v(graph, src_rows, dst_rows).squeeze(1)
+
+
+def sum_in_edges(graph: Graph, rows: Tensor) -> Tensor:
+    """(num_nodes, ...) Return the sum of the rows of each node's in-edges."""
+    return ops.copy_e_sum(graph, rows)
 
 
 def reverse(graph: Graph) -> Graph:

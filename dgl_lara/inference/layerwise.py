@@ -23,6 +23,7 @@ from dgl_lara.explainer.network import Explainer
 from dgl_lara.game.game import Game
 from dgl_lara.game.node_task import khop_batch
 from dgl_lara.game.walks import walk_scale
+from dgl_lara.graphs.graph import add_self_loops
 from dgl_lara.inference.scorer import Embeddings
 
 NODES_A_BATCH = 16_384
@@ -54,7 +55,7 @@ def embed_layerwise(
     game.task.check_layerwise()
     where, graph = explainer.unit.device, game.graph
     # cut into batches in main memory: DGL's loader wants graph and numbers in one place
-    looped = dgl.add_self_loop(graph).to("cpu")
+    looped = add_self_loops(graph).to("cpu")
     scale = walk_scale(graph).unsqueeze(1).cpu()
     heads = StreamedHeads(explainer, graph.num_nodes())
     config, encoder = explainer.config, explainer.encoder

@@ -13,7 +13,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import dgl
 import numpy as np
 import torch
 from torch import Tensor
@@ -24,6 +23,7 @@ from dgl_lara.blackbox.eval_mode import eval_mode
 from dgl_lara.explainer.encoder import EncoderGraph
 from dgl_lara.explainer.inputs import explainer_inputs
 from dgl_lara.game.node_task import khop_batch
+from dgl_lara.graphs.graph import Graph, graph_from_csc
 from dgl_lara.lara import LARA
 from dgl_lara.serve.cache import ExplanationCache
 from dgl_lara.serve.explainer import (
@@ -53,7 +53,7 @@ class Snapshot:
     """
 
     sequence: int
-    graph: dgl.DGLGraph
+    graph: Graph
     features: Tensor
     removed: np.ndarray
     unchanged: Tensor
@@ -84,7 +84,7 @@ def open_snapshot(laras: Mapping[str, LARA], folder: Path, sequence: int, ids: I
         return torch.from_numpy(np.load(folder / f"{name}.npy", mmap_mode="c", allow_pickle=False))
 
     indptr, sources, features, outputs = map(read, ("indptr", "sources", "features", "outputs"))
-    graph = dgl.graph(("csc", (indptr, sources, torch.empty(0, dtype=torch.long))), num_nodes=len(features))
+    graph = graph_from_csc(indptr, sources)
     unchanged, explainers = read("unchanged"), {}
     for name, base in laras.items():
         lara = lara_on_updated_graph(base, graph, features, outputs)

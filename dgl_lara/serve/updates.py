@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import dgl
 import torch
 from torch import Tensor
 
+from dgl_lara.graphs.graph import Graph, graph_from_edges
 from dgl_lara.serve.update_log import Entry
 
 
@@ -20,13 +20,13 @@ from dgl_lara.serve.update_log import Entry
 class UpdatedGraph:
     """A graph after some updates."""
 
-    graph: dgl.DGLGraph
+    graph: Graph
     features: Tensor
     removed: Tensor  # (num_nodes,) bool: a removed node keeps its number and has no edges
     touched: Tensor  # (num_nodes,) bool: new, removed, or an end of a new or removed edge
 
 
-def apply_updates(graph: dgl.DGLGraph, features: Tensor, removed: Tensor, entries: Sequence[Entry]) -> UpdatedGraph:
+def apply_updates(graph: Graph, features: Tensor, removed: Tensor, entries: Sequence[Entry]) -> UpdatedGraph:
     """Apply entries of the log in their order.
 
     Edges are a set. Adding an edge twice or removing a missing edge changes nothing.
@@ -53,7 +53,7 @@ def apply_updates(graph: dgl.DGLGraph, features: Tensor, removed: Tensor, entrie
             touched[changed // count] = True
             touched[changed % count] = True
         keys = torch.cat([keys[~dropped], new])
-    return UpdatedGraph(dgl.graph((keys // count, keys % count), num_nodes=count), features, removed, touched)
+    return UpdatedGraph(graph_from_edges(keys // count, keys % count, count), features, removed, touched)
 
 
 def _keys(edges: list[list[int]], count: int) -> Tensor:
@@ -61,13 +61,13 @@ def _keys(edges: list[list[int]], count: int) -> Tensor:
     return ends[:, 0] * count + ends[:, 1]
 
 
-def downstream(graph: dgl.DGLGraph, nodes: Tensor, hops: int) -> Tensor:
+def downstream(graph: Graph, nodes: Tensor, hops: int) -> Tensor:
     """Return (num_nodes,) bool: these nodes and all that they can reach within `hops`."""
     src, dst = graph.edges()
     return _reach(src, dst, nodes, hops)
 
 
-def upstream(graph: dgl.DGLGraph, nodes: Tensor, hops: int) -> Tensor:
+def upstream(graph: Graph, nodes: Tensor, hops: int) -> Tensor:
     """Return (num_nodes,) bool: these nodes and all that can reach them within `hops`."""
     src, dst = graph.edges()
     return _reach(dst, src, nodes, hops)

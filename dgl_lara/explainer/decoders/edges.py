@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import torch
-from dgl import ops
 from torch import Tensor, nn
 
+from dgl_lara.graphs.graph import sum_in_edges
 from dgl_lara.blackbox.input_adapter import EDGE_ID
 from dgl_lara.explainer.decoder import Decoder, ExplainerProtocol, ExplainerShape, PairBatch, Signs
 from dgl_lara.explainer.encoder import EncoderGraph
@@ -78,7 +78,7 @@ class EdgeDecoder(Decoder):
         signed = sigma(player).T.unsqueeze(2) * q.unsqueeze(1)  # (edges, masks, width)
         every = signed.new_zeros(len(src), signed[0].numel() if len(signed) else g.config.width)
         every = every.index_put((real.nonzero().flatten(),), signed.flatten(1)) if len(signed) else every
-        return ops.copy_e_sum(graph.looped, every).view(len(nodes), -1, g.config.width)
+        return sum_in_edges(graph.looped, every).view(len(nodes), -1, g.config.width)
 
     def pair_terms(self, g: ExplainerProtocol, pairs: PairBatch) -> Tensor:
         result = pairs.t.new_zeros(len(pairs.players.player), g.config.width)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import dgl
 import torch
-from dgl import ops
 from torch import Tensor
 
 from dgl_lara.explainer.decoder import Decoder, ExplainerProtocol, PairBatch, Signs
 from dgl_lara.explainer.encoder import EncoderGraph
 from dgl_lara.game.game import Game
+from dgl_lara.graphs.graph import csc_block, dot_edges
 from dgl_lara.graphs.indexing import lookup_sorted
 
 
@@ -35,15 +34,11 @@ class NodeDecoder(Decoder):
         p, t, players, dim = pairs.p, pairs.t, pairs.players, g.config.dim
         gate = g.gate.weights(pairs.game.graph, players, g.config.hops)
         players = players if pairs.nodes is None else players.among(pairs.nodes)
-        block = dgl.create_block(
-            ("csc", (players.indptr, players.player, torch.empty(0, dtype=torch.long, device=p.device))),
-            num_src_nodes=len(p),
-            num_dst_nodes=len(t),
-        )
+        block = csc_block(players.indptr, players.player, len(p))
         scores = torch.zeros(len(players.player), device=p.device)
         for term in range(g.config.terms):
             columns = slice(term * dim, (term + 1) * dim)
-            dots = ops.u_dot_v(block, p[:, columns].contiguous(), t[:, columns].contiguous()).squeeze(1)
+            dots = dot_edges(block, p[:, columns].contiguous(), t[:, columns].contiguous())
             scores += gate[:, term] * dots
         return scores
 

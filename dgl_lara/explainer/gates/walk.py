@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import torch
-from dgl import ops
 from torch import Tensor
 
 from dgl_lara.explainer.encoder import EncoderGraph
 from dgl_lara.explainer.gate import BY_WALK, Gate
 from dgl_lara.game.player_index import Players
 from dgl_lara.game.walks import walk_weights
-from dgl_lara.graphs.graph import Graph
+from dgl_lara.graphs.graph import Graph, sum_in_neighbors
 
 
 class WalkGate(Gate):
@@ -29,14 +28,14 @@ class WalkGate(Gate):
         sums = [moving[:, :, 0][nodes]]
         for step in range(1, terms):
             flat = moving[:, :, 1:].reshape(count, -1) * graph.scale
-            moving = (ops.copy_u_sum(graph.looped, flat) * graph.scale).view(count, masks, terms - step, -1)
+            moving = (sum_in_neighbors(graph.looped, flat) * graph.scale).view(count, masks, terms - step, -1)
             sums.append(moving[:, :, 0][nodes])
         return torch.cat(sums, dim=2)
 
     def propagate(self, graph: EncoderGraph, x: Tensor, steps: int, nodes: Tensor) -> Tensor:
         sums = [x[nodes]]
         for _ in range(steps):
-            x = ops.copy_u_sum(graph.looped, x * graph.scale) * graph.scale
+            x = sum_in_neighbors(graph.looped, x * graph.scale) * graph.scale
             sums.append(x[nodes])
         return torch.stack(sums, dim=1)
 
