@@ -40,7 +40,8 @@ def probe_outputs(game: Game, nodes: Tensor | None = None) -> Tensor:
         ids.append(-1 - types.type_of(onward[edge]))
         at, place, count = at.clone(), place.clone(), count + len(going)
         at[going], place[going] = onward[edge], nobody
-    with_nobodies = graph_from_edges(*torch.cat(ends, dim=1).unbind(), count)
+    all_src, all_dst = torch.cat(ends, dim=1)
+    with_nobodies = graph_from_edges(all_src, all_dst, count)
     with_nobodies.edata[EDGE_ID] = torch.cat(numbers)
     said = game.caller(with_nobodies, torch.cat(ids).unsqueeze(1))
     rows[asked] = said[place] - game.null_logits
