@@ -8,9 +8,9 @@ import torch
 from dgl.nn.pytorch import GraphConv
 from torch import Tensor, nn
 
-from dgl_lara.graphs.graph import Graph, add_self_loops, graph_from_edges, node_subgraph
 from dgl_lara.blackbox.input_adapter import EDGE_ID
 from dgl_lara.game.walks import scale_of
+from dgl_lara.graphs.graph import Graph, add_self_loops, graph_from_edges, node_subgraph
 from dgl_lara.graphs.indexing import in_edge_ids, in_edges, lookup_sorted
 
 
