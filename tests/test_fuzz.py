@@ -27,14 +27,13 @@ from dgl_lara.graphs.mapped import MappedGraph
 from dgl_lara.graphs.partition_format import SPLITS
 from dgl_lara.inference import export
 from dgl_lara.runs.open import open_run
-from dgl_lara.runs.overview import RunSummary
 from dgl_lara.runs.run import Run
 from dgl_lara.serve.model import ServedModel
 from dgl_lara.serve.schemas import GraphUpdate
 
 SHORT, LONG = 100, 2_000
 SLOWEST = 60.0  # seconds
-NOTICES = ("anew", "is not as it was", "going on without it", "Going on without it")
+NOTICES = ("again", "anew", "has changed since", "not corrected")  # parts of notices about damaged files
 QUICK = ["--hidden", 8, "--dim", 4, "--masks", 8, "--epochs", 3]  # pairs enough for corrected scores
 EXPLAIN = ["explain", "--run", "r", "--all", "--top", 3, "--out", "o.csv"]
 SHARDS = ["shards", "s"]
@@ -46,7 +45,7 @@ READERS: dict[str, list | None] = {
     "r/checkpoint.pt": ["train", "--resume", "r"], "resumed": ["train", "--resume", "r"],
     "part": EXPLAIN, "cache": None,
     "cached target": ["target", "--dataset", "graph.npz", "--epochs", 2], "r/metrics.csv": None,
-    "r/environment.json": None, "r/samples.pt": ["explain", "--run", "r", "--node", 5, "--out", "o.csv"],
+    "r/samples.pt": ["explain", "--run", "r", "--node", 5, "--out", "o.csv"],
     "shop.bin": ["explain", "--run", "t", "--all", "--top", 3, "--out", "o.csv"],
     "t/config.json": ["explain", "--run", "t", "--all", "--top", 3, "--out", "o.csv"],
     "pairs.csv": ["explain", "--run", "l", "--all", "--top", 3, "--out", "o.csv"],
@@ -92,7 +91,6 @@ def in_parts():
 READ_HERE = {
     "cache": lambda: load("tree-cycles").fingerprint,
     "r/metrics.csv": lambda: open_run(Path("r"), torch.device("cpu")).history.columns,
-    "r/environment.json": lambda: sorted(RunSummary(Path("r")).environment)[:1],
     "shop.names.json": lambda: load("shop.bin").num_targets,  # names are the user's own
     "run.toml": configured,
     "updates": served,
@@ -293,6 +291,8 @@ OPTIONS = [(name, option) for name, command in main.commands.items() for option 
 @pytest.mark.parametrize(("name", "option"), OPTIONS, ids=lambda part: getattr(part, "name", part))
 def test_values_of_every_option_are_taken_or_refused_in_one_sentence(name, option):
     if getattr(option, "is_flag", False) or not isinstance(option, click.Option):
+        return
+    if option.type in (click.INT, click.FLOAT):  # `TrainingConfig` checks them
         return
     for value in VALUES:
         try:

@@ -343,15 +343,18 @@ def fitted():
     [
         (lambda lara, known: lara.refine(known, "5"), "whole number from 1 to 1,000,000,000 (got '5')"),
         (lambda lara, known: lara.refine(known, 2.5), "(got 2.5)"),
-        (lambda lara, known: lara.refine([1, 2], 4), "explanations must be what `explain` gave (got list)"),
+        (lambda lara, known: lara.refine([1, 2], 4), "explanations must be what `explain` returned (got list)"),
         (lambda lara, known: lara.verify(known, 0), "draws, of random players for each target, must be"),
         (lambda lara, known: lara.verify(known, True), "(got True)"),
-        (lambda lara, known: lara.verify([5]), "explanations must be what `explain` gave (got list)"),
+        (lambda lara, known: lara.verify([5]), "explanations must be what `explain` returned (got list)"),
         (lambda lara, known: lara.top([1], None), "k must be a whole number from 1"),
         (lambda lara, known: lara.top([1], float("nan")), "(got nan)"),
         (lambda lara, known: lara.explain([1j]), "targets must be whole numbers"),
         (lambda lara, known: lara.explain([1, True]), "whole numbers or a mask of booleans"),
-        (lambda lara, known: lara.fit([1, 2], resume="x"), "resume must be what `to_dict()` of an earlier state gave"),
+        (
+            lambda lara, known: lara.fit([1, 2], resume="x"),
+            "resume must be what `to_dict()` of a training state returned",
+        ),
         (lambda lara, known: lara.fit([1, 2], callback=None), "callback and checkpoint must be functions"),
     ],
 )
@@ -388,7 +391,7 @@ def test_what_is_nearly_as_wanted_is_taken(fitted):
         lara = LARA(SmallGCN(), graph, features, hops=1, config=QUICK).fit(range(40))
         assert not lara.features.requires_grad
         torch.testing.assert_close(lara.explain([3]).scores, expected, atol=1e-3, rtol=1e-3)
-    with pytest.raises(TypeError, match="numbered from 0, one at a time"):
+    with pytest.raises(TypeError, match="must be a whole number"):
         fitted.explain([3])["a"]
 
 

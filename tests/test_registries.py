@@ -133,5 +133,5 @@ def test_every_file_of_a_registry_defines_its_entry(registry):
         assert type(registry[name]).__module__ != "builtins" or isinstance(registry[name], type)
     with pytest.raises(KeyError):
         registry["no-such-thing"]
-    with pytest.raises(InputError, match=f"must be one of {registry.names[0]}.*did you mean '{registry.names[0]}'"):
+    with pytest.raises(InputError, match=f"must be one of {registry.names[0]}.*Did you mean '{registry.names[0]}'"):
         registry.check(registry.names[0] + "s")
