@@ -56,26 +56,6 @@ class SentenceInput:
     has_classes: bool = True
     recommended_to: str = ""  # the user, if the target is a recommendation
 
-    @property
-    def explains_other_class(self) -> bool:
-        return self.has_classes and self.explained_class != self.predicted_class
-
-    @property
-    def own_support(self) -> float:
-        """Score of the target itself if it counts for the class, by score and by what the model returns, else 0."""
-        return self.own if self.own > 0 and self.output > self.null else 0.0
-
-    @property
-    def because_of_itself(self) -> str:
-        return " because of itself" if self.own_support else ""
-
-    @property
-    def all_players(self) -> str:
-        return f"all {len(self.score)} {self.noun}s" if len(self.score) > 1 else f"the only {self.noun}"
-
-    def hardly_differs(self, after: float) -> bool:
-        return abs(self.output - after) <= SMALL_CHANGE * max(abs(self.output), abs(self.output - self.null))
-
 
 @dataclass(frozen=True)
 class Sentence:
@@ -107,7 +87,7 @@ def build_sentence(facts: SentenceInput) -> Sentence:
         return Sentence(INDEPENDENT, f"{_head(facts)}. Every score of its {facts.noun}s is 0.")
     removed = _strongest(facts, supporters or opponents)
     after = facts.without(removed)
-    if facts.hardly_differs(after):
+    if _hardly_differs(facts, after):
         return _without_all(facts, removed, after, "top {}" if supporters else "{} most adverse")
     if (after > facts.output) == bool(supporters):
         return _contradicted(facts, supporters, removed, after)
@@ -119,12 +99,12 @@ def _carried(
 ) -> Sentence:
     """Name the players that carry half of the support, and the stronger opponents."""
     named = _foremost(facts, supporters, removed)
-    if facts.score[named[0]] < FAINT_SCORE * facts.own_support:
+    if facts.score[named[0]] < FAINT_SCORE * _own_support(facts):
         named = []
     phrases = _phrases(facts, named, _num_ties(facts, supporters, named)) if named else []
-    least = facts.score[named[-1]] if named else FAINT_SCORE * facts.own_support
-    if facts.own_support and facts.own_support >= least:
-        first = facts.own_support >= sum(facts.score[i] for i in named)
+    least = facts.score[named[-1]] if named else FAINT_SCORE * _own_support(facts)
+    if _own_support(facts) and _own_support(facts) >= least:
+        first = _own_support(facts) >= sum(facts.score[i] for i in named)
         phrases.insert(0 if first else len(phrases), "itself")
     ties = [i for i in opponents if _looks_equal(facts, i, opponents[0])]
     opposing = ties[:MAX_NAMED] if ties and -facts.score[ties[0]] > least else []
@@ -137,7 +117,7 @@ def _carried(
 
 def _opposed(facts: SentenceInput, removed: list[int], after: float) -> Sentence:
     named = removed[:MAX_NAMED]
-    text = f"{_head(facts)}{facts.because_of_itself} although {_listed(facts, named)} {_count_verb(named)} against it"
+    text = f"{_head(facts)}{_because_of_itself(facts)} although {_listed(facts, named)} {_count_verb(named)} against it"
     removal = _removal(facts, removed, after, "{} most adverse")
     return Sentence(OPPOSED, f"{text}. {removal}.", named, _counted(facts, removed))
 
@@ -147,7 +127,7 @@ def _contradicted(facts: SentenceInput, supporters: list[int], removed: list[int
     scores = "its scores"
     if facts.rather_than is not None:
         scores += f" for class {facts.explained_class} rather than class {facts.rather_than}"
-    elif facts.explains_other_class:
+    elif _explains_other_class(facts):
         scores += f" for class {facts.explained_class}"
     claim = f"put {_listed(facts, named)} first"
     if not supporters:
@@ -160,22 +140,22 @@ def _contradicted(facts: SentenceInput, supporters: list[int], removed: list[int
 def _without_all(facts: SentenceInput, removed: list[int], after: float, which: str) -> Sentence:
     """Remove all players, since removing the strongest changes next to nothing."""
     alone = after if len(removed) == len(facts.score) else facts.without(range(len(facts.score)))
-    if facts.hardly_differs(alone):
-        itself = "" if facts.explains_other_class else facts.because_of_itself
-        head = _prediction(facts) if facts.explains_other_class else _head(facts)
-        change = _change(facts, facts.all_players, alone, "it", only=" only")
+    if _hardly_differs(facts, alone):
+        itself = "" if _explains_other_class(facts) else _because_of_itself(facts)
+        head = _prediction(facts) if _explains_other_class(facts) else _head(facts)
+        change = _change(facts, _all_players(facts), alone, "it", only=" only")
         value = _its_value(facts, full=True)
         text = f"{head}{itself}. {value[0].upper()}{value[1:]} hardly depends on its {facts.noun}s: {_lower(change)}."
         return Sentence(INDEPENDENT, text)
     together = f"its {len(facts.score)} {facts.noun}s together"
     if alone > facts.output:
-        outcome, reason = OPPOSED, f"{facts.because_of_itself} although {together} count against it"
+        outcome, reason = OPPOSED, f"{_because_of_itself(facts)} although {together} count against it"
     else:
-        outcome, reason = CARRIED, f" because of {_and(['itself'] * bool(facts.own_support) + [together])}"
+        outcome, reason = CARRIED, f" because of {_and(['itself'] * bool(_own_support(facts)) + [together])}"
     change = f"Removing {_which(facts, removed, which)} hardly changes {_its_value(facts)} "
     change += f"({number(facts.output)} to {number(after)})"
     verb = "lowers" if alone < facts.output else "raises"
-    text = f"{_head(facts)}{reason}. {change}, removing {facts.all_players} {verb} it to {number(alone)}."
+    text = f"{_head(facts)}{reason}. {change}, removing {_all_players(facts)} {verb} it to {number(alone)}."
     return Sentence(outcome, text, (), _counted(facts, removed))
 
 
@@ -186,10 +166,10 @@ def _head(facts: SentenceInput) -> str:
     """Return the prediction, and the class that is explained if it is another."""
     if facts.rather_than is not None:
         pair = f"class {facts.explained_class} rather than class {facts.rather_than}"
-        if facts.explains_other_class:
+        if _explains_other_class(facts):
             return f"{_prediction(facts)}. Of the two, it would be {pair}"
         return f"{facts.subject} is {pair}"
-    if facts.explains_other_class:
+    if _explains_other_class(facts):
         return f"{_prediction(facts)}, and it would be class {facts.explained_class}"
     return _prediction(facts)
 
@@ -210,8 +190,8 @@ def _its_value(facts: SentenceInput, full: bool = False) -> str:
     """
     if facts.rather_than is not None:
         both = f" between class {facts.explained_class} and class {facts.rather_than}"
-        return f"its {facts.value}{both if full and facts.explains_other_class else ''}"
-    if not facts.explains_other_class:
+        return f"its {facts.value}{both if full and _explains_other_class(facts) else ''}"
+    if not _explains_other_class(facts):
         return f"its {facts.value}"
     if not str(facts.explained_class).isdigit():
         return f"its {facts.value} of class {facts.explained_class}"
@@ -231,7 +211,7 @@ def _change(facts: SentenceInput, what: str, after: float, value: str, only: str
 
 def _which(facts: SentenceInput, removed: list[int], which: str) -> str:
     if len(removed) == len(facts.score) and len(removed) > 1:
-        return facts.all_players
+        return _all_players(facts)
     if len(removed) == 1:
         return f"{facts.noun} {facts.names[removed[0]]}"
     return f"the {which.format(len(removed))} {facts.noun}s"
@@ -270,6 +250,30 @@ def _lower(text: str) -> str:
 
 def _count_verb(named: list[int]) -> str:
     return "counts" if len(named) == 1 else "count"
+
+
+# --- facts
+
+
+def _explains_other_class(facts: SentenceInput) -> bool:
+    return facts.has_classes and facts.explained_class != facts.predicted_class
+
+
+def _own_support(facts: SentenceInput) -> float:
+    """Return the score of the target if it counts for the class by score and by what the model returns, else 0."""
+    return facts.own if facts.own > 0 and facts.output > facts.null else 0.0
+
+
+def _because_of_itself(facts: SentenceInput) -> str:
+    return " because of itself" if _own_support(facts) else ""
+
+
+def _all_players(facts: SentenceInput) -> str:
+    return f"all {len(facts.score)} {facts.noun}s" if len(facts.score) > 1 else f"the only {facts.noun}"
+
+
+def _hardly_differs(facts: SentenceInput, after: float) -> bool:
+    return abs(facts.output - after) <= SMALL_CHANGE * max(abs(facts.output), abs(facts.output - facts.null))
 
 
 # --- which players

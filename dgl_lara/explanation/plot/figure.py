@@ -66,13 +66,7 @@ def draw(scene: Scene, title: str, explained_class: str, value: str, removed: st
     side = figure.add_axes(
         ((inner[0] + 0.25) / width, (below + (inner[1] - tall) / 2) / height, 0.12 / width, tall / height)
     )
-    clipped = {(True, False): "max", (False, True): "min", (False, False): "neither"}
-    own = np.zeros(0) if scene.score is None else scene.score
-    over, under = bool((own > scene.max_score).any()), bool((own < -scene.max_score).any())
-    colours = COLOURS if scene.edge_score is None else EDGE_COLOURS
-    bar = figure.colorbar(ScalarMappable(norm, colours), cax=side, extend=clipped.get((over, under), "both"))
-    bar.set_label(scale_label(explained_class, value), fontsize=7.5)
-    bar.ax.tick_params(labelsize=7)
+    _draw_scale(figure, side, scene, norm, scale_label(explained_class, value))
     write_texts(figure, heading, notes)
     if legend:
         figure.legend(
@@ -80,6 +74,16 @@ def draw(scene: Scene, title: str, explained_class: str, value: str, removed: st
             fontsize=7.5, frameon=False, handletextpad=0.2, columnspacing=1.2, borderaxespad=0, borderpad=0.2,
         )  # fmt: skip
     return figure
+
+
+def _draw_scale(figure: Figure, axis: Axes, scene: Scene, norm: Normalize, label: str) -> None:
+    clipped = {(True, False): "max", (False, True): "min", (False, False): "neither"}
+    own = np.zeros(0) if scene.score is None else scene.score
+    over, under = bool((own > scene.max_score).any()), bool((own < -scene.max_score).any())
+    colours = COLOURS if scene.edge_score is None else EDGE_COLOURS
+    bar = figure.colorbar(ScalarMappable(norm, colours), cax=axis, extend=clipped.get((over, under), "both"))
+    bar.set_label(label, fontsize=7.5)
+    bar.ax.tick_params(labelsize=7)
 
 
 def wrapped(title: str, notes: list[str], value: str, inches: float) -> tuple[list[str], list[str]]:

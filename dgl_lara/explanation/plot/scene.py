@@ -109,10 +109,7 @@ def compose(
     molecule: bool = False,  # nodes are atoms
 ) -> Scene:
     """Choose the nodes to draw and place them."""
-    strength, named_nodes = np.abs(score), set(named)
-    if edge_player is not None:
-        strength = _strength_at_nodes(score, edges, edge_player, len(names))
-        named_nodes = set(edges[np.isin(edge_player, list(named))].flatten().tolist())
+    strength, named_nodes = _importance_of_nodes(score, named, edges, edge_player, len(names))
     chosen = _choose(strength, hop, edges, max_nodes, named_nodes)
     row = np.full(len(names), -1)
     row[chosen] = np.arange(len(chosen))
@@ -123,7 +120,7 @@ def compose(
         rest, edge_score = np.delete(score, chosen), None
     else:
         rest = np.delete(score, player[player >= 0])
-        edge_score = np.where(player >= 0, score[player], 0.0) if len(score) else np.zeros(len(pairs))
+        edge_score = np.append(score, 0.0)[player]  # the last one is for -1
     own = None if labels is None else [labels[node] for node in chosen]
     position = forces(len(chosen), pairs, own if molecule else None) if hop is None else rings(hop[chosen], pairs)
     return Scene(
@@ -167,12 +164,16 @@ def _marks(
     return [mark if node in marked else "" for node, mark in zip(chosen, marks, strict=True)]
 
 
-def _strength_at_nodes(score: np.ndarray, edges: np.ndarray, edge_player: np.ndarray, num_nodes: int) -> np.ndarray:
-    """(num_nodes,) |score| of the strongest edge at each node."""
+def _importance_of_nodes(
+    score: np.ndarray, named: Sequence[int], edges: np.ndarray, edge_player: np.ndarray | None, num_nodes: int
+) -> tuple[np.ndarray, set[int]]:
+    """Return |score| of each node, or of the strongest edge at it, and the named nodes, or the ends of named edges."""
+    if edge_player is None:
+        return np.abs(score), set(named)
     is_player, strength = edge_player >= 0, np.zeros(num_nodes)
     for end in edges[is_player].T:
         np.maximum.at(strength, end, np.abs(score[edge_player[is_player]]))
-    return strength
+    return strength, set(edges[np.isin(edge_player, list(named))].flatten().tolist())
 
 
 def _max_score(score: np.ndarray, hop: np.ndarray | None) -> float:
