@@ -3,6 +3,7 @@
 import dgl
 import pytest
 import torch
+from codes import raises
 from games import PooledGCN, SmallGCN, random_graph
 from pretended import CUDA, pretended_gpu
 
@@ -136,9 +137,9 @@ def test_memory_is_that_of_the_device():
         assert Budget.of(None, torch.device("cpu")).memory > 10**6
 
 
-def test_a_function_that_keeps_its_tensors_elsewhere_is_told():
+def test_a_function_with_tensors_on_another_device_raises():
     weight = torch.randn(3, 2)
-    with pretended_gpu(), pytest.raises(ModelError, match="holds tensors on another device"):
+    with pretended_gpu(), raises("model.mixed_devices", ModelError):
         Game.create(lambda graph, x: x @ weight, GRAPH.to("cuda"), FEATURES.to("cuda"))
 
 

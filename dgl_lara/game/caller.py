@@ -45,7 +45,7 @@ class ModelCaller:
         self.is_single_logit = False
 
     def __call__(self, graph: Graph, features: Tensor, *endpoints: Tensor) -> Tensor:
-        """(num_rows, num_classes) Return the logits of f.
+        """Return (num_rows, num_classes) the logits of f.
 
         Args:
             graph: A graph, or several side by side.
@@ -94,7 +94,7 @@ class ModelCaller:
         return plain
 
     def null_logits(self, graph: Graph, features: Tensor) -> Tensor:
-        """(num_classes,) Return the logits of isolated nodes with null features."""
+        """Return (num_classes,) the logits of isolated nodes with null features."""
         with eval_mode(self.f):
             rows = input_adapter(self.f).null_features(features, self.task.num_endpoints)
             nodes = torch.arange(len(rows), device=features.device).unsqueeze(1).unbind() if len(rows) > 1 else ()

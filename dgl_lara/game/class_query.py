@@ -44,7 +44,7 @@ class ClassQuery:
         return ClassQuery(self.classes[rows], None if self.versus is None else self.versus[rows])
 
     def select(self, values: Tensor) -> Tensor:
-        """(num_masks, num_targets) Return the value of each target's class, minus that of the contrasted class.
+        """Return (num_masks, num_targets) the value of each target's class, minus that of the contrasted class.
 
         Args:
             values: (num_masks, num_targets, num_classes).
@@ -53,7 +53,7 @@ class ClassQuery:
         return selected if self.versus is None else selected - _gather(values, self.versus)
 
     def rows_of(self, table: Tensor) -> Tensor:
-        """(num_targets, width) Return the row of each target's class, minus that of the contrasted class.
+        """Return (num_targets, width) the row of each target's class, minus that of the contrasted class.
 
         Args:
             table: (num_classes, width).

@@ -31,7 +31,7 @@ class DistributedGame(PartitionedGame):
 
     @cached_property
     def full_outputs(self) -> Tensor:
-        """(nodes of the part, num_outputs) Return the outputs of f on the full graph."""
+        """Return (nodes of the part, num_outputs) the outputs of f on the full graph."""
         with eval_mode(self.f):
             if isinstance(self.f, LayerwiseModel) and self.f.num_hops == self.hops:
                 return self._own_layers(self.f)

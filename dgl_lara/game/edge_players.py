@@ -51,7 +51,7 @@ class EdgePlayers(PlayerSet):
 
     @cached_property
     def _keys(self) -> Tensor:
-        """(count,) Return the key of each player, ascending."""
+        """Return (count,) the key of each player, ascending."""
         src, dst = self.graph.edges()
         return torch.unique(self._key(src, dst)[src != dst])
 

@@ -70,7 +70,7 @@ class FeaturePlayers(PlayerSet):
 
     @cached_property
     def player_of_column(self) -> Tensor:
-        """(num_columns,) Return the player of each column, -1 for none."""
+        """Return (num_columns,) the player of each column, -1 for none."""
         if self.groups is None:
             return torch.arange(self.num_columns, device=self.features.device)
         group = torch.full((self.num_columns,), -1, device=self.features.device)
@@ -80,7 +80,7 @@ class FeaturePlayers(PlayerSet):
 
     @cached_property
     def baseline_rows(self) -> Tensor:
-        """(num_baselines, num_columns) Return the values that replace removed columns."""
+        """Return (num_baselines, num_columns) the values that replace removed columns."""
         if self.baseline == "zero":
             return torch.zeros_like(self.features[:1])
         if self.baseline == "mean":
@@ -94,7 +94,7 @@ class FeaturePlayers(PlayerSet):
         return self.num_columns <= MAX_SHARED_COLUMNS
 
     def deviation(self, nodes: Tensor | slice, columns: slice = slice(None)) -> Tensor:
-        """(num_nodes, num_columns) Return how much features differ from their mean baseline."""
+        """Return (num_nodes, num_columns) how much features differ from their mean baseline."""
         return (self.features[nodes, columns] - self.baseline_rows[:, columns].mean(0)).float()
 
     def columns_of(self, players: Tensor) -> tuple[Tensor, Tensor]:
@@ -174,7 +174,7 @@ class FeaturePlayers(PlayerSet):
         return MaskedGraphs(copies(batch.graph, len(kept)), changed, kept)
 
     def player_inputs(self, nodes: Tensor) -> Tensor:
-        """(count, 2) Return log mean size and log deviation of columns, averaged over a group."""
+        """Return (count, 2) log mean size and log deviation of columns, averaged over a group."""
         x = self.features.float()
         of_column = torch.stack([x.abs().mean(0), x.std(0, unbiased=False)], dim=1).add(1e-6).log()
         is_player = self.player_of_column >= 0

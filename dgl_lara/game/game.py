@@ -179,19 +179,19 @@ class Game:
 
     @cached_property
     def input_blocks(self) -> list[Tensor]:
-        """(num_nodes, columns) each: Return the inputs of g that do not depend on f."""
+        """Return (num_nodes, columns) each: the inputs of g that do not depend on f."""
         return input_adapter(self.f).node_blocks(self.graph, self.features)
 
     @cached_property
     def edge_inputs(self) -> Tensor | None:
-        """(num_edges, columns) Return the edge data of the full graph as inputs of g, or None if f uses none."""
+        """Return (num_edges, columns) the edge data of the full graph as inputs of g, or None if f uses none."""
         return input_adapter(self.f).edge_columns()
 
     # --- sizes
 
     @cached_property
     def in_degrees(self) -> Tensor:
-        """(num_nodes,) Return the in-degrees in the full graph."""
+        """Return (num_nodes,) the in-degrees in the full graph."""
         return self.parent.in_degrees if self.parent else self.graph.in_degrees()
 
     @property
@@ -218,7 +218,7 @@ class Game:
 
     @cached_property
     def cost_bound(self) -> Tensor:
-        """(num_targets,) Return a bound on the players of each target and on the cost of explaining it."""
+        """Return (num_targets,) a bound on the players of each target and on the cost of explaining it."""
         return self.player_set.cost_bound()
 
     @cached_property
@@ -325,7 +325,7 @@ class Game:
         return _all_targets(self.task, self.graph, self.features.device)
 
     def shared_values(self, keep: Tensor) -> Tensor:
-        """(num_masks, num_targets, num_classes) Return the values of all targets under masks over all players.
+        """Return (num_masks, num_targets, num_classes) the values of all targets under masks over all players.
 
         A uniform mask is a uniform coalition of every target's players. Nodes that are no players of a target are
         masked too, which changes f only through the degrees of boundary nodes.
@@ -333,7 +333,7 @@ class Game:
         return to_values(self.batch_logits(self.full_batch, keep), self.value)
 
     def batch_logits(self, batch: SharedSubgraph | EgoBatch, keep: Tensor) -> Tensor:
-        """(num_masks, num_targets, num_classes) Return the logits of a batch under masks over its players."""
+        """Return (num_masks, num_targets, num_classes) the logits of a batch under masks over its players."""
         num_nodes = batch.graph.num_nodes()
         masks = self._fit_calls(self.player_set.expand_mask(batch, keep), num_nodes)
         features = self.features if batch.graph is self.graph else self.features[batch.nodes]
@@ -344,7 +344,7 @@ class Game:
         return logits if is_full else logits[:, batch.target_rows]
 
     def values_per_target(self, players: Players, keep: Tensor, query: ClassQuery | None = None) -> Tensor:
-        """(num_masks, num_targets) Return the value of each target under coalitions of its own.
+        """Return (num_masks, num_targets) the value of each target under coalitions of its own.
 
         Args:
             players: Players of the targets.
@@ -357,7 +357,7 @@ class Game:
         return values
 
     def logits_per_target(self, players: Players, keep: Tensor) -> Tensor:
-        """(num_masks, num_targets, num_classes) Return the logits of each target under coalitions of its own."""
+        """Return (num_masks, num_targets, num_classes) the logits of each target under coalitions of its own."""
         logits = torch.empty(len(keep), len(players.targets), self.num_classes, device=keep.device)
         self._fill(logits, players, keep, lambda rows, logits: logits)
         return logits
@@ -378,7 +378,7 @@ class Game:
                     bar.advance(logits.shape[0] * logits.shape[1])
 
     def _ego_logits(self, players: Players, keep: Tensor) -> Iterator[Tensor]:
-        """(some masks, num_targets, num_classes) Yield the logits of targets on their own ego graphs."""
+        """Yield (some masks, num_targets, num_classes) the logits of targets on their own ego graphs."""
         batch = self.task.ego_batch(self.graph, players.targets, self.context_hops)
         pair, is_player = self.player_set.match_units(batch, players)
 
@@ -394,7 +394,7 @@ class Game:
     def _evaluate(
         self, batch: SharedSubgraph | EgoBatch, features: Tensor, masks: Iterable[Tensor]
     ) -> Iterator[Tensor]:
-        """(some masks, num_rows, num_classes) Yield f under masks over units, null logits for rows that are removed."""
+        """Yield (some masks, num_rows, num_classes) f under masks over units, null logits for rows that are removed."""
         count = self.player_set.num_baselines
         for keep in masks:
             with eval_mode(self.f):

@@ -98,7 +98,7 @@ def _check_model(model: object) -> None:
 
 
 def to_internal_pairs(f: Callable, graph: Graph, pairs: Any, relation: str | Relation | None) -> Tensor:
-    """(num_pairs, 2) Return nodes of the game's graph.
+    """Return (num_pairs, 2) nodes of the game's graph.
 
     Args:
         f: Model in its input adapter.
@@ -118,7 +118,7 @@ def to_internal_pairs(f: Callable, graph: Graph, pairs: Any, relation: str | Rel
 
 
 def to_user_pairs(f: Callable, pairs: Tensor) -> Tensor:
-    """(num_pairs, 2) Return pairs in ids of the user's graph."""
+    """Return (num_pairs, 2) pairs in ids of the user's graph."""
     first, second = input_adapter(f).endpoint_ranges(0)
     return pairs - pairs.new_tensor([first.start, second.start])
 
@@ -140,7 +140,7 @@ def _without_relation(f: Callable, triples: Sequence[Any], relation: str | Relat
 
 
 def as_features(graph: Graph, values: Any) -> Tensor:
-    """(num_nodes, columns) Return features as a tensor, float64 arrays as float32.
+    """Return (num_nodes, columns) features as a tensor, float64 arrays as float32.
 
     Args:
         graph: The graph. `graph.ndata["feat"]` is used without values.

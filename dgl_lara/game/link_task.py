@@ -249,7 +249,7 @@ def _full_relation(graph: Graph, relation: str | Relation | None) -> Relation:
 
 
 def checked_pairs(values: object, num_sources: int, num_destinations: int, device: torch.device) -> Tensor:
-    """(num_pairs, 2) Return pairs as whole numbers.
+    """Return (num_pairs, 2) pairs as whole numbers.
 
     Args:
         values: What a user gave as pairs.

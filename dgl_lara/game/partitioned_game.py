@@ -126,7 +126,7 @@ class PartitionedGame:
 
     @cached_property
     def full_outputs(self) -> Tensor:
-        """(num_nodes, num_outputs) Return the outputs of f on the full graph, mapped."""
+        """Return (num_nodes, num_outputs) the outputs of f on the full graph, mapped."""
         assert self.store is not None, "outputs need a folder"
         with eval_mode(self.f):
             if isinstance(self.f, LayerwiseModel) and self.f.num_hops == self.hops:

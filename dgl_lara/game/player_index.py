@@ -39,12 +39,12 @@ class Players:
 
     @property
     def row(self) -> Tensor:
-        """(num_pairs,) Return the index in `targets` of each pair."""
+        """Return (num_pairs,) the index in `targets` of each pair."""
         return torch.repeat_interleave(torch.arange(len(self.targets), device=self.counts.device), self.counts)
 
     @property
     def indptr(self) -> Tensor:
-        """(num_targets + 1,) Return where the pairs of each target begin."""
+        """Return (num_targets + 1,) where the pairs of each target begin."""
         return torch.cat([self.counts.new_zeros(1), self.counts.cumsum(0)])
 
     @property
@@ -55,7 +55,7 @@ class Players:
 
     @property
     def key(self) -> Tensor:
-        """(num_pairs,) Return row * num_ids + player, ascending."""
+        """Return (num_pairs,) row * num_ids + player, ascending."""
         return self.row * self.num_ids + self.player
 
     def part(self, rows: slice) -> Players:

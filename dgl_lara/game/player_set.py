@@ -80,15 +80,15 @@ class PlayerSet(ABC):
         """Return a description of the players of a target."""
 
     def cost_bound(self) -> Tensor:
-        """(num_targets,) Return a bound on the players of a target and on the cost of explaining it."""
+        """Return (num_targets,) a bound on the players of a target and on the cost of explaining it."""
         return self.task.cost_bound(self.graph, self.hops)
 
     def target_player(self, targets: Tensor) -> Tensor | None:
-        """(num_targets,) Return the player that a target itself is, or None if no target is one."""
+        """Return (num_targets,) the player that a target itself is, or None if no target is one."""
         return None
 
     def valid_masks(self, inside: Callable[[Tensor], Tensor], targets: Tensor) -> Tensor | None:
-        """(num_masks, num_targets) bool: Return which shared masks are coalitions of a target, or None if all are.
+        """Return (num_masks, num_targets) bool: which shared masks are coalitions of a target, or None if all are.
 
         Args:
             inside: Returns which players are in S, (num_masks, len(players)).
@@ -101,17 +101,17 @@ class PlayerSet(ABC):
         return self.task.batch(self.graph, targets, self.hops, context)
 
     def empty_values(self, game: Any) -> Tensor:
-        """(num_targets, num_classes) Return the values without any player, or those of a removed target."""
+        """Return (num_targets, num_classes) the values without any player, or those of a removed target."""
         if not self.supports_shared_masks:
             return game.null_values
         return game.shared_values(torch.zeros(1, self.count, dtype=torch.bool, device=self.features.device))[0]
 
     def ego_sizes(self, game: Any, players: Players) -> Tensor:
-        """(num_targets,) Return about how many nodes the ego graph of each target has."""
+        """Return (num_targets,) about how many nodes the ego graph of each target has."""
         return game.cost_bound[players.targets]
 
     def pair_index(self, players: Players, near: Players) -> Tensor:
-        """(num_pairs of `near`,) Return which pair of `players` each pair is, seen from one node of its target."""
+        """Return (num_pairs of `near`,) which pair of `players` each pair is, seen from one node of its target."""
         return lookup_sorted(near.row * players.num_ids + near.player, players.key)[0]
 
     @abstractmethod
@@ -120,7 +120,7 @@ class PlayerSet(ABC):
 
     @abstractmethod
     def expand_mask(self, batch: SharedSubgraph | EgoBatch, keep: Tensor) -> Tensor:
-        """(num_masks, num_units) Return the units that stay. Units that are no player stay."""
+        """Return (num_masks, num_units) the units that stay. Units that are no player stay."""
 
     @abstractmethod
     def match_units(self, batch: EgoBatch, players: Players) -> tuple[Tensor, Tensor]:
@@ -132,7 +132,7 @@ class PlayerSet(ABC):
 
     @abstractmethod
     def player_inputs(self, nodes: Tensor) -> Tensor:
-        """(count, ...) Return inputs of each player, from inputs of each node."""
+        """Return (count, ...) inputs of each player, from inputs of each node."""
 
     # --- what users see of players
 

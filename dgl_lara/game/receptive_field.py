@@ -32,7 +32,7 @@ def evenly_spaced(count: int, most: int, device: torch.device) -> Tensor:
 def on_ego_graphs(
     f: Model, task: Task, graph: Graph, features: Tensor, targets: Tensor, hops: int, nodes_per_call: int
 ) -> Tensor:
-    """(len(targets), num_classes) Return f of each target on its own ego graph, many in one call."""
+    """Return (len(targets), num_classes) f of each target on its own ego graph, many in one call."""
     logits = []
     for rows in slices_within_budget(task.reach(graph, targets, hops).counts, nodes_per_call):
         batch = task.ego_batch(graph, targets[rows], hops)

@@ -66,7 +66,7 @@ def has_all_loops(graph: Graph) -> bool:
 
 
 def null_prediction(f: Model, graph: Graph, null_features: Tensor, *endpoints: Tensor) -> Tensor:
-    """(num_classes,) Return f on isolated nodes with null features. `endpoints` are those of a pair."""
+    """Return (num_classes,) f on isolated nodes with null features. `endpoints` are those of a pair."""
     return f(isolated(graph, len(null_features)), null_features, *endpoints)[0]
 
 
@@ -77,7 +77,7 @@ def isolated(graph: Graph, count: int) -> Graph:
 
 
 def loops_of(graph: Graph) -> Tensor:
-    """(num_nodes,) Return the number of self-loops of each node."""
+    """Return (num_nodes,) the number of self-loops of each node."""
     src, dst = graph.edges()
     return torch.bincount(src[src == dst], minlength=graph.num_nodes())
 

@@ -82,7 +82,7 @@ class Task(ABC):
 
     @abstractmethod
     def cost_bound(self, graph: Graph, hops: int) -> Tensor:
-        """(num_targets,) Return a bound on the players of a target and on the cost of explaining it."""
+        """Return (num_targets,) a bound on the players of a target and on the cost of explaining it."""
 
     @abstractmethod
     def target_nodes(self, graph: Graph, targets: Tensor) -> Tensor:
@@ -90,7 +90,7 @@ class Task(ABC):
 
     @abstractmethod
     def expand_to_nodes(self, graph: Graph, rows: Tensor) -> Tensor:
-        """(num_nodes, ...) Return the row of the target that each node belongs to."""
+        """Return (num_nodes, ...) the row of the target that each node belongs to."""
 
     # --- subgraphs
 
@@ -133,7 +133,7 @@ class Task(ABC):
 
     @abstractmethod
     def predict(self, f: Model, batch: SharedSubgraph | EgoBatch, masked: MaskedGraphs, null: Tensor) -> Tensor:
-        """(num_masks, num_rows, num_classes) Return f on masked graphs, null logits for removed rows."""
+        """Return (num_masks, num_rows, num_classes) f on masked graphs, null logits for removed rows."""
 
     @abstractmethod
     def mark_singles(self, graph: Graph) -> Graph:
@@ -205,15 +205,15 @@ class Task(ABC):
         return None  # on BA-Shapes it promised up to .10 too much
 
     def readout(self, graph: Graph, states: Tensor) -> Tensor:
-        """(num_targets, ...) Return the mean state of each target."""
+        """Return (num_targets, ...) the mean state of each target."""
         return states
 
     def walk_shares(self, graph: Graph, players: Players, hops: int) -> Tensor:
-        """(num_pairs,) Return the share of each player in the mean state of its target after `hops` steps."""
+        """Return (num_pairs,) the share of each player in the mean state of its target after `hops` steps."""
         return walk_weights(graph, players, hops)[:, -1]
 
     def context_nodes(self, batch: EgoBatch, row: Tensor) -> tuple[Tensor, ...]:
-        """(len(row),) Return `num_context_nodes` nodes of the batch for each row of a target: the target, if a node."""
+        """Return (len(row),) `num_context_nodes` nodes of the batch for each row of a target: the target, if a node."""
         return (batch.target_rows[row],)
 
     def context_hops(
@@ -253,14 +253,14 @@ class Task(ABC):
 
     @abstractmethod
     def target_embeddings(self, pooled: Tensor, targets: Tensor, nodes: Tensor | None) -> Tensor:
-        """(num_targets, num_endpoints * width) Return t of targets, if g saw `nodes` (None: all)."""
+        """Return (num_targets, num_endpoints * width) t of targets, if g saw `nodes` (None: all)."""
 
     def endpoints_of(self, target: int) -> Tensor:
         """Return the nodes that one target consists of, in order."""
         return torch.cat(self.endpoints(torch.tensor([target])))
 
     def endpoints(self, targets: Tensor) -> list[Tensor]:
-        """(num_targets,) each: Return the nodes that targets consist of."""
+        """Return (num_targets,) each: the nodes that targets consist of."""
         return [targets]
 
     # --- scores
@@ -270,16 +270,16 @@ class Task(ABC):
         return near
 
     def player_id(self, targets: Tensor, nodes: Tensor) -> Tensor:
-        """(len(nodes),) Return the player that each node is for its target."""
+        """Return (len(nodes),) the player that each node is for its target."""
         return nodes
 
     @abstractmethod
     def is_target(self, players: Players) -> Tensor:
-        """(num_pairs,) bool: Return whether the player is the target."""
+        """Return (num_pairs,) bool: whether the player is the target."""
 
     @abstractmethod
     def in_motif(self, players: Players, motif: Tensor) -> Tensor:
-        """(num_pairs,) bool: Return whether the player is in the motif of its target."""
+        """Return (num_pairs,) bool: whether the player is in the motif of its target."""
 
     # --- texts
 
@@ -339,5 +339,5 @@ class Task(ABC):
 
 
 def rows_of_graphs(sizes: Tensor) -> Tensor:
-    """(num_nodes,) Return the graph of a batch that each node belongs to."""
+    """Return (num_nodes,) the graph of a batch that each node belongs to."""
     return torch.repeat_interleave(torch.arange(len(sizes), device=sizes.device), sizes)

@@ -11,7 +11,7 @@ from dgl_lara.graphs.indexing import in_edges, lookup_sorted
 
 
 def walk_counts(graph: Graph, steps: int) -> Tensor:
-    """(num_nodes,) Return the number of walks of at most `steps` steps that end at each node."""
+    """Return (num_nodes,) the number of walks of at most `steps` steps that end at each node."""
     counts = torch.ones(graph.num_nodes(), 1, dtype=torch.float64, device=graph.device)
     for _ in range(steps):
         counts = sum_in_neighbors(graph, counts) + counts
@@ -19,7 +19,7 @@ def walk_counts(graph: Graph, steps: int) -> Tensor:
 
 
 def walk_scale(graph: Graph) -> Tensor:
-    """(num_nodes,) Return s with Â = diag(s) (A + I) diag(s), the normalised adjacency matrix of a GCN."""
+    """Return (num_nodes,) s with Â = diag(s) (A + I) diag(s), the normalised adjacency matrix of a GCN."""
     return scale_of(graph.in_degrees())
 
 
@@ -28,7 +28,7 @@ def scale_of(in_degrees: Tensor) -> Tensor:
 
 
 def walk_weights(graph: Graph, players: Players, steps: int) -> Tensor:
-    """(num_pairs, steps + 1) Return (Â^d)[target, player] in column d, the weight of all walks of d steps."""
+    """Return (num_pairs, steps + 1) (Â^d)[target, player] in column d, the weight of all walks of d steps."""
     num_nodes, all_keys = graph.num_nodes(), players.key
     scale = walk_scale(graph)
     keys = torch.arange(len(players.targets), device=all_keys.device) * num_nodes + players.targets
@@ -60,7 +60,7 @@ def smooth(graph: Graph, states: Tensor, steps: int, scale: Tensor | None = None
 
 
 def mean_shares(batch: Graph, steps: int) -> Tensor:
-    """(num_nodes,) Return the share of each node in the mean over its graph: the columns of Â^steps, averaged."""
+    """Return (num_nodes,) the share of each node in the mean over its graph: the columns of Â^steps, averaged."""
     sizes = batch.batch_num_nodes()
     equal = torch.repeat_interleave(1 / sizes, sizes).unsqueeze(1)
     return smooth(reverse(batch), equal, steps, walk_scale(batch)).squeeze(1)

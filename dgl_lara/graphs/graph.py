@@ -51,12 +51,12 @@ def khop_nodes(graph: Graph, targets: Tensor, hops: int) -> Tensor:
 
 
 def sum_in_neighbors(graph: Graph, rows: Tensor) -> Tensor:
-    """(num_nodes, ...) Return the sum of the rows of each node's in-neighbours."""
+    """Return (num_nodes, ...) the sum of the rows of each node's in-neighbours."""
     return ops.copy_u_sum(graph, rows)
 
 
 def pool_segments(sizes: Tensor, rows: Tensor, how: str) -> Tensor:
-    """(len(sizes), ...) Return the "max", "mean" or "sum" of consecutive rows."""
+    """Return (len(sizes), ...) the "max", "mean" or "sum" of consecutive rows."""
     return ops.segment_reduce(sizes, rows, how)
 
 
@@ -72,12 +72,12 @@ def csc_block(indptr: Tensor, sources: Tensor, num_src: int) -> Graph:
 
 
 def dot_edges(graph: Graph, src_rows: Tensor, dst_rows: Tensor) -> Tensor:
-    """(num_edges,) Return the dot product of the rows of both nodes of each edge."""
+    """Return (num_edges,) the dot product of the rows of both nodes of each edge."""
     return ops.u_dot_v(graph, src_rows, dst_rows).squeeze(1)
 
 
 def sum_in_edges(graph: Graph, rows: Tensor) -> Tensor:
-    """(num_nodes, ...) Return the sum of the rows of each node's in-edges."""
+    """Return (num_nodes, ...) the sum of the rows of each node's in-edges."""
     return ops.copy_e_sum(graph, rows)
 
 

@@ -59,7 +59,7 @@ class Meta:
 
     @property
     def firsts(self) -> np.ndarray:
-        """(num_parts + 1,) Return the first position of each part, and the end."""
+        """Return (num_parts + 1,) the first position of each part, and the end."""
         return np.concatenate([[0], np.cumsum([part["nodes"] for part in self.parts])]).astype(np.int64)
 
 

@@ -82,7 +82,7 @@ class RowFetcher:
         self.owed = [source.local_rows(some) for some in self.ranks.exchange(requested)]
 
     def __call__(self, rows: Tensor) -> Tensor:
-        """(len(nodes), columns) Return rows from (nodes of the part, columns) of all processes."""
+        """Return (len(nodes), columns) rows from (nodes of the part, columns) of all processes."""
         return _Fetched.apply(rows, self)
 
 

@@ -32,7 +32,7 @@ class RowStore:
         self.folder, self.data = folder, data
 
     def rows(self, name: str, key_part: str, num_nodes: int, make: Make, size: int, label: str) -> Tensor:
-        """(num_nodes, columns) Return a mapped float32 array, computed unless it is complete.
+        """Return (num_nodes, columns) a mapped float32 array, computed unless it is complete.
 
         Args:
             name: Name of the array.

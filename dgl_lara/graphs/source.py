@@ -38,11 +38,11 @@ class GraphSource(ABC):
 
     @abstractmethod
     def in_degrees(self, nodes: Tensor) -> Tensor:
-        """(len(nodes),) Return in-degrees in the full graph."""
+        """Return (len(nodes),) in-degrees in the full graph."""
 
     @abstractmethod
     def features(self, nodes: Tensor) -> Tensor:
-        """(len(nodes), columns) Return features as float32."""
+        """Return (len(nodes), columns) features as float32."""
 
     @cached_property
     def _marks(self) -> np.ndarray:

@@ -53,7 +53,7 @@ class EgoBatch:
 
     @property
     def key(self) -> Tensor:
-        """(num_local,) Return ascending keys of (target, node), comparable with `Players.key`."""
+        """Return (num_local,) ascending keys of (target, node), comparable with `Players.key`."""
         return self.row * self.num_nodes + self.nodes
 
     @property
@@ -61,5 +61,5 @@ class EgoBatch:
         return len(self.target_rows)
 
     def counts(self, marked: Tensor) -> Tensor:
-        """(num_targets,) Return the number of marked nodes of each target."""
+        """Return (num_targets,) the number of marked nodes of each target."""
         return torch.bincount(self.row[marked], minlength=self.num_targets)

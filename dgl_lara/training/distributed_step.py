@@ -1,9 +1,8 @@
-"""A step of Alg. 1 that several processes take together.
+"""A training step that several processes take together.
 
-What f said of the coalitions is known to all. What g makes of it each process computes for its share, of the masks on
-the whole graph and of the targets of a mini-batch; the shares are joined, and every process has the same loss of the
-whole batch, whatever the objective. Gradients flow through its own share alone, so their sum over the processes is the
-gradient that one process would have.
+Every process has the logits of f under all coalitions. Each computes the predictions of g for its share of the masks on
+the full graph, or of the targets of a mini-batch. The shares are joined, so every process has the loss of the full
+batch. Gradients flow through its own share only, and their sum over the processes is the gradient of one process.
 """
 
 from __future__ import annotations
@@ -23,12 +22,19 @@ from dgl_lara.training.subgraphs import FullGraph, Subgraphs
 
 @dataclass(frozen=True, eq=False)
 class DistributedStep(Step):
-    """`embedded` is what g says of this process's share of the targets."""
+    """A step with a share in each process. `embedded` has the targets of this process.
+
+    Attributes:
+        ranks: The processes.
+        own: The share of this process, or None.
+        mine: Its position among the masks or the targets.
+        dim: 0 if masks are shared out, 1 for targets.
+    """
 
     ranks: ProcessGroup
-    own: Step | None  # this process's share; None: there is nothing left for it
-    mine: slice  # where that stands among the masks, or the targets
-    dim: int  # 0: among the masks, 1: among the targets
+    own: Step | None
+    mine: slice
+    dim: int
 
     def predicted_differences(self) -> Tensor:
         shape = [len(self.coalitions.keep), len(self.targets), len(self.explainer.all_class_weights())]
@@ -48,15 +54,15 @@ class DistributedStep(Step):
 def share_step(
     explainer: Explainer, subgraphs: Subgraphs, coalitions: CoalitionBatch, ranks: ProcessGroup
 ) -> DistributedStep:
-    """This process's share of a step."""
+    """Return this process's share of a step."""
     game, targets = subgraphs.game, coalitions.targets
     mine = ranks.share(len(targets))
-    if isinstance(subgraphs, FullGraph):  # walks over everything take as long for few targets as for all of them
+    if isinstance(subgraphs, FullGraph):  # walks over the full graph take as long for few targets as for all
         everything, masks = subgraphs.embed(explainer, targets), ranks.share(len(coalitions.keep))
         own = Step(game, explainer, coalitions.for_masks(masks), everything) if masks.stop > masks.start else None
         embedded = replace(everything, t=everything.t[mine])
         return DistributedStep(game, explainer, coalitions, embedded, ranks, own, masks, dim=0)
-    # where there are more processes than targets, somebody has nobody and looks at the first one in vain
+    # with more processes than targets some have no share and embed the first target without using it
     few = targets[mine] if mine.stop > mine.start else targets[:1]
     embedded = subgraphs.embed(explainer, few)
     own = Step(game, explainer, coalitions.for_targets(few, mine), embedded) if mine.stop > mine.start else None
