@@ -9,7 +9,7 @@ from dgl_lara._util.registry import Registry
 if TYPE_CHECKING:
     from dgl_lara.baselines.common.method import Method
 
-# in the order of the tables; added methods come after these
+# in the order of the tables. Added methods come after these
 BASELINES: Registry[type[Method]] = Registry(
     __name__,
     "METHOD",

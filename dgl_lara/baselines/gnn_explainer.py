@@ -79,7 +79,7 @@ class GNNExplainer(EdgeMethod):
         inputs = features * feature_mask[batch.egos.row] if self.mask_features else features
         logits = self.predict(batch, batch.both_ways(edge_mask), inputs)
         prediction = F.cross_entropy(logits, self.game.explained_class[batch.targets], reduction="sum")
-        # the authors average over all pairs of nodes; averaged over the edges, the entropy would outweigh the
+        # the authors average over all pairs of nodes. Averaged over the edges, the entropy would outweigh the
         # prediction on small graphs and drive every mask to 1
         mean_entropy = batch.sums(entropy(edge_mask)) / batch.num_players**2
         edge_terms = EDGE_SIZE * batch.sums(edge_mask) + EDGE_ENTROPY * mean_entropy

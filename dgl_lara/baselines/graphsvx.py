@@ -35,7 +35,7 @@ from dgl_lara.game.player_index import Players
 
 QUICK_SAMPLES = 200
 MASK_BYTES = 50_000_000  # of coalitions held at once
-MAX_SMALL_SIZE = 3  # "smarter": the size up to which small coalitions come first; S in GraphSVX's code
+MAX_SMALL_SIZE = 3  # "smarter": the size up to which small coalitions come first, S in GraphSVX's code
 SAMPLINGS = ("uniform", "smarter")
 
 
@@ -86,7 +86,7 @@ class GraphSVX(Method):
         is_fixed = torch.zeros_like(own) if self.target_plays else own
         rows = players.slices
         keep = torch.ones(self.samples, len(players.player), dtype=torch.bool, device=device)
-        counts = []  # coalitions of each target; the first two are the empty and the full one
+        counts = []  # coalitions of each target. The first two are the empty and the full one
         for target, pairs in zip(players.targets.tolist(), rows, strict=True):
             free = (~is_fixed[pairs]).nonzero().flatten() + pairs.start
             masks = coalitions(len(free), self.samples, self.sampling, generator(self.seed * 1_000_003 + target))

@@ -41,7 +41,7 @@ from dgl_lara.metrics.common.metric import EvalCase
 from dgl_lara.training.config import MANY_TARGETS, TrainingConfig, default, paper
 
 REFERENCE_PAIRS = 2000
-COST = "nodes f was given, a target"  # of all graphs; that of learning is divided by all targets
+COST = "nodes f was given, a target"  # of all graphs. That of learning is divided by all targets
 
 # What a quick benchmark shortens, besides what each method states in `quick_note`. LARA's own training takes about a
 # minute on small graphs and is not shortened.

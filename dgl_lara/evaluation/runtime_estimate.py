@@ -22,12 +22,12 @@ from dgl_lara.metrics import METRICS
 from dgl_lara.metrics.common.reference import MAX_EXACT_PLAYERS, MAX_NODES_PER_TARGET
 from dgl_lara.metrics.fidelity import DEFINITIONS, SPARSITIES
 
-TIMED_TARGETS = 3  # at first; more if that is too short to time
+TIMED_TARGETS = 3  # at first. More if that is too short to time
 MAX_TIMED_COALITIONS, MIN_TIMED_SECONDS = 1024, 0.2
-MAX_SHARE = 0.7  # of the targets that are suggested instead; with more of them little time is saved
+MAX_SHARE = 0.7  # of the targets that are suggested instead. With more of them little time is saved
 LABEL_METRICS = {"characterization-score", "unfaithfulness", "fidelity-curve"}  # they share one evaluation of f
 PLAYER_BYTES = 16  # per player of a pair of coalitions: drawn, as signs, and while phi is fitted
-LONG_SECONDS = 60.0  # above which the user is told
+LONG_SECONDS = 60.0  # above which a notice is printed
 Regression = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]  # of d on sigma, with the target's own column
 
 

@@ -15,7 +15,7 @@ from dgl_lara.game.player_index import Players
 from dgl_lara.metrics.common.metric import EvalCase, Metric, Rows
 from dgl_lara.metrics.common.reference import Reference
 
-MAX_R2 = 1.05  # a corrected R2 may be a little above 1; above this it is only noise
+MAX_R2 = 1.05  # a corrected R2 may be a little above 1. Above this it is only noise
 HIGH_R2, LARGE_GAP = 0.9, 0.3  # a rank correlation this far below a high R2 needs an explanation
 
 

@@ -174,7 +174,7 @@ class LARAExplainer(ExplainerAlgorithm):
                 raise InputError("pyg.target", count=count, dtype=target.dtype, shape=tuple(target.shape))
             classes = target.to(device)[outputs]
         for lara in laras.values():
-            lara.embed()  # once per graph; explanations then need no call of the model
+            lara.embed()  # once per graph. Explanations then need no call of the model
         return laras, {name: laras[name].explain(outputs, classes) for name in self._makers}
 
     def _convert(self, model: nn.Module, x: Any, edge_index: Any, more: dict[str, Any]) -> tuple[Any, Graph, Any]:

@@ -30,7 +30,7 @@ from dgl_lara.training.validation import Validator, make_validator, validation_s
 
 VALIDATION_SHARE = 4  # of the memory, one part in 4 stays with the validator
 INPUT_TARGETS = 100_000  # whose inputs are computed at once
-MAX_KEPT_PAIRS = 2_000  # in the reservoir, by default; more hardly improve the scores and take time
+MAX_KEPT_PAIRS = 2_000  # in the reservoir, by default. More hardly improve the scores and take time
 
 
 class TrainingBackend(ABC):

@@ -23,8 +23,8 @@ from dgl_lara.game.values import to_values
 from dgl_lara.training.coalitions import CoalitionBatch, evaluate_masks
 from dgl_lara.training.config import TrainingConfig
 
-POOL_PAIRS = 512  # if the size is not configured; the validator would draw as many
-PAIRS_PER_PLAYER = 32  # at least; g could do with fewer, the correction of its scores could not
+POOL_PAIRS = 512  # if the size is not configured. The validator would draw as many
+PAIRS_PER_PLAYER = 32  # at least, g could do with fewer, the correction of its scores could not
 SMALL_GRAPH_NODES = 20_000  # a larger graph has too many players to count, and fewer steps
 COUNTED_TARGETS = 128  # whose players are counted
 

@@ -38,7 +38,7 @@ PAIRS, MIN_PAIRS = 512, 128  # of coalitions, for the estimate of phi
 COALITIONS = 4  # for the explained variance
 MAX_PASS_SIZE = 200_000_000  # nodes and edges that the passes over the full graph may visit
 SMALL_GRAPH_NODES = 20_000
-MAX_WALKS = 100_000  # that end at the validation targets; each is evaluated 2 * PAIRS times
+MAX_WALKS = 100_000  # that end at the validation targets. Each is evaluated 2 * PAIRS times
 
 
 class Validator(Protocol):

@@ -21,7 +21,7 @@ from dgl_lara.game.player_index import Players, joined
 from dgl_lara.graphs.indexing import lookup_sorted
 from dgl_lara.graphs.subgraph import EgoBatch
 
-MAX_EDGES = 500_000  # of the ego graphs in a batch; a larger one is a batch of its own
+MAX_EDGES = 500_000  # of the ego graphs in a batch, a larger one is a batch of its own
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,7 +70,7 @@ class MaskBatch:
 
 def mask_batches(game: Game, targets: Tensor) -> Iterator[MaskBatch]:
     """Yield the targets in order, as many at once as memory allows."""
-    # edges into the outermost context nodes reach no target; these nodes are there for the degrees of the others
+    # edges into the outermost context nodes reach no target. These nodes are there for the degrees of the others
     inner = game.context_hops if game.context_hops > game.hops else None
     for rows in game.chunks(targets):
         chunk = targets[rows]

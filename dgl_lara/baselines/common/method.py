@@ -48,7 +48,7 @@ class Method:
     learns: ClassVar[bool] = False  # it has a `fit`, which must be called before `explain`
     needs: ClassVar[tuple[str, ...]] = ()  # beyond outputs: "gradients", "edge weights", "embeddings"
     style: ClassVar[tuple[str, str] | None] = None  # colour and line in plots
-    quick_note: ClassVar[str] = ""  # what a quick benchmark shortens; it also identifies stored results
+    quick_note: ClassVar[str] = ""  # what a quick benchmark shortens. It also identifies stored results
 
     def __init_subclass__(cls) -> None:
         if "name" not in cls.__dict__:
