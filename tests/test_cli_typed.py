@@ -169,10 +169,10 @@ def test_a_graph_that_was_not_there(nodes, links, tmp_path):
 @pytest.mark.parametrize(
     "command, fragment",
     [
-        (["train", "--graph", "shop.bin", "--target-type", "card"], "must name a type of nodes, one of"),
+        (["train", "--graph", "shop.bin", "--target-type", "card"], "[bin.unknown_target_type]"),
         (["train", "--graph", "shop.bin", "--pairs", "pairs.csv", "--model", "m:f"], "--relation"),
         (["train", "--graph", "shop.bin", "--pairs", "pairs.csv", "--relation", "likes"], "--relation must be one of"),
-        (["train", "--graph", "shop.bin", "--relation", "buys"], "go with --pairs"),
+        (["train", "--graph", "shop.bin", "--relation", "buys"], "[dataset.relation_option]"),
         (["train", "--dataset", "ba-shapes", "--pairs", "pairs.csv"], "a graph in a .bin file"),
         (["explain", "--run", "links", "--trust", "--node", "3"], "[explain.other_task]"),
         (["explain", "--run", "links", "--trust", "--pair", "30", "1"], "[pairs.range]"),

@@ -167,4 +167,4 @@ def test_whoever_has_another_version_is_refused(words, tmp_path):
 def test_torchrun_says_how_many(monkeypatch):
     monkeypatch.setenv("TORCHELASTIC_RUN_ID", "none")
     refused = run("train", "--dataset", "ba-shapes", "--processes", 2)
-    assert refused.exit_code == 2 and "torchrun says how many processes there are" in refused.output
+    assert refused.exit_code == 2 and "[processes.torchrun]" in refused.output
