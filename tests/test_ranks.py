@@ -6,6 +6,7 @@ from processes_at_work import COUNT
 from training_together import CASES, LONGER, trained
 
 from dgl_lara._util.distributed import ALONE
+from dgl_lara.messages import message
 
 pytestmark = pytest.mark.long
 
@@ -41,7 +42,7 @@ def test_both_modes_keep_what_they_should(states):
 
 
 def test_who_knows_otherwise_is_refused_by_all(together):
-    sentence = "processes that train together must agree: colour is blue in process 0 and red in process 1."
+    sentence = message("processes.differ", name="colour", first="blue", other="red", rank=1)
     assert [file.read_text() for file in sorted(together.glob("refused-*.txt"))] == [sentence] * COUNT
 
 
