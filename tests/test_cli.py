@@ -190,7 +190,7 @@ def test_bad_numbers_in_a_file(tmp_path):
 )
 def test_bad_options(words, fragment):
     result = run("target", *words)
-    refused(result, fragment, code=1 if "original ba-shapes" in fragment else 2)
+    refused(result, fragment, code=1 if "dataset.not_found" in fragment else 2)
 
 
 def test_an_option_before_the_command():
