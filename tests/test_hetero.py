@@ -15,7 +15,7 @@ from dgl_lara.attribution.monte_carlo import least_squares
 from dgl_lara.blackbox.hetero import HeteroAdapter
 from dgl_lara.errors import ModelError
 from dgl_lara.explainer.inputs import encoder_graph, explainer_inputs
-from dgl_lara.explainer.probe import probe_outputs, ways_to_targets
+from dgl_lara.explainer.probe import paths_to_targets, probe_outputs
 from dgl_lara.game.game import Game
 from dgl_lara.game.inputs import normalize_inputs
 from dgl_lara.inference.layerwise import embed_layerwise
@@ -306,7 +306,7 @@ def test_what_f_makes_of_nodes_of_other_types():
 
     game, graph = made(Opinionated(), shop(2))
     rows, types = probe_outputs(game), game.f.types
-    hop, _ = ways_to_targets(game.graph, graph.num_nodes("item"), game.hops)
+    hop, _ = paths_to_targets(game.graph, graph.num_nodes("item"), game.hops)
     assert (rows[hop <= 0] == 0).all() and (hop == 1).sum() > 9 and (hop == 2).any()
 
     def nobody_hears(graph, x, relation, number, source):

@@ -1,4 +1,4 @@
-"""Eq. 5: removal-based attribution, by enumeration of all coalitions."""
+"""Eq. 5: removal-based attribution, by enumerating all coalitions."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ MOST_PLAYERS = 20
 
 
 def all_coalitions(players: int, device: torch.device | str = "cpu") -> Tensor:
-    """(2^players, players) bool: row r holds the binary digits of r."""
+    """Return all coalitions, (2^players, players) bool. Row r holds the binary digits of r."""
     numbers = torch.arange(2**players, device=device).unsqueeze(1)
     return (numbers >> torch.arange(players, device=device)) % 2 == 1
 
 
 def banzhaf(values: Tensor, coalitions: Tensor) -> Tensor:
-    """Eq. 5: phi_j = 2^(1-n) sum over S containing j of f(S) - f(N without S).
+    """Compute Eq. 5: phi_j = 2^(1-n) sum over S containing j of f(S) - f(N without S).
 
     The complements of the sets with j are the sets without j, so the sum is a signed one over all sets.
     """
@@ -29,7 +29,7 @@ def banzhaf(values: Tensor, coalitions: Tensor) -> Tensor:
 
 
 def exact(game: Game, players: Players) -> Tensor:
-    """(num_pairs,) phi of every player of every target."""
+    """Compute phi of every player of every target, (num_pairs,), from all its coalitions."""
     if len(players.counts) and int(players.counts.max()) > MOST_PLAYERS:
         raise InputError(
             f"exact attribution enumerates 2^players coalitions, for at most {MOST_PLAYERS} players "

@@ -1,4 +1,4 @@
-"""Appendix: the mutual-information value that earlier explainers learn, and the paper's ablation compares with."""
+"""The mutual-information value of the appendix, which earlier explainers learn."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from torch import Tensor
 
 
 def mi_value(full: Tensor, coalition: Tensor) -> Tensor:
-    """alpha = sum_y p(y | N) log p(y | S) - log p(y | N), from logits with classes last; 0 where S changes nothing.
+    """Compute alpha = sum_y p(y | N) log p(y | S) - log p(y | N) from logits, 0 if S changes nothing.
 
-    Section 5.2 averages it over the coalitions S that contain a player; the appendix takes one coalition (and
-    leaves out the second term, which does not depend on S).
+    Section 5.2 averages it over the coalitions S that contain a player. The appendix takes one coalition and
+    leaves out the
+    second term, which does not depend on S.
     """
     log_full = full.log_softmax(dim=-1)
     return (log_full.exp() * (coalition.log_softmax(dim=-1) - log_full)).sum(dim=-1)

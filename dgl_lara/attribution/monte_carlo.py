@@ -27,29 +27,29 @@ ENOUGH = 2  # samples a player, from which on least squares needs no help
 
 @dataclass(frozen=True, eq=False)
 class Estimate:
-    """phi and its standard error, one number a (target, player) pair."""
+    """phi and its standard error, one number for each (target, player) pair."""
 
     phi: Tensor
     error: Tensor
 
 
 def random_coalitions(count: int, players: int, generator: torch.Generator, device: torch.device | str) -> Tensor:
-    """(count, players) bool: uniform subsets. Drawn on the CPU, so that a seed means the same on every device."""
+    """Draw uniform subsets, (count, players) bool. The CPU draws, so that a seed means one thing on every device."""
     return (torch.rand(count, players, generator=generator) < 0.5).to(device)
 
 
 def signed(keep: Tensor) -> Tensor:
-    """sigma: +1 for a player inside S, -1 outside."""
+    """Return sigma: +1 for a player inside S, -1 outside."""
     return keep.float() * 2 - 1
 
 
 def differences(game: Game, players: Players, keep: Tensor, query: ClassQuery | None = None) -> Tensor:
-    """(num_masks, num_targets): d(S) = f(S) - f(N without S), of the explained class unless others are given."""
+    """Evaluate d(S) = f(S) - f(N without S), (num_masks, num_targets), of the explained class or of a query."""
     return game.values_per_target(players, keep, query) - game.values_per_target(players, ~keep, query)
 
 
 def per_player(game: Game, players: Players, pairs: int, generator: torch.Generator) -> Estimate:
-    """Eq. 9 as the paper samples it: `pairs` coalitions for each single player."""
+    """Estimate Eq. 9 as the paper samples it, with `pairs` coalitions for each single player."""
     device = players.player.device
     phi, error = torch.empty(len(players.player), device=device), torch.empty(len(players.player), device=device)
     for row in range(len(players.targets)):
@@ -63,7 +63,7 @@ def per_player(game: Game, players: Players, pairs: int, generator: torch.Genera
 
 
 def paired(game: Game, players: Players, pairs: int, generator: torch.Generator) -> Estimate:
-    """Every player learns from every pair: phi_j = mean of sigma_j d."""
+    """Estimate phi_j as the mean of sigma_j d, so that every pair of coalitions is used for every player."""
     keep = random_coalitions(pairs, len(players.player), generator, players.player.device)
     samples = signed(keep) * differences(game, players, keep)[:, players.row]
     return Estimate(samples.mean(0), samples.std(0) / pairs**0.5)
@@ -71,7 +71,15 @@ def paired(game: Game, players: Players, pairs: int, generator: torch.Generator)
 
 @dataclass(frozen=True, eq=False)
 class Samples:
-    """What f said of coalitions of every target's players: whatever is said of phi is made from these."""
+    """Outputs of f for coalitions of the players of some targets.
+
+    Attributes:
+        players: The (target, player) pairs.
+        keep: (num_samples, num_columns) bool, the coalitions S.
+        d: (num_samples, num_targets), NaN if S is no coalition for the target.
+        own: (num_pairs,) bool, the player is the target itself.
+        columns: Column of `keep` of each pair. None: its own.
+    """
 
     players: Players
     keep: Tensor  # (num_samples, columns) bool: S
@@ -81,15 +89,16 @@ class Samples:
 
     @property
     def enough(self) -> bool:
-        """For least squares, of every target."""
+        """Return whether there are enough samples of every target for least squares."""
         known = len(self.d) - self.d.isnan().sum(0)
         return bool((known >= ENOUGH * self.players.counts).all())
 
     def part(self, rows: slice) -> Samples:
+        """Return some of the samples."""
         return replace(self, keep=self.keep[rows], d=self.d[rows])
 
     def each(self) -> Iterator[tuple[slice, Tensor, Tensor]]:
-        """For each target: its pairs, sigma (num_samples, players) and d (num_samples,), of the samples it has."""
+        """Yield for each target its pairs, sigma (num_samples, players) and d (num_samples,) of its samples."""
         for row, pairs in enumerate(Progress(self.players.slices, "reading the model's answers", unit="target")):
             mine = self.keep[:, pairs] if self.columns is None else self.keep[:, self.columns[pairs]]
             d = self.d[:, row]
@@ -102,14 +111,14 @@ class Samples:
 def sample(
     game: Game, players: Players, pairs: int, generator: torch.Generator, query: ClassQuery | None = None
 ) -> Samples:
-    """Coalitions of each target's own: 2 * pairs evaluations a target, of its explained class or the given one."""
+    """Sample separate coalitions for each target: 2 * pairs evaluations of its explained class, or of a query."""
     game.budget.check(BYTES_A_DRAW * pairs * len(players.player), f"{pairs:,} coalitions of these targets")
     keep = random_coalitions(pairs, len(players.player), generator, players.player.device)
     return Samples(players, keep, differences(game, players, keep, query), game.task.is_target(players))
 
 
 def sample_shared(game: Game, players: Players, pairs: int, generator: torch.Generator) -> Samples:
-    """The same from masks over the whole graph: 2 * pairs passes of f serve every target at once."""
+    """Sample masks over the full graph: 2 * pairs calls of f for all targets together."""
     columns = game.num_players
     game.budget.check(BYTES_A_DRAW * pairs * columns, f"{pairs:,} coalitions of the whole graph")
     keep = random_coalitions(pairs, columns, generator, game.features.device)
@@ -124,52 +133,58 @@ def sample_shared(game: Game, players: Players, pairs: int, generator: torch.Gen
 
 
 def mask_invalid(game: Game, keep: Tensor, d: Tensor, targets: Tensor) -> Tensor:
-    """d (num_masks, num_targets) of masks over all players there are, with NaN where they say nothing of a target."""
+    """Set d (num_masks, num_targets) to NaN if a mask over all players is no coalition for the target."""
     usable = game.player_set.valid_masks(lambda players: keep[:, players], targets)
     return d if usable is None else d.masked_fill(~usable, torch.nan)
 
 
 def least_squares(game: Game, players: Players, pairs: int, generator: torch.Generator) -> Estimate:
-    """The linear fit of d on sigma, for each target alone."""
+    """Fit d linearly on sigma, for each target alone."""
     return fit_each(sample(game, players, pairs, generator))
 
 
 def shared_least_squares(game: Game, players: Players, pairs: int, generator: torch.Generator) -> Estimate:
-    """The same from masks over the whole graph."""
+    """Fit d linearly on sigma, from masks over the full graph."""
     return fit_each(sample_shared(game, players, pairs, generator))
 
 
 def fit_each(samples: Samples) -> Estimate:
-    """One regression a target: the best guess at phi, which leans towards 0 where samples are few.
+    """Fit one regression for each target. phi shrinks towards 0 if samples are few.
 
-    The target's own phi, by far the largest, is never drawn there: its direction is not penalised.
+    The phi of the target itself, by far the largest, is not penalised.
     """
     fits = [fit(sigma, d, samples.own[pairs]) for pairs, sigma, d in samples.each()]
     return Estimate(torch.cat([phi for phi, _ in fits]), torch.cat([error for _, error in fits]))
 
 
 def unbiased_each(samples: Samples) -> Estimate:
-    """phi without any leaning, to judge others by."""
+    """Estimate phi without shrinkage, to validate other estimates."""
     fits = [unbiased(sigma, d, samples.own[pairs]) for pairs, sigma, d in samples.each()]
     return Estimate(torch.cat([phi for phi, _ in fits]), torch.cat([error for _, error in fits]))
 
 
 def unbiased(sigma: Tensor, d: Tensor, own: Tensor) -> tuple[Tensor, Tensor]:
-    """Of one target: least squares where the samples are at least twice the players, else means of sigma d, which are
-    right on average however few the samples are."""
+    """Estimate phi of one target without bias.
+
+    With at least twice as many samples as players this is least squares, otherwise corrected means of sigma d.
+    """
     return _unpenalised(sigma, d) if len(d) >= ENOUGH * sigma.shape[1] else _corrected_means(sigma, d, own)
 
 
 def split_half_estimate(first: Samples, second: Samples) -> Estimate:
-    """The mean of two independent unbiased estimates, whose difference is their noise, player by player: the square of
-    `error` is right on average over any choice of players."""
+    """Return the mean of two independent unbiased estimates, with their difference as the error.
+
+    The square of the error is unbiased over any choice of players.
+    """
     one, two = unbiased_each(first).phi, unbiased_each(second).phi
     return Estimate((one + two) / 2, (one - two).abs() / 2)
 
 
 def _corrected_means(sigma: Tensor, d: Tensor, own: Tensor) -> tuple[Tensor, Tensor]:
-    """A guess from one half of the samples, corrected by the mean of sigma times what it leaves of the other half; and
-    the other way round. Whatever the guess, that is unbiased; a good guess leaves little to be noisy."""
+    """Fit one half of the samples, and correct it by the mean of sigma times the residual of the other half.
+
+    Both halves take turns. This is unbiased for any fit, and a good fit leaves little noise.
+    """
     half = len(d) // 2
     parts = []
     for guessing, correcting in ((slice(half), slice(half, None)), (slice(half, None), slice(half))):
@@ -184,7 +199,7 @@ def _corrected_means(sigma: Tensor, d: Tensor, own: Tensor) -> tuple[Tensor, Ten
 
 
 def _unpenalised(sigma: Tensor, d: Tensor) -> tuple[Tensor, Tensor]:
-    """By the normal equations, in double precision; where two players were never told apart, by singular values."""
+    """Solve the normal equations in double precision, or by singular values if they are singular."""
     if not sigma.shape[1]:
         return d[:0], d[:0]
     signs, wanted = sigma.double(), d.double()
@@ -205,11 +220,11 @@ def _by_singular_values(sigma: Tensor, d: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def fit(sigma: Tensor, d: Tensor, own: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """Ridge regression of d on sigma (num_masks, players); generalised cross-validation chooses the ridge.
+    """Fit a ridge regression of d on sigma (num_masks, players). Generalised cross-validation chooses the ridge.
 
-    With more masks than players the ridge is next to nothing; with fewer it keeps the noise from exploding, at the
-    price of drawing phi towards 0. There the column marked in `own` (bool) is first taken out of everything, so that it
-    is not drawn anywhere.
+    With more masks than players the ridge is close to zero. With fewer it limits the noise and shrinks phi towards
+    0. Then
+    the column marked in `own` (bool) is first removed from everything, so that it does not shrink.
     """
     if not sigma.shape[1]:
         return d[:0], d[:0]
@@ -219,7 +234,7 @@ def fit(sigma: Tensor, d: Tensor, own: Tensor | None = None) -> tuple[Tensor, Te
 
 
 def _ridge(sigma: Tensor, d: Tensor, dimensions: int) -> tuple[Tensor, Tensor]:
-    """`dimensions`: of the space that d lies in."""
+    """Fit the regression. `dimensions` are those of the space that contains d."""
     u, s, vt = torch.linalg.svd(sigma, full_matrices=False)
     projected = u.T @ d
     outside = (d @ d - projected @ projected).clamp(min=0)  # what no linear function explains
@@ -234,7 +249,7 @@ def _ridge(sigma: Tensor, d: Tensor, dimensions: int) -> tuple[Tensor, Tensor]:
 
 
 def _fit_beside(sigma: Tensor, d: Tensor, own: Tensor) -> tuple[Tensor, Tensor]:
-    """The ridge on all players but the own one (Frisch and Waugh), then the own one on what they leave."""
+    """Fit the ridge on all players but the own one (Frisch and Waugh), then the own one on the residual."""
     mine, others, count = sigma[:, own].squeeze(1), sigma[:, ~own], len(d)
     phi, error = torch.empty_like(sigma[0]), torch.empty_like(sigma[0])
     beside = others - torch.outer(mine, mine @ others) / count  # sigma^2 = 1, so that |mine|^2 = count

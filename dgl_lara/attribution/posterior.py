@@ -1,9 +1,9 @@
-"""Better scores from samples: the scores are the mean of a Gaussian prior, and what they leave of d(S) moves them.
+"""Scores improved with samples: scores are the mean of a Gaussian prior, and their residuals of d(S) move them.
 
     d(S) = sum_j sigma_j phi_j + noise,    phi_j - phi_hat_j ~ N(0, prior_j)
 
-The noise is what no sum of scores explains (interactions of players). How wrong the scores of this very target are is
-read off the same samples (`squared_error.py`), and weighed against what is known of explanations like it.
+The noise is what no sum of scores explains (interactions of players). The size of the errors of a target is estimated
+from the same samples (`squared_error.py`), and combined with that of similar explanations.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ROUNDS = 60  # of the fixed point in `remaining`
 
 @dataclass(frozen=True, eq=False)
 class Posterior:
-    """Of the players of one target."""
+    """Scores of the players of one target, and their expected squared errors."""
 
     scores: Tensor
     variance: Tensor  # their expected squared errors
@@ -31,10 +31,18 @@ class Posterior:
 def posterior_update(
     sigma: Tensor, d: Tensor, scores: Tensor, prior: Tensor, own: Tensor, stretch: float = 1.0
 ) -> Posterior:
-    """The posterior of one target's scores. sigma: (pairs, players); prior: (players,) expected squared errors.
+    """Compute the posterior of the scores of one target.
 
-    The target's own score is not drawn to where it was: every pair of coalitions speaks of it. `stretch`: how much
-    larger errors are than the posterior says; never larger than they seemed before it.
+    The score of the target itself is not shrunk towards the prior, because every pair of coalitions is informative
+    about it.
+
+    Args:
+        sigma: (pairs, players).
+        d: (pairs,).
+        scores: (players,).
+        prior: (players,) expected squared errors.
+        own: (players,) bool, the target itself.
+        stretch: Factor of the posterior variance, which never exceeds the prior.
     """
     seen = residual(sigma, d, scores, own)
     others = ~own
@@ -50,10 +58,11 @@ def posterior_update(
 
 
 def prior_and_noise(seen: Residual, prior: Tensor) -> tuple[Tensor, Tensor]:
-    """The prior, scaled to how wrong these scores seem to be, and the variance of the noise.
+    """Return the prior scaled to the errors that these scores seem to have, and the variance of the noise.
 
-    Both the prior and the samples speak of the sum of squared errors; each counts by how well it knows it: the prior's
-    word is taken to be off by as much as it says, the samples' word has the variance of a U-statistic.
+    Two estimates of the total squared error are combined, weighted by precision: the prior, with relative error 1,
+    and the
+    samples, with the variance of a U-statistic.
     """
     pairs, spread, said = len(seen.left), seen.spread, prior.sum().clamp(min=1e-30)
     found = squared_errors(seen).sum()
@@ -65,7 +74,7 @@ def prior_and_noise(seen: Residual, prior: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _step(seen: Residual, prior: Tensor, noise: Tensor) -> Tensor:
-    """The posterior mean of phi - phi_hat, in the smaller of pairs and players."""
+    """Compute the posterior mean of phi - phi_hat, in the smaller of pairs and players."""
     signs = seen.signs if seen.own is None else seen.signs - seen.signs.mean(0)
     signs, left, prior = signs.double(), seen.left.double(), prior.double().clamp(min=1e-30)
     noise = noise.double().clamp(min=SOLVABLE * prior.sum().item())
@@ -80,8 +89,11 @@ def _step(seen: Residual, prior: Tensor, noise: Tensor) -> Tensor:
 
 
 def remaining(prior: Tensor, noise: Tensor, pairs: int) -> Tensor:
-    """(players,) the posterior variances, for random signs: prior_j k / (k + pairs prior_j), where k is the noise plus
-    what is unknown of all others, a fixed point. The exact ones need an inverse a target; a test compares the two.
+    """Compute the posterior variances, (players,), for random signs.
+
+    They are prior_j k / (k + pairs prior_j), where k is the noise plus all other unknown variance, a fixed point.
+    The exact
+    ones need an inverse for each target, and a test compares the two.
     """
     k = noise
     for _ in range(ROUNDS):

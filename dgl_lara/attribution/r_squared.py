@@ -1,4 +1,4 @@
-"""How well scores agree with phi, when phi itself is only known up to sampling noise."""
+"""Agreement of scores with phi, when phi itself is known up to sampling noise."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ CLEAR = 4.0  # standard errors of the noise: a spread that is not so much above 
 
 
 def r_squared(scores: Tensor, phi: Tensor) -> float:
-    """1 - squared error / variance of phi, over all pairs."""
+    """Compute 1 - squared error / variance of phi, over all pairs."""
     return 1 - ((scores - phi).square().mean() / (phi - phi.mean()).square().mean()).item()
 
 
 def corrected_r_squared(scores: Tensor, reference: Estimate) -> float:
-    """The same against the true phi: the reference's own noise is taken out of both error and variance."""
+    """Compute R squared against the true phi, without the noise of the reference in error and variance."""
     noise = reference.error.square().mean()
     error = (scores - reference.phi).square().mean() - noise
     spread = _spread(reference.phi)
@@ -24,8 +24,7 @@ def corrected_r_squared(scores: Tensor, reference: Estimate) -> float:
 
 
 def is_clear(reference: Estimate, least: float) -> bool:
-    """Whether an R squared against it means anything: phi is more than noise, and more than rounding, `least`. Over
-    many pairs little is told apart from much noise, as on dense graphs."""
+    """Return whether an R squared against a reference is meaningful: phi exceeds noise and rounding (`least`)."""
     spread, noise = _spread(reference.phi).item(), reference.error.square().mean().item()
     return spread > least**2 and spread - noise > CLEAR * noise / len(reference.phi) ** 0.5
 

@@ -1,9 +1,9 @@
-"""What f said of coalitions that all targets share, kept: samples of every target's game, from one set of masks.
+"""Samples of the games of all targets, from masks over the full graph that training evaluates.
 
-One random mask over everything is a uniform coalition of every target's players at once (`Game.shared_values`), so a
-pair of passes of f, over S and over the rest, is a sample d(S) for every target there is. Training draws many such
-pairs; they are kept here, as many as memory allows, and serve whoever wants to know phi better afterwards,
-at no further call of f.
+One random mask over all players is a uniform coalition for every target (`Game.shared_values`). So two calls of f,
+with S
+and with the rest, give a sample d(S) for every target. They are kept up to a share of memory, and improve scores later
+without further calls.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ CLOSE = 1e-3  # of the values' size: f says the same of two graphs
 
 @dataclass(frozen=True, eq=False)
 class SharedSamples:
-    """`pairs` coalitions S of all players there are, and d(S) = f(S) - f(rest) of every target's explained class."""
+    """Coalitions S of all players, and d(S) = f(S) - f(rest) of the explained class of every target."""
 
     inside: Tensor  # (num_ids, bytes) uint8: in which S a player is, a bit a pair, the first in the highest bit
     d: Tensor  # (num_targets, pairs) half precision, in units of `unit`; NaN where S is no coalition for the target
@@ -44,22 +44,21 @@ class SharedSamples:
         return self.d.shape[1]
 
     def keep(self, ids: Tensor) -> Tensor:
-        """(pairs, len(ids)) bool: S, as far as these players go."""
+        """Return S for some players, (pairs, len(ids)) bool."""
         bits = np.unpackbits(self.inside[ids.cpu()].numpy(), axis=1, count=self.pairs)
         return torch.from_numpy(bits).bool().T.to(ids.device)
 
     def differences(self, targets: Tensor) -> Tensor:
-        """(num_targets, pairs): d(S)."""
+        """Return d(S) of some targets, (num_targets, pairs)."""
         return self.d[targets.cpu()].float().mul_(self.unit).to(targets.device)
 
     def of(self, players: Players, own: Tensor) -> Samples:
-        """The same for some targets and their players, in the form that estimates of phi are made from."""
+        """Return the samples of some targets and their players."""
         ids, column = torch.unique(players.player, return_inverse=True)
         return Samples(players, self.keep(ids), self.differences(players.targets).T, own, column)
 
     def know(self, game: Game, targets: Tensor, classes: Tensor) -> Tensor:
-        """(num_targets,) bool: they speak of this target and class, and f says of it now what it said then (not so
-        where its surroundings have changed since)."""
+        """Return whether the samples are valid for each target: same class, and outputs of f as in training."""
         asked, wanted = targets.cpu(), classes.cpu()
         if not self._as_many(game):
             return torch.zeros(len(asked), dtype=torch.bool)
@@ -71,7 +70,7 @@ class SharedSamples:
         return known
 
     def at(self, places: Tensor, known: Tensor) -> SharedSamples:
-        """The same for a list of targets that stood at these places; those not `known` have no samples."""
+        """Return samples for a list of targets at these positions. Those not `known` have none."""
         places, known = places.cpu(), known.cpu()
         full = self.full[places].masked_fill(~known, torch.nan)
         return replace(self, d=self.d[places], explained_class=self.explained_class[places], full=full)
@@ -80,7 +79,7 @@ class SharedSamples:
         return len(self.full) == game.num_targets and len(self.inside) == game.num_players
 
     def are_of_another(self, game: Game, targets: Tensor) -> bool:
-        """The graph is as large as it was, but f says of none of these targets what it said then."""
+        """Return whether the graph has the same size, but no output of f is that of training."""
         if not self._as_many(game) or bool(self.full[targets.cpu()].isnan().all()):  # nothing was said of them
             return False
         return not bool(self.know(game, targets, self.explained_class[targets.cpu()].to(targets.device)).any())
@@ -92,9 +91,17 @@ class SharedSamples:
     def from_dict(
         content: Any, where: object, sizes: tuple[int, int] | None = None, gaps: bool = False
     ) -> SharedSamples:
-        """What `to_dict` gave; LaraError where it is damaged (the kernels would read beyond the end of a shorter one),
-        or of other `sizes`: how many nodes and how many targets there are, where that is known. `gaps`: not every S is
-        a coalition for every target."""
+        """Return what `to_dict` returned.
+
+        Args:
+            content: The stored values.
+            where: The file, for errors.
+            sizes: Number of players and of targets, if they are known.
+            gaps: Whether not every S is a coalition for every target.
+
+        Raises:
+            LaraError: If it is damaged. Kernels would read beyond the end of a shorter array.
+        """
         ids, targets = sizes or (None, None)
         pairs = validate(content, {"d": tensor(torch.half, targets, None, gaps=gaps)}, where)["d"].shape[1]
         fields = {
@@ -107,7 +114,7 @@ class SharedSamples:
 
 
 class SampleReservoir:
-    """Keeps a uniform choice of at most `most` of the pairs that it is shown: all of them, then a reservoir."""
+    """A uniform sample of at most `most` of the pairs of masks that it is offered."""
 
     def __init__(self, game: Game, most: int, seed: int) -> None:
         self.game, self.seed, self.seen = game, seed, 0
@@ -120,12 +127,12 @@ class SampleReservoir:
         self.offered: list[tuple[np.ndarray, Tensor]] = []  # of a step that is not over yet
 
     def add(self, keep: Tensor, inside: Tensor, outside: Tensor) -> None:
-        """Masks over everything, and the values (num_masks, num_targets, num_classes) under them and the rest."""
+        """Add masks over all players, and values (num_masks, num_targets, num_classes) inside and outside."""
         self.offer(keep, inside, outside)
         self.settle()
 
     def offer(self, keep: Tensor, inside: Tensor, outside: Tensor) -> None:
-        """The same, of a step that may yet fail and be repeated: they count once it is `settle`d."""
+        """Offer masks of a step that may be repeated. They count after `settle`."""
         everyone = torch.arange(self.game.num_targets, device=inside.device)
         d = self.game.query(everyone).select(inside - outside)
         d = mask_invalid(self.game, keep, d, everyone).cpu()
@@ -134,12 +141,13 @@ class SampleReservoir:
         self.offered = list(zip(np.packbits(keep.cpu().numpy(), axis=1), d, strict=True))
 
     def _make_room(self, largest: float) -> None:
-        """A larger unit, where coalitions move f so much more than all players together that no half holds it."""
+        """Enlarge the unit if values exceed what half precision holds."""
         if largest > MOST_UNITS * self.unit:
             factor = 2 * largest / (MOST_UNITS * self.unit)
             self.unit, self.d = self.unit * factor, [(mine.float() / factor).half() for mine in self.d]
 
     def settle(self) -> None:
+        """Keep what was offered."""
         for row, mine in self.offered:
             place = self._place()
             self.seen += 1
@@ -151,14 +159,14 @@ class SampleReservoir:
         self.offered = []
 
     def _place(self) -> int | None:
-        """Where the next pair goes; None: nowhere. The seed and its number say which, nothing else."""
+        """Return the slot of the next pair, None to drop it. It depends on the seed and its number only."""
         if self.seen < self.most:
             return self.seen
         drawn = int(torch.randint(self.seen + 1, (1,), generator=generator(self.seed * 1_000_003 + self.seen)))
         return drawn if drawn < self.most else None
 
     def samples(self) -> SharedSamples | None:
-        """None where nothing was kept."""
+        """Return the kept samples, None if there are none."""
         if not self.rows:
             return None
         columns = self.game.num_players
@@ -178,7 +186,7 @@ class SampleReservoir:
         return {"seen": self.seen, "rows": rows, "d": d, "unit": self.unit}
 
     def load_state_dict(self, content: dict[str, Any]) -> None:
-        """LaraError where it is damaged, or of another graph."""
+        """Load a checkpoint. Raise LaraError if it is damaged or belongs to another graph."""
         columns = self.game.num_players
         parts = {
             "seen": whole(), "rows": maybe(tensor(torch.uint8, None, -(-columns // 8))),
@@ -196,7 +204,7 @@ class SampleReservoir:
 
 
 def draw_more(keeper: SampleReservoir, pairs: int) -> None:
-    """Two fresh passes of f over everything for each pair."""
+    """Draw further pairs with two calls of f each."""
     game, drawn = keeper.game, generator(keeper.seed * 1_000_003 + 700_000_000)
     columns = game.num_players
     step = max(1, min(pairs, game.nodes_per_call // game.graph.num_nodes()))

@@ -1,5 +1,4 @@
-"""Model calls only where they are needed: explanations that are not trusted yet are corrected with samples of their
-own, more and more of them, until they are."""
+"""Model calls only for doubtful explanations: samples of their own correct them until they are trusted."""
 
 from __future__ import annotations
 
@@ -23,7 +22,7 @@ MOST_SPENT = sum(ROUNDS)
 
 @dataclass(frozen=True, eq=False)
 class AdaptiveResult:
-    """The explanations, and how many pairs of coalitions f was asked about for each; `still`: those yet in doubt."""
+    """Explanations, the pairs of coalitions spent on each, and whether each is `still` doubtful."""
 
     explanations: Explanations
     pairs: Tensor  # (num_targets,)
@@ -53,7 +52,7 @@ def refine_until_confident(
 
 
 def _doubtful(explanations: Explanations, at_least: float) -> Tensor:
-    """A target without neighbours has nothing to doubt (its confidence is NaN)."""
+    """Return which explanations are doubtful. Targets without neighbours are not (NaN confidence)."""
     assert explanations.confidence is not None
     return explanations.confidence < at_least
 
@@ -61,7 +60,7 @@ def _doubtful(explanations: Explanations, at_least: float) -> Tensor:
 def with_own_samples(
     game: Game, explanations: Explanations, chosen: Tensor, pairs: int, stretch: float, seed: int
 ) -> Explanations:
-    """The chosen ones, whose errors are known, corrected with samples of their own."""
+    """Correct some explanations, whose errors are known, with samples of their own."""
     players, known = explanations.players, explanations.variance
     assert known is not None
     scores, variance, own = explanations.scores.clone(), known.clone(), explanations.is_target

@@ -1,5 +1,4 @@
-"""What is drawn for a target alone depends on the seed and on who it is, never on whom it is asked about together with:
-shards are what one process gives, and a group what its members give one by one."""
+"""Random draws for each target that depend on the seed and the target id only, so shards and batches change nothing."""
 
 from __future__ import annotations
 
@@ -13,8 +12,15 @@ from dgl_lara.game.player_index import Players
 
 
 def per_target_uniform(game: Game, players: Players, count: int, seed: int, number: int = 0) -> Tensor:
-    """(count, num_pairs) uniform in [0, 1); `number` tells draws for several purposes apart. Drawn on the CPU, so that
-    a seed means the same on every device."""
+    """Draw uniform numbers in [0, 1), (count, num_pairs), on the CPU.
+
+    Args:
+        game: The game.
+        players: The (target, player) pairs.
+        count: Draws of each pair.
+        seed: Seed.
+        number: Distinguishes draws for several purposes.
+    """
     game.budget.check(BYTES_A_DRAW * count * len(players.player), f"{count:,} draws for each of these targets")
     who = torch.stack(game.task.endpoints(players.targets), dim=1)  # a link is its ends, wherever it is listed
     if game.parent is not None:

@@ -31,7 +31,7 @@ ANY = tensor(torch.float, None)
 
 @dataclass(frozen=True, eq=False)
 class ErrorModel:
-    """E[(phi - score)^2] = factor(explanation) (constant[hop] + slope[hop] score^2); stretch: of corrected scores."""
+    """E[(phi - score)^2] = factor(explanation) (constant[hop] + slope[hop] score^2), and the stretch."""
 
     constant: Tensor  # (hops + 1,)
     slope: Tensor  # (hops + 1,)
@@ -41,7 +41,7 @@ class ErrorModel:
     stretch: float = 1.0
 
     def variance(self, explanations: Explanations) -> Tensor:
-        """(num_pairs,) the expected squared error of each amortised score."""
+        """Return the expected squared error of each amortised score, (num_pairs,)."""
         players = explanations.players
         off = ((looks(explanations) - self.centre) / self.spread).clamp(-FURTHEST, FURTHEST)
         return self._plain(explanations) * (off @ self.weights).clamp(-WIDEST, WIDEST).exp()[players.row]
@@ -59,7 +59,7 @@ class ErrorModel:
 
     @staticmethod
     def from_dict(content: Any, hops: int, where: object) -> ErrorModel:
-        """What `to_dict` gave; LaraError where it is damaged. hops: distances that players can have, beyond 0."""
+        """Return what `to_dict` returned. Raise LaraError if it is damaged. hops: largest distance of a player."""
         distances = tensor(torch.float, len(validate(content, {"constant": ANY}, where)["constant"]))
         sights = tensor(torch.float, hops + 3)
         fields = {
@@ -71,7 +71,7 @@ class ErrorModel:
 
 
 def looks(explanations: Explanations) -> Tensor:
-    """(num_targets, looks): what can be seen of an explanation at no cost."""
+    """Return features of explanations that cost nothing, (num_targets, features)."""
     players, game, own = explanations.players, explanations.game, explanations.is_target
     assert game is not None
     count, hops = len(explanations), game.task.max_distance(game.hops) + 1
@@ -86,8 +86,7 @@ def looks(explanations: Explanations) -> Tensor:
 
 
 def learn_errors(explanations: Explanations, samples: Samples) -> ErrorModel | None:
-    """From amortised explanations of targets that g was not taught with, and samples of the same targets. None where
-    there is nothing to learn from (no target has a player besides itself)."""
+    """Learn the errors from amortised explanations of validation targets and their samples, None without neighbours."""
     scores, own = explanations.scores, explanations.is_target
     found = torch.zeros_like(scores)  # of each pair: its squared error, right on average
     noise = torch.zeros_like(scores)  # and the variance of the estimate's own noise, squared
@@ -110,7 +109,7 @@ def learn_errors(explanations: Explanations, samples: Samples) -> ErrorModel | N
 
 
 def _by_hop(found: Tensor, noise: Tensor, scores: Tensor, hop: Tensor, hops: int) -> tuple[Tensor, Tensor]:
-    """constant and slope, by non-negative least squares in which each pair counts by how well its error is known."""
+    """Fit constant and slope by non-negative least squares, weighted by precision."""
     from scipy.optimize import nnls  # half a second, which only learning needs
 
     columns = torch.zeros(len(found), 2 * hops, dtype=torch.float64)
@@ -157,8 +156,10 @@ def _factor(plain: ErrorModel, explanations: Explanations, found: Tensor) -> Ten
 
 
 def _stretch(model: ErrorModel, explanations: Explanations, samples: Samples) -> float:
-    """How much larger errors of corrected scores are than their posterior says (they have heavier tails than a normal
-    distribution): scores are corrected with half of the samples, and the other half says how wrong they are then."""
+    """Estimate how much larger errors of corrected scores are than their posterior variance.
+
+    Scores are corrected with half of the samples, and the other half measures their errors.
+    """
     own, prior = explanations.is_target, model.variance(explanations)
     if len(samples.d) < 16:
         return 1.0

@@ -1,5 +1,7 @@
-"""How far outside of what g has learned from an explanation is: the inputs of everybody around the target, in spreads
-of the nodes that g learned from. About 1 where a graph is like the one of the training; twice that is far away."""
+"""Distance of an explanation from the training data: inputs of all nodes around the target, in training spreads.
+
+It is about 1 on a graph like that of the training. 2 is far away.
+"""
 
 from __future__ import annotations
 
@@ -17,12 +19,13 @@ FURTHEST = 10.0  # spreads: a single wild number does not decide alone
 
 
 def with_novelty(explanations: Explanations, explainer: Explainer, inputs: str) -> Explanations:
+    """Return explanations with their novelty."""
     assert explanations.game is not None
     return replace(explanations, novelty=novelty(explainer, explanations.game, inputs, explanations.players.targets))
 
 
 def novelty(explainer: Explainer, game: Game, inputs: str, targets: Tensor) -> Tensor:
-    """(num_targets,) root mean square of the normalised inputs of all nodes that can reach a target."""
+    """Compute the root mean square of normalised inputs of all nodes that reach a target, (num_targets,)."""
     near = game.task.reach(game.graph, targets, game.hops)
     nodes, place = torch.unique(near.player, return_inverse=True)
     off = (explainer_inputs(game, inputs, nodes) - explainer.centre) / explainer.spread

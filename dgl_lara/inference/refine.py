@@ -28,14 +28,14 @@ WIDTH, ALIKE = 0.5, 0.8  # how near players must look to err alike, and how much
 
 @dataclass(frozen=True, eq=False)
 class RefineResult:
-    """Better explanations, and how far each was moved: |new - old| / |old| over the neighbours, one number a target."""
+    """Better explanations, and how far each moved: |new - old| / |old| over the neighbours."""
 
     explanations: Explanations
     moved: Tensor
 
 
 def refine(game: Game, explanations: Explanations, pairs: int, stretch: float = 1.0, seed: int = 0) -> RefineResult:
-    """Correct the scores with 2 * pairs evaluations of f a target. stretch: see `ErrorModel`."""
+    """Correct scores with 2 * pairs evaluations of f for each target. stretch: see `ErrorModel`."""
     pairs = whole_number("pairs, of coalitions for each target,", pairs)
     players, old = explanations.players, explanations.scores
     needed = BYTES_A_DRAW * pairs * len(old) + 32 * pairs * (pairs + int(players.counts.max()))
@@ -52,7 +52,7 @@ def refine(game: Game, explanations: Explanations, pairs: int, stretch: float = 
 
 
 def _norms(values: Tensor, explanations: Explanations) -> Tensor:
-    """(num_targets,) over the neighbours: beside a target's own score everything is small."""
+    """Return norms over the neighbours, (num_targets,). The own score of a target would dominate."""
     others, nothing = ~explanations.is_target, torch.zeros(len(explanations), device=values.device)
     return nothing.index_add(0, explanations.players.row[others], values[others].square()).sqrt()
 
@@ -83,8 +83,10 @@ def _looks(game: Game) -> Tensor:
 
 
 def covariance(scores: Tensor, hop: Tensor, looks: Tensor) -> Tensor:
-    """The prior's, of the scores' errors up to a factor. Large scores err more, and players that look alike err alike:
-    of the same distance, with similar inputs and scores."""
+    """Return the prior covariance of the errors of scores, up to a factor.
+
+    Large scores have larger errors, and similar players of one distance have correlated errors.
+    """
     unit = scores.square().mean().sqrt().clamp(min=1e-12)
     size = scores.abs() / unit + 1
     away = torch.cdist(looks, looks).square() / (WIDTH**2 * looks.shape[1])

@@ -1,4 +1,4 @@
-"""Is an explanation better than chance? Its fidelity beside that of random players, by model calls."""
+"""Fidelity of explanations, compared with that of random players, by model calls."""
 
 from __future__ import annotations
 
@@ -18,10 +18,19 @@ DRAWS = 3  # random explanations that each one is compared with
 
 
 def verify(game: Game, explanations: Explanations, draws: int = DRAWS, seed: int = 0) -> pd.DataFrame:
-    """A row a target: Fidelity+ and Fidelity- (Eq. 1, 2; mean over sparsity .3 to .7; a node itself is kept), those of
-    as many random players, and whether F+ - F- is no better than theirs (`worse_than_random`).
+    """Compare each explanation with random players of the same number.
 
-    A node without neighbours has no fidelity (NaN): there is nothing to choose from, and nothing to be flagged.
+    Fidelity+ and Fidelity- (Eq. 1, 2) are means over sparsity .3 to .7, and the target itself is kept. A target without
+    neighbours has none (NaN).
+
+    Args:
+        game: The game.
+        explanations: Explanations to verify.
+        draws: Random explanations for each target.
+        seed: Seed of the random players.
+
+    Returns:
+        A row for each target. `worse_than_random`: F+ - F- is below that of random players.
     """
     draws = whole_number("draws, of random players for each target,", draws)
     plus, minus = _fidelity(game, explanations)

@@ -23,25 +23,27 @@ from dgl_lara.game.walks import walk_scale
 from dgl_lara.graphs.graph import sum_in_edges
 from dgl_lara.graphs.indexing import lookup_sorted
 
-AT_ONCE = 400_000  # edges of targets whose q are held at a time
+MAX_EDGES_AT_ONCE = 400_000  # edges of targets whose q are held at a time
 
 
 class EdgeDataLayers(nn.Module):
-    """W and D."""
+    """Layers of edge vectors that read edge data."""
 
     def __init__(self, out: nn.Linear, data: nn.Linear) -> None:
         super().__init__()
         self.out, self.data = out, data
 
 
-def edge_inputs(game: Game, numbers: Tensor) -> Tensor:
-    """(edges, edge_columns): x of edges, by their numbers in the whole graph; large numbers compressed."""
+def edge_inputs(game: Game, edge_ids: Tensor) -> Tensor:
+    """Return the edge data of some edges on a signed-log scale."""
     assert game.edge_inputs is not None
-    x = game.edge_inputs[numbers]
+    x = game.edge_inputs[edge_ids]
     return x.sign() * x.abs().log1p()
 
 
 class EdgeDecoder(Decoder):
+    """Scores of edges."""
+
     def reach(self, config: ExplainerShape) -> int:
         return max(config.hops - 1, 0)
 
@@ -55,7 +57,16 @@ class EdgeDecoder(Decoder):
     def edge_vectors(
         self, g: ExplainerProtocol, p: Tensor, u: Tensor, v: Tensor, scale: Tensor, x: Tensor | None = None
     ) -> Tensor:
-        """(edges, width): q. u, v: rows of p; scale: of the nodes that are entered, (edges, 1); x: what edges carry."""
+        """Return q of edges, (num_edges, width).
+
+        Args:
+            g: The explainer.
+            p: Result of `sources`.
+            u: Rows of p of the nodes that edges leave.
+            v: Rows of p of the nodes that edges enter.
+            scale: (num_edges, 1) scale of the nodes that are entered.
+            x: Edge data.
+        """
         width, hidden = g.config.width, g.config.hidden
         from_a, to_b, from_c, to_e = p.split([width, width, hidden, hidden], dim=1)
         inner, out = from_c[u] + to_e[v], g.decoder_weights
@@ -82,32 +93,32 @@ class EdgeDecoder(Decoder):
 
     def pair_terms(self, g: ExplainerProtocol, pairs: PairBatch) -> Tensor:
         result = pairs.t.new_zeros(len(pairs.players.player), g.config.width)
-        for place, each in self._each(g, pairs):
-            result = result.index_add(0, place, each)
+        for pair, each in self._each(g, pairs):
+            result = result.index_add(0, pair, each)
         return result
 
     def scores(self, g: ExplainerProtocol, pairs: PairBatch) -> Tensor:
         result = pairs.t.new_zeros(len(pairs.players.player))
-        for place, each in self._each(g, pairs):
-            result.index_add_(0, place, each.sum(1))
+        for pair, each in self._each(g, pairs):
+            result.index_add_(0, pair, each.sum(1))
         return result
 
     def _each(self, g: ExplainerProtocol, pairs: PairBatch) -> Iterator[tuple[Tensor, Tensor]]:
-        """(which pair, w q t) of every edge that enters somebody near a target, some edges at a time."""
+        """Yield the pair and the terms w q t of every edge near a target, in chunks of edges."""
         game, players, nodes = pairs.game, pairs.players, pairs.nodes
         assert isinstance(game.player_set, EdgePlayers)
         heads = game.task.reach(game.graph, players.targets, g.config.reach)
         gate = g.gate.weights(game.graph, heads, g.config.reach)
         which, sources, player = game.player_set.in_edges(heads.player)
         row, head = heads.row[which], heads.player[which]
-        place, _ = lookup_sorted(row * max(players.num_ids, 1) + player, players.key)
+        pair, _ = lookup_sorted(row * max(players.num_ids, 1) + player, players.key)
         u, v = (sources, head) if nodes is None else (lookup_sorted(end, nodes)[0] for end in (sources, head))
         scale = walk_scale(game.graph).unsqueeze(1)
-        numbers = game.player_set.in_edge_ids(heads.player) if g.config.edge_columns else which
-        for some in torch.arange(len(which), device=which.device).split(AT_ONCE):
-            x = edge_inputs(game, game.graph.edata[EDGE_ID][numbers[some]]) if g.config.edge_columns else None
-            q = self.edge_vectors(g, pairs.p, u[some], v[some], scale[head[some]], x)
-            yield place[some], q * pairs.t[row[some]] * gate[which[some]].repeat_interleave(g.config.dim, dim=1)
+        edge_ids = game.player_set.in_edge_ids(heads.player) if g.config.edge_columns else which
+        for rows in torch.arange(len(which), device=which.device).split(MAX_EDGES_AT_ONCE):
+            x = edge_inputs(game, game.graph.edata[EDGE_ID][edge_ids[rows]]) if g.config.edge_columns else None
+            q = self.edge_vectors(g, pairs.p, u[rows], v[rows], scale[head[rows]], x)
+            yield pair[rows], q * pairs.t[row[rows]] * gate[which[rows]].repeat_interleave(g.config.dim, dim=1)
 
 
 DECODER = EdgeDecoder()

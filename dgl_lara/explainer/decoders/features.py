@@ -1,10 +1,10 @@
-"""Columns of the features: a node v holds x_vc r_c of every column c, x as its distance from the baseline.
+"""Columns of the features as players: a node v holds x_vc r_c of every column c, with x relative to the baseline.
 
     phi_hat(c -> i) = sum_d (sum_v w_d(i, v) x_vc) <r_c^(d), t_i^(d)>
 
-r has one row a column, so that g speaks of any graph with these columns: made from what f says when the column is added
-to typical single nodes, and learned besides. A group has the sum of its columns.
-Exact for linear GNNs. Where a column is removed in the target alone, the target alone holds it.
+r has one row for each column, so g explains any graph with these columns. It is computed from the outputs of f for
+typical single nodes with the column added, and learned besides. A group has the sum of its columns. This is exact for
+linear GNNs. If a column is removed in the target only, only the target holds it.
 """
 
 from __future__ import annotations
@@ -25,47 +25,49 @@ from dgl_lara.game.removal import isolated
 from dgl_lara.game.walks import walk_scale
 from dgl_lara.graphs.indexing import lookup_sorted
 
-COLUMNS_AT_ONCE = 512
-SOME = 32  # targets whose players are counted
-CONTEXTS = 8  # typical nodes to which a column is added, to hear what f makes of it
-MANY = 16  # one target in so many nodes or more: the whole graph is walked over, and nobody listed
+MAX_COLUMNS_AT_ONCE = 512
+NUM_COUNTED_TARGETS = 32  # targets whose players are counted
+NUM_CONTEXTS = 8  # typical nodes to which a column is added
+FULL_GRAPH_SHARE = 16  # with more than one target in 16 nodes, propagation covers the full graph
 
 
 class ColumnEmbedding(nn.Module):
-    """r: one row a column, made of what f says of the column by itself, and learned besides."""
+    """The embedding r of each column: layers on the outputs of f for the column, and a learned part."""
 
     spread: Tensor
     responses: Tensor
 
     def __init__(self, columns: int, classes: int, hidden: int, width: int) -> None:
         super().__init__()
-        self.linear = nn.Linear((1 + CONTEXTS) * classes, width)
-        self.bent = nn.Sequential(nn.Linear((1 + CONTEXTS) * classes, hidden), nn.ReLU(), nn.Linear(hidden, width))
+        self.linear = nn.Linear((1 + NUM_CONTEXTS) * classes, width)
+        self.mlp = nn.Sequential(nn.Linear((1 + NUM_CONTEXTS) * classes, hidden), nn.ReLU(), nn.Linear(hidden, width))
         self.own = nn.Parameter(torch.zeros(columns, width))
         self.register_buffer("spread", torch.ones(columns))  # how large each column is, so that r is on one scale
-        self.register_buffer("responses", torch.zeros(columns, (1 + CONTEXTS) * classes))
+        self.register_buffer("responses", torch.zeros(columns, (1 + NUM_CONTEXTS) * classes))
 
     def forward(self) -> Tensor:
-        return (self.linear(self.responses) + self.bent(self.responses) + 0.1 * self.own) / self.spread.unsqueeze(1)
+        return (self.linear(self.responses) + self.mlp(self.responses) + 0.1 * self.own) / self.spread.unsqueeze(1)
 
 
 class FeatureDecoder(Decoder):
+    """Scores of feature columns."""
+
     def shape(self, game: Game) -> dict[str, Any]:
         assert isinstance(game.player_set, FeaturePlayers)
         return super().shape(game) | {"columns": game.player_set.num_columns, "alone": game.player_set.target_only}
 
     def prepare(self, g: ExplainerProtocol, game: Game) -> None:
         assert isinstance(g.decoder_weights, ColumnEmbedding) and isinstance(game.player_set, FeaturePlayers)
-        for columns in torch.arange(game.player_set.num_columns).split(COLUMNS_AT_ONCE):
+        for columns in torch.arange(game.player_set.num_columns).split(MAX_COLUMNS_AT_ONCE):
             part = slice(int(columns[0]), int(columns[-1]) + 1)
             square = game.player_set.deviation(slice(None), part).square()
             present = (square > 0).sum(0).clamp(min=1)  # a rare column is as large as it is where it is there
             g.decoder_weights.spread[part] = (square.sum(0) / present).sqrt().clamp(min=1e-6)
-        found = responses(game, g.decoder_weights.spread)
-        g.decoder_weights.responses.copy_(found / found.square().mean(0).sqrt().clamp(min=1e-9))
-        some = evenly_spaced(game.num_targets, SOME, found.device)
+        moved = responses(game, g.decoder_weights.spread)
+        g.decoder_weights.responses.copy_(moved / moved.square().mean(0).sqrt().clamp(min=1e-9))
+        targets = evenly_spaced(game.num_targets, NUM_COUNTED_TARGETS, moved.device)
         # so many scores share what there is to explain; r begins small enough for all of them together
-        g.decoder_weights.spread *= game.players(some).counts.float().mean().clamp(min=1).sqrt()
+        g.decoder_weights.spread *= game.players(targets).counts.float().mean().clamp(min=1).sqrt()
 
     def reach(self, config: ExplainerShape) -> int:
         return 0 if config.alone else config.hops
@@ -79,7 +81,7 @@ class FeatureDecoder(Decoder):
     def weights(self, config: ExplainerShape) -> nn.Module:
         return ColumnEmbedding(config.columns, config.num_classes, config.hidden, config.width)
 
-    def sources(self, g: ExplainerProtocol, said: Tensor, scale: Tensor) -> Tensor:
+    def sources(self, g: ExplainerProtocol, logits: Tensor, scale: Tensor) -> Tensor:
         assert isinstance(g.decoder_weights, ColumnEmbedding)
         return g.decoder_weights()
 
@@ -108,12 +110,12 @@ class FeatureDecoder(Decoder):
         return self.table(g, pairs.game, pairs.p, pairs.t, players.targets)[players.row, players.player]
 
     def table(self, g: ExplainerProtocol, game: Game, p: Tensor, t: Tensor, targets: Tensor) -> Tensor:
-        """(num_targets, count): the score of every player, also of those that are not present."""
+        """Return the score of every player for every target, (num_targets, num_players)."""
         kind, dim = game.player_set, g.config.dim
         assert isinstance(kind, FeaturePlayers)
         table, aggregate = t.new_zeros(len(targets), kind.count), PropagatedFeatures(g, game, targets)
-        for start in range(0, kind.num_columns, COLUMNS_AT_ONCE):
-            columns = slice(start, start + COLUMNS_AT_ONCE)
+        for start in range(0, kind.num_columns, MAX_COLUMNS_AT_ONCE):
+            columns = slice(start, start + MAX_COLUMNS_AT_ONCE)
             group, arrived = kind.player_of_column[columns], aggregate.of(columns)
             score = t.new_zeros(len(targets), len(group))
             for term in range(g.config.terms):
@@ -123,7 +125,7 @@ class FeatureDecoder(Decoder):
         return table
 
     def parts(self, g: ExplainerProtocol, game: Game, p: Tensor, t: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-        """Of one target: the nodes that reach it, and (nodes, width) what each of them holds of the column's score."""
+        """Return the nodes that reach a target, and the part of each column score that each of them holds."""
         kind, dim = game.player_set, g.config.dim
         assert isinstance(kind, FeaturePlayers)
         near = game.task.reach(game.graph, target, g.config.reach)
@@ -135,46 +137,53 @@ class FeatureDecoder(Decoder):
 
 
 def contexts(game: Game) -> Tensor:
-    """(1 + some, columns): nothing, and the average node of each of the most common classes."""
+    """Return zeros and the average node of each of the most common classes, (1 + NUM_CONTEXTS, num_columns)."""
     classes, counts = torch.unique(game.full_logits.argmax(1), return_counts=True)
-    common = classes[counts.argsort(descending=True)[:CONTEXTS]]
+    common = classes[counts.argsort(descending=True)[:NUM_CONTEXTS]]
     of_node = game.task.expand_to_nodes(game.graph, game.full_logits.argmax(1))
     rows = [game.features[of_node == one].float().mean(0) for one in common]
-    rows += [rows[0]] * (CONTEXTS - len(rows))
+    rows += [rows[0]] * (NUM_CONTEXTS - len(rows))
     return torch.stack([torch.zeros_like(rows[0]), *rows])
 
 
 def responses(game: Game, size: Tensor) -> Tensor:
-    """(columns, contexts * classes): how f's logits of a single node move when a column is added to a typical one, as
-    large as the column is. One call of f for each context, where all columns fit into it."""
+    """Return how adding a column to typical single nodes moves the logits of f, (num_columns, contexts * classes).
+
+    Args:
+        game: The game that is explained.
+        size: Size of each column.
+    """
     kind = game.player_set
     assert isinstance(kind, FeaturePlayers)
     parts, around = [], contexts(game)
     for columns in torch.arange(kind.num_columns, device=size.device).split(max(1, game.nodes_per_call // 2)):
         place = torch.arange(len(columns), device=size.device)
         singles = game.task.mark_singles(isolated(game.graph, 2 * len(columns)))
-        found = []
+        moved = []
         for context in around:
             x = context.repeat(2 * len(columns), 1)
             x[place, columns] += size[columns]
             with eval_mode(game.f):
-                said = game.caller(singles, x.to(game.features)).float()
-            found.append(said[: len(columns)] - said[len(columns) :])
-        parts.append(torch.cat(found, dim=1))
+                logits = game.caller(singles, x.to(game.features)).float()
+            moved.append(logits[: len(columns)] - logits[len(columns) :])
+        parts.append(torch.cat(moved, dim=1))
     return torch.cat(parts)
 
 
 class PropagatedFeatures:
-    """sum_v w_d(i, v) x_vc of some targets: carried along the edges around them where the gate can, else summed over
-    lists of pairs. Everything near the targets is found once, for all columns."""
+    """The sums sum_v w_d(i, v) x_vc of some targets.
+
+    They are propagated along edges if the gate supports it, otherwise summed over pairs. What columns share is computed
+    once.
+    """
 
     def __init__(self, g: ExplainerProtocol, game: Game, targets: Tensor) -> None:
         assert isinstance(game.player_set, FeaturePlayers)
         self.gate, self.kind, self.steps = g.gate, game.player_set, g.config.reach
         self.nodes: Tensor | None = None
         self.near: Players | None = None
-        scale, everybody = walk_scale(game.graph).unsqueeze(1), game.graph.num_nodes()
-        if len(targets) * MANY < everybody or not self.gate.supports_propagation:
+        scale, num_nodes = walk_scale(game.graph).unsqueeze(1), game.graph.num_nodes()
+        if len(targets) * FULL_GRAPH_SHARE < num_nodes or not self.gate.supports_propagation:
             self.near = game.task.reach(game.graph, targets, self.steps)
             self.nodes = torch.unique(self.near.player)
             scale = scale[self.nodes]
@@ -190,7 +199,7 @@ class PropagatedFeatures:
             self.weights = self.gate.weights(game.graph, self.near, self.steps)
 
     def of(self, columns: slice) -> Tensor:
-        """(num_targets, terms, columns)"""
+        """Return the sums of some columns, (num_targets, terms, num_columns)."""
         x = self.kind.deviation(slice(None) if self.nodes is None else self.nodes, columns)
         x = self.gate.scaled(x, x, self.scale)[0]
         if self.gate.supports_propagation:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from dgl_lara._util.numba_threads import inner, kernel, run_in_threads
 from dgl_lara.blackbox.input_adapter import EDGE_ID
-from dgl_lara.explainer.decoders.edges import AT_ONCE, EdgeDecoder, edge_inputs
+from dgl_lara.explainer.decoders.edges import MAX_EDGES_AT_ONCE, EdgeDecoder, edge_inputs
 from dgl_lara.explainer.gate import BY_HOP, BY_WALK
 from dgl_lara.explainer.network import Explainer
 from dgl_lara.game.edge_players import EdgePlayers
@@ -82,7 +82,7 @@ def _edge_vectors(explainer: Explainer, game: Game, source: Tensor) -> np.ndarra
     vectors = np.empty((config.terms, len(head), config.dim), np.float32)
     edge_ids = game.graph.edata[EDGE_ID][in_edge_ids(game.graph, nodes)] if config.edge_columns else None
     with torch.no_grad():
-        for rows in torch.arange(len(head)).split(AT_ONCE):
+        for rows in torch.arange(len(head)).split(MAX_EDGES_AT_ONCE):
             x = None if edge_ids is None else edge_inputs(game, edge_ids[rows])
             q = decoder.edge_vectors(explainer, source, tail[rows], head[rows], scale[head[rows]], x)
             vectors[:, rows] = by_term(q, config.terms)
