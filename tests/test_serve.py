@@ -100,7 +100,7 @@ def test_models_are_listed_as_kserve_lists_them(client):
     assert client.get("/v1/models").json() == {"models": ["ba"]}
     assert client.get("/v1/models/ba").json() == {"name": "ba", "ready": True}
     assert client.get("/").json() == {"status": "alive"}
-    assert "<title>Explorer</title>" in client.get("/", headers={"Accept": "text/html"}).text
+    assert "<title>Explorer" in client.get("/", headers={"Accept": "text/html"}).text
     refused(client.get("/v1/models/other"), 404, "model.unknown")
 
 

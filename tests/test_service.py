@@ -234,7 +234,7 @@ def test_a_stop_waits_for_what_is_being_answered(run):
     with serving("--run", run, "--node", 5, "--no-browser", command="explore") as service:
         assert f"{service.address}/?model=ba&target=5 " in service.said
         status, page = service.ask("/", headers={"Accept": "text/html,*/*"})
-        assert (status, "<title>Explorer</title>" in page) == (200, True)
+        assert (status, "<title>Explorer" in page) == (200, True)
         answers = []
         slow = [{"node": node, "refine": 64} for node in range(8)]
         asked = threading.Thread(

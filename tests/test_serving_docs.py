@@ -1,5 +1,4 @@
-"""docs/serving.md is true: its container installs what setup.py offers, its manifest fits the container, its requests
-are understood."""
+"""docs/serving.md: its container installs an extra of setup.py, its manifest fits the container, its requests parse."""
 
 import json
 import re
@@ -79,15 +78,15 @@ def test_the_manifest_fits_the_container(dockerfile):
     assert run.name == manifest["metadata"]["name"]  # KServe asks for the model under this name
 
 
-def test_its_requests_are_understood():
+def test_its_requests_parse():
     bodies = re.findall(r"-d '(.+?)'", TEXT, re.DOTALL)
     assert len(bodies) == 2
     parse_body(ExplainBody, bodies[0].encode())
     parse_body(GraphUpdate, bodies[1].encode())
 
 
-def test_what_can_be_asked_is_understood():
-    """Instances and graphs that come along, as they stand in the text; dots stand for rows of features."""
+def test_its_instances_and_subgraphs_parse():
+    """Dots stand for rows of features."""
     text = TEXT.replace("\n", " ").replace("[[...], ...]", "[[1.0], [2.0]]").replace("[...]", "[[1.0]]")
     instances = re.findall(r'`(\{"(?:node|pair)".+?\})`', text)
     subgraphs = re.findall(r'`(\{"features".+?\})`', text)
@@ -97,7 +96,7 @@ def test_what_can_be_asked_is_understood():
     parse_body(Subgraph, subgraphs[0].encode())
 
 
-def test_its_paths_are_there():
+def test_its_paths_exist():
     from dgl_lara.serve.app import Service
     from dgl_lara.serve.middleware import Limits
 

@@ -106,7 +106,7 @@ def test_the_manifest_lists_shards_and_their_request(ask, quick_runs):
     assert [one.targets for one in manifest.shards] == [40, 41, 41] and manifest.targets == len(NODES)
     run, request = open_run(quick_runs["ba-shapes"]), manifest.request
     expected = ("ba-shapes", run.dataset.fingerprint, 3, 5, torch.__version__)
-    assert tuple(request[name] for name in ("run", "data", "shards", "top", "version of torch")) == expected
+    assert tuple(request[name] for name in ("run", "data", "shards", "top", "torch version")) == expected
     dgl_lara("shards", "shards")
 
 
@@ -139,16 +139,16 @@ def test_a_complete_shard_stays_and_a_killed_one_continues_from_its_parts(ask, m
     monkeypatch.setattr(export.pq, "write_table", noted)
     ask("--shard", "0/2", "--out", "shards")
     assert len(written) == 2  # the second of two parts alone
-    before = Path("shards/shard-00000-of-00002.parquet").stat()
+    before = Path(f"shards/{Shard(0, 2).name}.parquet").stat()
     ask("--shard", "0/2", "--out", "shards")
-    assert len(written) == 2 and Path("shards/shard-00000-of-00002.parquet").stat() == before
+    assert len(written) == 2 and Path(f"shards/{Shard(0, 2).name}.parquet").stat() == before
     dgl_lara("shards", "shards", "--out", "joined.csv", code=1, error="shards.missing")
     assert not Path("joined.csv").exists() and not Path("shards/_manifest.json").exists()
 
 
 def test_a_changed_shard_is_not_joined_and_is_explained_again(ask, notices):
     all_shards(ask, "shards.csv", 2)
-    path = Path("shards.csv/shard-00001-of-00002.csv")
+    path = Path(f"shards.csv/{Shard(1, 2).name}.csv")
     good = path.read_bytes()
     path.write_bytes(good[:-20])
     dgl_lara("shards", "shards.csv", "--out", "joined.csv", code=1, error="shard.changed")
@@ -169,10 +169,10 @@ def test_shards_of_another_request_or_version_are_refused(ask, quick_runs):
     dgl_lara("explain", "--run", quick_runs["molecules"], "--all", "--shard", "1/2", "--out", "shards", **refused)
     path = Path("shards/_request.json")
     content = _read(path)
-    assert content["version of torch"] == torch.__version__
+    assert content["torch version"] == torch.__version__
     with raises("shards.other_request", name="top", then=5, now=6):
         ShardFolder(Path("shards")).check_request({**content, "top": 6})
-    _write(path, {**content, "version of torch": "1"})
+    _write(path, {**content, "torch version": "1"})
     ask("--shard", "1/2", "--out", "shards", **refused)
     path.write_text("{")
     ask("--shard", "1/2", "--out", "shards", code=1, error="file.content")

@@ -19,8 +19,11 @@ from dgl_lara.serve.schemas import Edges, Rows, Subgraph
 
 def lara_on_subgraph(lara: LARA, subgraph: Subgraph, pair: tuple[int, int] | None) -> LARA:
     """Return the explainer on the graph of a request, for one link of it if links are explained."""
-    build = _hetero_graph if isinstance(lara.model, HeteroAdapter) else _plain_graph
-    graph, features = build(lara, subgraph)
+    features: Any
+    if isinstance(lara.model, HeteroAdapter):
+        graph, features = _hetero_graph(lara.model, subgraph)
+    else:
+        graph, features = _plain_graph(lara, subgraph)
     return lara.on_graph(graph, features, None if pair is None else [pair])
 
 
@@ -36,9 +39,7 @@ def _plain_graph(lara: LARA, subgraph: Subgraph) -> tuple[dgl.DGLGraph, Tensor]:
     return graph, features
 
 
-def _hetero_graph(lara: LARA, subgraph: Subgraph) -> tuple[dgl.DGLGraph, dict[str, Tensor]]:
-    model = lara.model
-    assert isinstance(model, HeteroAdapter)
+def _hetero_graph(model: HeteroAdapter, subgraph: Subgraph) -> tuple[dgl.DGLGraph, dict[str, Tensor]]:
     types = model.types
     if not isinstance(subgraph.features, dict) or not (isinstance(subgraph.edges, dict) or subgraph.edges == []):
         raise InputError("subgraph.several_types", types=_listed(types.node_types))

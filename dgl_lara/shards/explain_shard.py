@@ -27,5 +27,5 @@ def _metadata(job: ExplainJob, total: int, ending: str) -> dict[str, Any]:
     """Return what all shards must have in common, on whatever machine they are explained."""
     order = hashlib.sha256(job.targets.cpu().numpy().tobytes()).hexdigest()[:16]
     counts = {"targets": len(job.targets), "order": order, "top": job.request.top, "shards": total}
-    libraries = {f"version of {name}": version for name, version in versions().items()}
+    libraries = {f"{name} version": version for name, version in versions().items()}
     return {**job.metadata, **counts, "files": ending, **libraries}
