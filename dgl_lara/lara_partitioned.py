@@ -156,7 +156,7 @@ class PartitionedLara(LARA):
 
     def _errors(self, state: TrainingState, backend: OutOfCore) -> ErrorModel | None:
         samples, game = state.validation_samples, backend.validation_game
-        if samples is None or game is None or len(samples.d) < MIN_ERROR_SAMPLES:
+        if samples is None or game is None or len(samples.responses) < MIN_ERROR_SAMPLES:
             return None
         amortised = explain_nearby(self.explainer_, game, self.config_.inputs, samples.players.targets)
         return learn_errors(amortised, samples)

@@ -17,6 +17,7 @@ from dgl_lara._util.distributed import ALONE
 from dgl_lara._util.randomness import generator
 from dgl_lara.cli import main
 from dgl_lara.datasets.partitioning import partition
+from dgl_lara.game.index import Masks
 from dgl_lara.graphs.indexing import in_edges
 from dgl_lara.graphs.remote import RemoteGraph
 from dgl_lara.inference.local import explain_nearby
@@ -84,20 +85,22 @@ def test_a_step_is_that_of_one_process(across, whole):
         mine = STEP[len(STEP) * rank // COUNT : len(STEP) * (rank + 1) // COUNT]
         coalitions = evaluate_coalitions(game, subgraphs.batch(mine), 3, generator(5 + rank))
         parts.append(Step(game, g, coalitions, subgraphs.embed(g, mine)))
-        sign.append(coalitions.sigma(mine))
+        sign.append(coalitions.design(mine))
 
     def side_by_side(made):
         return torch.cat([made(step) for step in parts], dim=1)
 
     class Together(Step):
-        def predicted_differences(self):
-            return side_by_side(Step.predicted_differences)
+        def predicted_responses(self):
+            return side_by_side(Step.predicted_responses)
 
     inside, outside = (
         side_by_side(lambda step: step.coalitions.inside),
         side_by_side(lambda step: step.coalitions.outside),
     )
-    everybody = CoalitionBatch(STEP, STEP.sort().values, torch.cat(sign, 1)[:, STEP.argsort()] > 0, inside, outside)
+    masks = Masks(torch.cat(sign, 1)[:, STEP.argsort()] > 0, torch.full((3,), 0.5))
+    values = game.full_values[STEP], game.empty_values[STEP]
+    everybody = CoalitionBatch(game, STEP, STEP.sort().values, masks, inside, outside, *values)
     loss = OBJECTIVES["balanced"].loss(Together(game, g, everybody, parts[0].embedded), None)
     g.zero_grad()
     loss.backward()

@@ -20,13 +20,13 @@ from dgl_lara.attribution.monte_carlo import (
     per_player,
     sample_shared,
     shared_least_squares,
-    signed,
     split_half_estimate,
     unbiased_each,
 )
 from dgl_lara.attribution.r_squared import corrected_r_squared, r_squared
 from dgl_lara.errors import InputError
 from dgl_lara.game.game import Game
+from dgl_lara.game.index import BANZHAF
 from dgl_lara.messages import message
 from dgl_lara.metrics.common.reference import reference
 
@@ -232,7 +232,8 @@ def test_the_reference_of_a_dense_game_is_not_drawn_towards_zero():
     assert estimate.phi[0] == pytest.approx(float(phi[0]), rel=0.02)
     assert best.phi[0] == pytest.approx(float(phi[0]), rel=0.02)  # `sampled` is no strawman there either
     assert (estimate.phi - phi)[1:].mean().abs() < 3 * estimate.error[1:].mean() / len(phi) ** 0.5
-    drawn = fit(signed(samples.keep[:, players.player]), samples.d[:, 0])[0]  # nothing left out of the ridge
+    sigma = BANZHAF.design(samples.masks.for_players(players.player))
+    drawn = fit(sigma, samples.responses[:, 0])[0]  # nothing left out of the ridge
     assert drawn[0] < 0.6 * phi[0]
 
 

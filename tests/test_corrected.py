@@ -13,12 +13,12 @@ from dgl_lara import LARA
 from dgl_lara._util.progress import Progress
 from dgl_lara._util.randomness import generator
 from dgl_lara.attribution.exact import exact
-from dgl_lara.attribution.monte_carlo import random_coalitions, signed
-from dgl_lara.attribution.posterior import posterior_update, prior_and_noise, remaining
+from dgl_lara.attribution.posterior import posterior_update, posterior_variance, prior_and_noise
 from dgl_lara.attribution.shared_samples import SampleReservoir, draw_more
 from dgl_lara.attribution.squared_error import own_squared_error, residual, squared_errors
 from dgl_lara.errors import InputError
 from dgl_lara.game.game import Game
+from dgl_lara.game.index import BANZHAF, Masks
 from dgl_lara.inference.correction import _one_by_one, correct_with_samples
 from dgl_lara.inference.kernels import posterior
 from dgl_lara.training.backend import InMemory
@@ -30,7 +30,7 @@ SHORT = TrainingConfig(hidden=16, dim=5, masks=4, steps=30)
 
 
 def drawn(pairs, players, seed=0):
-    return signed(random_coalitions(pairs, players, generator(seed), "cpu"))
+    return BANZHAF.design(BANZHAF.draw(pairs, players, generator(seed)))
 
 
 # --- how wrong scores are
@@ -84,7 +84,7 @@ def test_what_remains_unknown_needs_no_inverse(pairs):
     prior, noise = 0.1 + torch.rand(120, generator=generator(0)).square(), torch.tensor(3.0)
     sigma = drawn(pairs, 120, 5).double()
     exactly = torch.linalg.inv(sigma.T @ sigma / noise + torch.diag(1 / prior.double())).diagonal()
-    found = remaining(prior, noise, pairs)
+    found = posterior_variance(prior, noise, pairs)
     assert found.sum().item() == pytest.approx(exactly.sum().item(), rel=0.03)
     assert found.sum() < 0.9 * prior.sum()
 
@@ -104,16 +104,17 @@ def test_kept_pairs_are_what_f_said():
     game = gcn_game(nodes=21, edges=24, seed=2)
     keeper, keeps = SampleReservoir(game, 100, 0), []
     for seed in range(3):
-        keep = random_coalitions(5, 21, generator(seed), "cpu")
-        keeper.add(keep, game.shared_values(keep), game.shared_values(~keep))
+        masks = BANZHAF.draw(5, 21, generator(seed))
+        keep = masks.keep
+        keeper.add(masks, game.shared_values(keep) - game.shared_values(~keep))
         keeps.append(keep)
     samples, keep = keeper.samples(), torch.cat(keeps)
     ids = torch.tensor([4, 0, 20])
     assert samples.pairs == 15
-    assert torch.equal(samples.keep(ids), keep[:, ids])
+    assert torch.equal(samples.masks(ids).keep, keep[:, ids])
     d = (game.shared_values(keep) - game.shared_values(~keep))[:, torch.arange(21), game.explained_class]
     assert d.std() > 0.1
-    torch.testing.assert_close(samples.differences(torch.arange(21)).T, d, rtol=2e-3, atol=2e-3 * samples.unit)
+    torch.testing.assert_close(samples.responses_of(torch.arange(21)).T, d, rtol=2e-3, atol=2e-3 * samples.unit)
 
 
 def test_a_reservoir_forgets_evenly():
@@ -124,10 +125,10 @@ def test_a_reservoir_forgets_evenly():
         for number in range(40):
             keep = torch.zeros(1, 9, dtype=torch.bool)
             keep[0, :6] = torch.tensor([number >> bit & 1 for bit in range(6)], dtype=torch.bool)
-            keeper.add(keep, torch.zeros(1, 9, 3), torch.zeros(1, 9, 3))
+            keeper.add(Masks(keep, torch.full((1,), 0.5)), torch.zeros(1, 9, 3))
         samples = keeper.samples()
         assert samples.pairs == 10
-        numbers = (samples.keep(torch.arange(6)).long() * (2 ** torch.arange(6))).sum(1)
+        numbers = (samples.masks(torch.arange(6)).keep.long() * (2 ** torch.arange(6))).sum(1)
         assert len(set(numbers.tolist())) == 10
         kept[numbers] += 1
     assert abs(kept[:10].mean() - kept[-10:].mean()) < 15  # 75 are expected of each
@@ -155,7 +156,7 @@ def test_an_interrupted_training_keeps_the_same_pairs():
     resumed = train(InMemory(game, config), nodes[:20], nodes[20:], resume=halves).reservoir.samples()
     unbroken = train(InMemory(game, config), nodes[:20], nodes[20:]).reservoir.samples()
     assert unbroken.pairs == 30
-    assert torch.equal(resumed.inside, unbroken.inside) and torch.equal(resumed.d, unbroken.d)
+    assert torch.equal(resumed.inside, unbroken.inside) and torch.equal(resumed.responses, unbroken.responses)
 
 
 def test_a_full_reservoir_stays_of_its_size_where_there_is_more_memory_now():
@@ -164,9 +165,9 @@ def test_a_full_reservoir_stays_of_its_size_where_there_is_more_memory_now():
     little, plenty, unbroken = (SampleReservoir(game, most, 0) for most in (10, 1_000, 10))
 
     def show(keeper, count):
-        drawn = generator(keeper.seen)
-        for keep in random_coalitions(count, 9, drawn, "cpu").split(1):
-            keeper.add(keep, game.shared_values(keep), game.shared_values(~keep))
+        drawn = generator(keeper.num_offered)
+        for masks in BANZHAF.draw(count, 9, drawn).split(1):
+            keeper.add(masks, game.shared_values(masks.keep) - game.shared_values(~masks.keep))
 
     show(little, 25)
     plenty.load_state_dict(little.state_dict())
@@ -175,7 +176,7 @@ def test_a_full_reservoir_stays_of_its_size_where_there_is_more_memory_now():
     show(unbroken, 15)
     assert plenty.samples().pairs == 10 and plenty.seen == 40
     assert torch.equal(plenty.samples().inside, unbroken.samples().inside)
-    assert torch.equal(plenty.samples().d, unbroken.samples().d)
+    assert torch.equal(plenty.samples().responses, unbroken.samples().responses)
 
 
 # --- the objective
@@ -189,12 +190,12 @@ def test_the_balanced_loss_has_its_minimum_at_phi():
     explainer = new_explainer(game, config, encoder_inputs(game), torch.arange(14))
     step = InMemory(game, config, encoder_graph=encoder(game)).step(explainer, torch.arange(14), 0, None)
     phi = exact_of_all_classes(game)
-    sigma = step.coalitions.keep.float() * 2 - 1
+    sigma = step.coalitions.masks.keep.float() * 2 - 1
 
     def loss(own, others):
         scores = phi * (others + (own - others) * torch.eye(14).unsqueeze(2))
         predicted = torch.einsum("mj,jic->mic", sigma, scores)
-        object.__setattr__(step, "predicted_differences", lambda: predicted)
+        object.__setattr__(step, "predicted_responses", lambda: predicted)
         return OBJECTIVES["balanced"].loss(step, None).item()
 
     assert seen.game is game
@@ -216,9 +217,10 @@ def encoder_inputs(game):
 
 def exact_of_all_classes(game):
     """(players, targets, classes) by the shared masks themselves: least squares over all coalitions drawn."""
-    keep = random_coalitions(6000, game.graph.num_nodes(), generator(9), "cpu")
+    masks = BANZHAF.draw(6000, game.graph.num_nodes(), generator(9))
+    keep = masks.keep
     d = game.shared_values(keep) - game.shared_values(~keep)
-    phi = torch.linalg.lstsq(signed(keep).double(), d.double().flatten(1)).solution.float()
+    phi = torch.linalg.lstsq(BANZHAF.design(masks).double(), d.double().flatten(1)).solution.float()
     return phi.view(game.graph.num_nodes(), *d.shape[1:])
 
 
@@ -392,11 +394,11 @@ def test_drawn_samples_are_reproducible(game):
     keepers = [SampleReservoir(game, 12, seed) for seed in (3, 3, 4)]
     for keeper in keepers:
         draw_more(keeper, 12)
-    one, two, other = (keeper.samples().d for keeper in keepers)
+    one, two, other = (keeper.samples().responses for keeper in keepers)
     assert torch.equal(one, two) and not torch.equal(one, other)
 
 
 def test_more_pairs_than_training_had_are_drawn_after_it(game):
     lara = LARA.of_game(game, replace(SHORT, steps=5, shared_pairs=50)).fit(range(25), range(25, 33))
     assert lara.state_.reservoir.seen == lara.samples_.pairs == 50  # 20 of them from training
-    assert len(torch.unique(lara.samples_.keep(torch.arange(40)), dim=0)) == 50
+    assert len(torch.unique(lara.samples_.masks(torch.arange(40)).keep, dim=0)) == 50

@@ -393,7 +393,7 @@ def test_walks_equal_lists_of_pairs(players, gate):
     pairs = steps[0]._by_pairs()
     assert pairs.std() > 1e-3
     for step in steps:
-        torch.testing.assert_close(step.predicted_differences(), pairs, atol=1e-5, rtol=1e-4)
+        torch.testing.assert_close(step.predicted_responses(), pairs, atol=1e-5, rtol=1e-4)
         torch.testing.assert_close(step._by_pairs(), pairs, atol=1e-5, rtol=1e-4)
 
 

@@ -274,7 +274,7 @@ def test_walks_lists_and_the_compiled_walk(players):
     pairs = steps[0]._by_pairs()
     assert pairs.std() > 1e-3
     for step in steps:
-        torch.testing.assert_close(step.predicted_differences(), pairs, atol=1e-4, rtol=1e-3)
+        torch.testing.assert_close(step.predicted_responses(), pairs, atol=1e-4, rtol=1e-3)
     g.requires_grad_(False)
     embeddings = embed_all(g, game, "rich")
     few = torch.cat([Scorer(g, game, embeddings).explain(some).scores for some in torch.arange(72).split(9)])

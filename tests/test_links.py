@@ -133,15 +133,17 @@ def test_masks_say_nothing_of_pairs_that_they_part(game):
     players = game.players(torch.arange(3))
     samples = sample_shared(game, players, 64, generator(1))
     u, v = game.task.endpoints(torch.arange(3))
-    parted = samples.keep[:, u] != samples.keep[:, v]
-    assert torch.equal(samples.d.isnan(), parted) and 0.3 < parted.float().mean() < 0.7
-    keep = samples.keep[:, players.player]
+    parted = samples.masks.keep[:, u] != samples.masks.keep[:, v]
+    assert torch.equal(samples.responses.isnan(), parted) and 0.3 < parted.float().mean() < 0.7
+    keep = samples.masks.keep[:, players.player]
     own = game.values_per_target(players, keep) - game.values_per_target(players, ~keep)
-    apart = (samples.d - own)[~parted].square().sum() / own[~parted].square().sum()
+    apart = (samples.responses - own)[~parted].square().sum() / own[~parted].square().sum()
     assert apart < 0.05**2  # degrees at the rim are all that shared masks change
     keeper = SampleReservoir(game, 20, 0)
-    keeper.add(samples.keep[:8], game.shared_values(samples.keep[:8]), game.shared_values(~samples.keep[:8]))
-    assert torch.equal(keeper.samples().d.T.isnan(), parted[:8])
+    keeper.add(
+        samples.masks[:8], game.shared_values(samples.masks.keep[:8]) - game.shared_values(~samples.masks.keep[:8])
+    )
+    assert torch.equal(keeper.samples().responses.T.isnan(), parted[:8])
 
 
 def test_shared_masks_and_coalitions_of_their_own_agree():
@@ -162,7 +164,7 @@ def test_the_plain_and_the_compiled_correction_agree_where_samples_are_missing()
     made = explain_with_a_new_g(game, everyone)
     prior = 0.1 * torch.rand(len(players.player), generator=generator(3))
     known = samples.know(game, everyone, game.explained_class)
-    assert known.all() and samples.d.isnan().any()
+    assert known.all() and samples.responses.isnan().any()
     plain = _one_by_one(made, samples, prior, known)
     compiled = correct_all(players, made.is_target, made.scores, samples, prior, known)
     for one, other in zip(plain, compiled, strict=True):
@@ -175,7 +177,7 @@ def test_pairs_with_next_to_no_samples_are_not_corrected():
     keeper = SampleReservoir(game, 2, 0)
     draw_more(keeper, 2)
     samples = keeper.samples()
-    enough = (~samples.d.isnan()).sum(1) == 2
+    enough = (~samples.responses.isnan()).sum(1) == 2
     assert enough.any() and not enough.all()
     assert torch.equal(samples.know(game, torch.arange(39), game.explained_class), enough)
 
@@ -205,7 +207,7 @@ def test_every_route_gives_the_same_sums(players, gate, several):
     sums = steps[0]._by_pairs()[usable]
     assert sums.std() > 1e-4
     for step in steps:
-        torch.testing.assert_close(step.predicted_differences()[usable], sums, atol=1e-4, rtol=1e-3)
+        torch.testing.assert_close(step.predicted_responses()[usable], sums, atol=1e-4, rtol=1e-3)
         torch.testing.assert_close(step._by_pairs()[usable], sums, atol=1e-4, rtol=1e-3)
     g.requires_grad_(False)
     embeddings, found = embed_all(g, game, "rich"), game.players(everyone)
@@ -222,8 +224,8 @@ def test_a_mini_batch_asks_what_separate_graphs_ask(players):
     game, targets = homogeneous(60, 50, [(n, n + 20) for n in range(30)], players=players), torch.tensor([7])
     lesson = evaluate_coalitions(game, game.player_set.batch(targets, game.context_hops), 12, generator(1))
     mine = game.players(targets)
-    keep = lesson.sigma(mine.player) > 0
-    usable = game.player_set.valid_masks(lambda nodes: lesson.sigma(nodes) > 0, targets)
+    keep = lesson.contains(mine.player)
+    usable = game.player_set.valid_masks(lesson.contains, targets)
     usable = torch.ones(12, dtype=torch.bool) if usable is None else usable[:, 0]
     assert lesson.inside.std() > 1e-4 and usable.sum() > 2
     torch.testing.assert_close(lesson.inside[usable, 0, 0], game.values_per_target(mine, keep[usable])[:, 0])

@@ -174,14 +174,14 @@ def test_whoever_plays_walks_equal_lists_of_pairs(players, gate):
     pairs = steps[0]._by_pairs()
     assert pairs.std() > 1e-3
     for step in steps:
-        torch.testing.assert_close(step.predicted_differences(), pairs, atol=1e-5, rtol=1e-4)
+        torch.testing.assert_close(step.predicted_responses(), pairs, atol=1e-5, rtol=1e-4)
         torch.testing.assert_close(step._by_pairs(), pairs, atol=1e-5, rtol=1e-4)
     found = game.players(targets)
     classes = torch.tensor([2, 0, 1])
     here = steps[0].embedded
     t = g.for_class(here.t, ClassQuery(classes))
     scores = g.decoder.scores(g, PairBatch(game, found, here.p, t))
-    sums = torch.zeros(4, 3).index_add(1, found.row, heard.sigma(found.player) * scores)
+    sums = torch.zeros(4, 3).index_add(1, found.row, heard.design(found.player) * scores)
     torch.testing.assert_close(sums, pairs[:, [0, 1, 2], classes], atol=1e-5, rtol=1e-4)
 
 
@@ -191,7 +191,7 @@ def test_a_mini_batch_asks_what_separate_graphs_ask(players):
     target = torch.tensor([7])
     lesson = evaluate_coalitions(game, game.player_set.batch(target, game.context_hops), 6, generator(1))
     mine = game.players(target)
-    keep = lesson.sigma(mine.player) > 0
+    keep = lesson.contains(mine.player)
     torch.testing.assert_close(lesson.inside[:, 0, game.explained_class[7]], game.values_per_target(mine, keep)[:, 0])
     assert lesson.inside.std() > 1e-3
 

@@ -42,16 +42,16 @@ def kept_by(state):
 
 def test_every_pair_is_taken_once_before_any_is_taken_again(game):
     pool = evaluate_pool(game, 6, LEARNING, 0)
-    assert len(pool.outputs.keep.unique(dim=0)) == 6
+    assert len(pool.outputs.masks.keep.unique(dim=0)) == 6
     sweeps = [[pool.for_step(3 * sweep + place, 2) for place in range(3)] for sweep in range(4)]
-    orders = [torch.cat([step.keep for step in steps]) for steps in sweeps]
+    orders = [torch.cat([step.masks.keep for step in steps]) for steps in sweeps]
     for order in orders:
-        assert torch.equal(order.unique(dim=0), pool.outputs.keep.unique(dim=0))
+        assert torch.equal(order.unique(dim=0), pool.outputs.masks.keep.unique(dim=0))
     assert any(not torch.equal(order, orders[0]) for order in orders)
     taken = pool.for_step(7, 2)
-    torch.testing.assert_close(taken.inside, game.batch_logits(game.full_batch, taken.keep))
-    torch.testing.assert_close(taken.outside, game.batch_logits(game.full_batch, ~taken.keep))
-    assert len(pool.for_step(5, 100).keep) == 6  # all there are
+    torch.testing.assert_close(taken.inside, game.batch_logits(game.full_batch, taken.masks.keep))
+    torch.testing.assert_close(taken.outside, game.batch_logits(game.full_batch, ~taken.masks.keep))
+    assert len(pool.for_step(5, 100).masks) == 6  # all there are
 
 
 def test_f_is_asked_about_the_pool_and_nothing_else(game, judged_by_four):
@@ -60,14 +60,14 @@ def test_f_is_asked_about_the_pool_and_nothing_else(game, judged_by_four):
     assert state.nodes_asked == 6 * 40  # a node is either in S or in the rest
     assert state.nodes_asked <= game.caller.nodes_evaluated - before
     samples = kept_by(state)
-    keep = samples.keep(torch.arange(40))
+    keep = samples.masks(torch.arange(40)).keep
     assert samples.pairs == len(keep.unique(dim=0)) == 6
     d = (
         (game.shared_values(keep) - game.shared_values(~keep))
         .gather(2, game.explained_class.expand(6, -1).unsqueeze(2))
         .squeeze(2)
     )
-    torch.testing.assert_close(samples.differences(torch.arange(40)).T, d, atol=2e-3 * game.value_scale, rtol=1e-3)
+    torch.testing.assert_close(samples.responses_of(torch.arange(40)).T, d, atol=2e-3 * game.value_scale, rtol=1e-3)
 
 
 def test_the_judge_reads_the_pool_unless_it_is_small_or_known_by_heart(game, judged_by_four):
@@ -75,12 +75,14 @@ def test_the_judge_reads_the_pool_unless_it_is_small_or_known_by_heart(game, jud
         return train(InMemory(game, replace(SMALL, steps=8, **changes)), learning, JUDGED).validation_samples
 
     pool, by_pool = evaluate_pool(game, 6, LEARNING, 0), judged_on(LEARNING)
-    assert torch.equal(by_pool.keep, pool.outputs.keep)
-    d = (game.shared_values(by_pool.keep) - game.shared_values(~by_pool.keep))[:, JUDGED, game.explained_class[JUDGED]]
-    torch.testing.assert_close(by_pool.d, d)
+    assert torch.equal(by_pool.masks.keep, pool.outputs.masks.keep)
+    d = (game.shared_values(by_pool.masks.keep) - game.shared_values(~by_pool.masks.keep))[
+        :, JUDGED, game.explained_class[JUDGED]
+    ]
+    torch.testing.assert_close(by_pool.responses, d)
     fresh = judged_on(LEARNING, pool=0)
     for own in (judged_on(torch.arange(31)), judged_on(LEARNING, pool=3)):
-        assert torch.equal(own.keep, fresh.keep) and torch.equal(own.d, fresh.d)
+        assert torch.equal(own.masks.keep, fresh.masks.keep) and torch.equal(own.responses, fresh.responses)
 
 
 @pytest.mark.parametrize("shared_pairs", [None, 0, 4])
@@ -102,7 +104,7 @@ def test_a_resumed_training_equals_an_unbroken_one(game, shared_pairs):
     if shared_pairs != 0:
         ours, theirs = kept_by(resumed), kept_by(unbroken)
         assert ours.pairs == (shared_pairs or 6)
-        assert torch.equal(ours.d, theirs.d) and torch.equal(ours.inside, theirs.inside)
+        assert torch.equal(ours.responses, theirs.responses) and torch.equal(ours.inside, theirs.inside)
 
 
 def test_a_training_without_a_pool_resumes_without(game):
@@ -155,7 +157,7 @@ def test_a_pool_that_does_not_fit_is_left_out(game, notices):
 def test_what_is_asked_for_is_drawn_beyond_the_pool(game):
     lara = LARA.of_game(game, replace(SMALL, shared_pairs=20)).fit(LEARNING, JUDGED)
     assert lara.samples_ and lara.samples_.pairs == 20
-    assert len(lara.samples_.keep(torch.arange(40)).unique(dim=0)) == 20
+    assert len(lara.samples_.masks(torch.arange(40)).keep.unique(dim=0)) == 20
     corrected = lara.explain([35]).corrected
     assert corrected is not None and corrected.all()
 

@@ -36,7 +36,7 @@ class AbsoluteError(Objective):
     every_class = True
 
     def loss(self, step, table):
-        return ((step.differences() - step.predicted_differences()) / step.explainer.unit).abs().mean()
+        return ((step.responses() - step.predicted_responses()) / step.explainer.unit).abs().mean()
 
 OBJECTIVE = AbsoluteError()
 '''),

@@ -96,7 +96,7 @@ def test_propagation_equals_explicit_pairs(gate, loops, monkeypatch):
     pairs = step._by_pairs()
     assert pairs.std() > 1e-3
     monkeypatch.setattr(Step, "_by_pairs", None)  # the full graph needs no list of pairs
-    torch.testing.assert_close(step.predicted_differences(), pairs)
+    torch.testing.assert_close(step.predicted_responses(), pairs)
 
 
 def test_mini_batch_training_equals_full_graph_training_when_the_batch_is_everything():
@@ -119,8 +119,8 @@ def test_bystanders_stay_and_players_are_drawn():
         coalitions = coalitions_of(game, target, 6, NeighborSubgraphs)
         players = game.players(target)
         for values, keep in (
-            (coalitions.inside, coalitions.sigma(players.player) > 0),
-            (coalitions.outside, coalitions.sigma(players.player) < 0),
+            (coalitions.inside, coalitions.contains(players.player)),
+            (coalitions.outside, ~coalitions.contains(players.player)),
         ):
             assert 0 < keep.float().mean() < 1
             expected = game.values_per_target(players, keep)[:, 0]
@@ -134,7 +134,7 @@ def test_least_squares_loss_has_its_minimum_at_phi():
     players = game.players(target)
     phi = exact(game, players)
     coalitions = coalitions_of(game, target, 4000)
-    sigma = coalitions.sigma(players.player)
+    sigma = coalitions.design(players.player)
     g = new_explainer(game, replace(SMALL, all_classes=False), explainer_inputs(game, "rich"), target)
 
     def loss(scores):
@@ -179,7 +179,7 @@ def test_table_objectives_converge(objective):
         expected = exact(game, players)
     else:
         values = mi_value(game.full_logits[targets], coalitions.inside)  # (masks, targets)
-        inside = (coalitions.sigma(players.player) > 0).float()
+        inside = (coalitions.contains(players.player)).float()
         expected = (inside * values[:, players.row]).sum(0) / inside.sum(0)
     assert expected.std() > 0.03
     assert (table.phi - expected).square().mean() < 0.03 * expected.var()
@@ -321,9 +321,7 @@ def test_the_average_forgets_with_the_stated_decay(average):
 def test_coalitionss_speak_of_the_value_that_is_explained():
     game = graph_game(value="probability")
     coalitions = coalitions_of(game, torch.tensor([5, 1]), 4)
-    torch.testing.assert_close(
-        coalitions.differences(game.value), coalitions.inside.softmax(2) - coalitions.outside.softmax(2)
-    )
+    torch.testing.assert_close(coalitions.responses(), coalitions.inside.softmax(2) - coalitions.outside.softmax(2))
 
 
 def test_half_the_loss_is_the_explained_class_half_all_classes():
@@ -333,7 +331,7 @@ def test_half_the_loss_is_the_explained_class_half_all_classes():
     coalitions = coalitions_of(game, targets, 4)
     error = torch.randn(4, 3, 3, generator=torch.Generator().manual_seed(1))
     own = torch.stack([error[:, i, game.explained_class[target]] for i, target in enumerate(targets)], dim=1)
-    got = squared_loss(Step(game, g, coalitions, None), coalitions.differences(game.value) - error * g.unit)
+    got = squared_loss(Step(game, g, coalitions, None), coalitions.responses() - error * g.unit)
     torch.testing.assert_close(got, own.square().mean() / 2 + error.square().mean() / 2)
 
 

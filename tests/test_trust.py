@@ -18,6 +18,7 @@ from dgl_lara.errors import InputError
 from dgl_lara.explanation import Explanations
 from dgl_lara.game.class_query import ClassQuery
 from dgl_lara.game.game import Game
+from dgl_lara.game.index import BANZHAF
 from dgl_lara.game.tasks import GRAPH, NODE
 from dgl_lara.inference import export
 from dgl_lara.inference.refine import correction, covariance, refine
@@ -152,11 +153,11 @@ def test_same_seed_same_refinement_and_other_classes(game, truth):
 
 
 def least_squares_of(game, players, query):
-    from dgl_lara.attribution.monte_carlo import Samples, differences, fit_each, random_coalitions
+    from dgl_lara.attribution.monte_carlo import Samples, fit_each, responses
 
-    keep = random_coalitions(2000, len(players.player), generator(9), "cpu")
-    d = differences(game, players, keep, query)
-    return fit_each(Samples(players, keep, d, game.task.is_target(players))).phi
+    masks = BANZHAF.draw(2000, len(players.player), generator(9))
+    y = responses(game, players, masks, query)
+    return fit_each(Samples(BANZHAF, players, masks, y, game.task.is_target(players))).phi
 
 
 def test_correction_is_the_posterior_over_all_ratios():

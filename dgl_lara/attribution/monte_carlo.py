@@ -1,10 +1,8 @@
 """Eq. 9: Monte-Carlo estimates of phi, each with its standard error.
 
-per_player     the paper: for each j pairs (S, N without S) with j in S; two evaluations teach one player
-paired         the same pair teaches every player: sigma_j d(S), with sigma = +1 inside S and -1 outside
-least_squares  phi is also the best linear fit of d(S) on sigma, because E[sigma sigma^T] = I; far less noise
-
-d(S) = f(S) - f(N without S).
+per_player     the paper's: for each j coalitions with j in S. Two evaluations are a sample of one player.
+paired         each pair S, N without S is a sample sigma_j d(S) of every player
+least_squares  the linear fit of the responses on the design, with far less noise (see `game/index.py`)
 """
 
 from __future__ import annotations
@@ -18,227 +16,262 @@ from torch import Tensor
 from dgl_lara._util.progress import Progress
 from dgl_lara.game.class_query import ClassQuery
 from dgl_lara.game.game import Game
+from dgl_lara.game.index import BANZHAF, Index, Masks
 from dgl_lara.game.player_index import Players
 
 RIDGES = torch.logspace(-4, 4, 33)
-BYTES_A_DRAW = 6  # of whether one player is in one coalition: a random number, then yes or no
-ENOUGH = 2  # samples a player, from which on least squares needs no help
+BYTES_A_DRAW = 6  # per player and coalition: a random number, then a bool
+MIN_SAMPLES_PER_PLAYER = 2  # from which on least squares needs no ridge
 
 
 @dataclass(frozen=True, eq=False)
 class Estimate:
-    """phi and its standard error, one number for each (target, player) pair."""
+    """phi and its standard error, one number a (target, player) pair."""
 
     phi: Tensor
     error: Tensor
 
 
-def random_coalitions(count: int, players: int, generator: torch.Generator, device: torch.device | str) -> Tensor:
-    """Draw uniform subsets, (count, players) bool. The CPU draws, so that a seed means one thing on every device."""
-    return (torch.rand(count, players, generator=generator) < 0.5).to(device)
+def responses(game: Game, players: Players, masks: Masks, query: ClassQuery | None = None) -> Tensor:
+    """(num_masks, num_targets) Evaluate f under coalitions of each target's own players.
+
+    Args:
+        game: The game.
+        players: (target, player) pairs, one column of the masks each.
+        masks: The coalitions.
+        query: The class of each target. None means the explained one.
+
+    Returns:
+        The responses of the index of the game, d(S) = f(S) - f(N without S) for Banzhaf values.
+    """
+    index = game.index
+    query = query or game.query(players.targets)
+    inside = game.values_per_target(players, masks.keep, query)
+    outside = game.values_per_target(players, ~masks.keep, query) if index.evaluates_complements else inside
+    return index.response(inside, outside, *_full_and_empty(game, players, query), masks.probability)
 
 
-def signed(keep: Tensor) -> Tensor:
-    """Return sigma: +1 for a player inside S, -1 outside."""
-    return keep.float() * 2 - 1
+def shared_responses(game: Game, players: Players, masks: Masks, query: ClassQuery) -> Tensor:
+    """(num_masks, num_targets) Evaluate f under coalitions of all players there are."""
+    index, targets = game.index, players.targets
+    inside = query.select(game.shared_values(masks.keep)[:, targets])
+    outside = query.select(game.shared_values(~masks.keep)[:, targets]) if index.evaluates_complements else inside
+    return index.response(inside, outside, *_full_and_empty(game, players, query), masks.probability)
 
 
-def differences(game: Game, players: Players, keep: Tensor, query: ClassQuery | None = None) -> Tensor:
-    """Evaluate d(S) = f(S) - f(N without S), (num_masks, num_targets), of the explained class or of a query."""
-    return game.values_per_target(players, keep, query) - game.values_per_target(players, ~keep, query)
+def _full_and_empty(game: Game, players: Players, query: ClassQuery) -> tuple[Tensor, Tensor]:
+    """(num_targets,) each: Return the values with all and without any players, zeros if the index needs none."""
+    full = game.full_value_of(players.targets, query)
+    return (full, game.empty_values_of(players, query)) if game.index.is_centred else (full, torch.zeros_like(full))
 
 
 def per_player(game: Game, players: Players, pairs: int, generator: torch.Generator) -> Estimate:
-    """Estimate Eq. 9 as the paper samples it, with `pairs` coalitions for each single player."""
+    """Compute Eq. 9 as the paper samples it, from `pairs` coalitions for each single player."""
     device = players.player.device
     phi, error = torch.empty(len(players.player), device=device), torch.empty(len(players.player), device=device)
     for row in range(len(players.targets)):
         alone = players.part(slice(row, row + 1))
         count, start = int(alone.counts[0]), int(players.indptr[row])
-        keep = random_coalitions(pairs * count, count, generator, device).view(pairs, count, count)
-        keep = keep | torch.eye(count, dtype=torch.bool, device=device)  # S_j contains j
-        d = differences(game, alone, keep.flatten(0, 1)).view(pairs, count)
+        keep = BANZHAF.draw(pairs * count, count, generator, device).keep.view(pairs, count, count)
+        keep = (keep | torch.eye(count, dtype=torch.bool, device=device)).flatten(0, 1)  # S_j contains j
+        d = (game.values_per_target(alone, keep) - game.values_per_target(alone, ~keep)).view(pairs, count)
         phi[start : start + count], error[start : start + count] = d.mean(0), d.std(0) / pairs**0.5
     return Estimate(phi, error)
 
 
 def paired(game: Game, players: Players, pairs: int, generator: torch.Generator) -> Estimate:
-    """Estimate phi_j as the mean of sigma_j d, so that every pair of coalitions is used for every player."""
-    keep = random_coalitions(pairs, len(players.player), generator, players.player.device)
-    samples = signed(keep) * differences(game, players, keep)[:, players.row]
+    """Compute phi_j as the mean of z_j y, for Banzhaf values of sigma_j d."""
+    masks = game.index.draw(pairs, len(players.player), generator, players.player.device)
+    samples = game.index.design(masks) * responses(game, players, masks)[:, players.row]
     return Estimate(samples.mean(0), samples.std(0) / pairs**0.5)
 
 
 @dataclass(frozen=True, eq=False)
 class Samples:
-    """Outputs of f for coalitions of the players of some targets.
+    """Responses of f under coalitions of every target's players. All estimates of phi are made from these.
 
     Attributes:
-        players: The (target, player) pairs.
-        keep: (num_samples, num_columns) bool, the coalitions S.
-        d: (num_samples, num_targets), NaN if S is no coalition for the target.
-        own: (num_pairs,) bool, the player is the target itself.
-        columns: Column of `keep` of each pair. None: its own.
+        index: The law of the coalitions.
+        players: (target, player) pairs.
+        masks: The coalitions.
+        responses: (num_samples, num_targets), NaN if S is no coalition for the target.
+        own: (num_pairs,) bool, whether the player is the target itself.
+        columns: (num_pairs,) the column of the masks that a pair has. None: its own.
     """
 
+    index: Index
     players: Players
-    keep: Tensor  # (num_samples, columns) bool: S
-    d: Tensor  # (num_samples, num_targets); NaN where S is no coalition for the target
-    own: Tensor  # (num_pairs,) bool: the player is the target itself
-    columns: Tensor | None = None  # which column of `keep` a (target, player) pair has; None: its own
+    masks: Masks
+    responses: Tensor
+    own: Tensor
+    columns: Tensor | None = None
 
     @property
     def enough(self) -> bool:
-        """Return whether there are enough samples of every target for least squares."""
-        known = len(self.d) - self.d.isnan().sum(0)
-        return bool((known >= ENOUGH * self.players.counts).all())
+        """Return whether least squares needs no ridge for any target."""
+        counts = len(self.responses) - self.responses.isnan().sum(0)
+        return bool((counts >= MIN_SAMPLES_PER_PLAYER * self.players.counts).all())
 
     def part(self, rows: slice) -> Samples:
-        """Return some of the samples."""
-        return replace(self, keep=self.keep[rows], d=self.d[rows])
+        """Select samples."""
+        return replace(self, masks=self.masks[rows], responses=self.responses[rows])
 
     def each(self) -> Iterator[tuple[slice, Tensor, Tensor]]:
-        """Yield for each target its pairs, sigma (num_samples, players) and d (num_samples,) of its samples."""
+        """Yield the pairs of each target, z (num_samples, players) and y (num_samples,) of its valid samples."""
         for row, pairs in enumerate(Progress(self.players.slices, "reading the model's answers", unit="target")):
-            mine = self.keep[:, pairs] if self.columns is None else self.keep[:, self.columns[pairs]]
-            d = self.d[:, row]
-            known = ~d.isnan()
-            if not bool(known.all()):
-                mine, d = mine[known], d[known]
-            yield pairs, signed(mine), d
+            masks = self.masks.for_players(pairs if self.columns is None else self.columns[pairs])
+            y = self.responses[:, row]
+            valid = ~y.isnan()
+            if not bool(valid.all()):
+                masks, y = masks[valid], y[valid]
+            yield pairs, self.index.design(masks), y
 
 
 def sample(
     game: Game, players: Players, pairs: int, generator: torch.Generator, query: ClassQuery | None = None
 ) -> Samples:
-    """Sample separate coalitions for each target: 2 * pairs evaluations of its explained class, or of a query."""
+    """Evaluate f under coalitions of each target's own.
+
+    Args:
+        game: The game.
+        players: (target, player) pairs.
+        pairs: Coalitions per target. Most laws also evaluate their complements.
+        generator: Source of the draws.
+        query: The class of each target. None means the explained one.
+    """
     game.budget.check(BYTES_A_DRAW * pairs * len(players.player), f"{pairs:,} coalitions of these targets")
-    keep = random_coalitions(pairs, len(players.player), generator, players.player.device)
-    return Samples(players, keep, differences(game, players, keep, query), game.task.is_target(players))
+    masks = game.index.draw(pairs, len(players.player), generator, players.player.device)
+    return Samples(game.index, players, masks, responses(game, players, masks, query), game.task.is_target(players))
 
 
 def sample_shared(game: Game, players: Players, pairs: int, generator: torch.Generator) -> Samples:
-    """Sample masks over the full graph: 2 * pairs calls of f for all targets together."""
+    """Evaluate f under masks over the full graph. Each is a sample of every target."""
     columns = game.num_players
     game.budget.check(BYTES_A_DRAW * pairs * columns, f"{pairs:,} coalitions of the whole graph")
-    keep = random_coalitions(pairs, columns, generator, game.features.device)
-    classes = game.explained_class[players.targets]
+    masks = game.index.draw(pairs, columns, generator, game.features.device)
     step = max(1, game.nodes_per_call // game.graph.num_nodes())  # never all masks x nodes x classes at once
-    d = [
-        (game.shared_values(part) - game.shared_values(~part))[:, players.targets, classes]
-        for part in Progress(keep.split(step), "asking the model about coalitions (random subsets)", unit="pass")
-    ]
-    known = mask_invalid(game, keep, torch.cat(d), players.targets)
-    return Samples(players, keep, known, game.task.is_target(players), players.player)
+    bar = Progress(masks.split(step), "asking the model about coalitions (random subsets)", unit="pass")
+    query = game.query(players.targets)
+    y = torch.cat([shared_responses(game, players, part, query) for part in bar])
+    y = mask_invalid(game, masks.keep, y, players.targets)
+    return Samples(game.index, players, masks, y, game.task.is_target(players), players.player)
 
 
-def mask_invalid(game: Game, keep: Tensor, d: Tensor, targets: Tensor) -> Tensor:
-    """Set d (num_masks, num_targets) to NaN if a mask over all players is no coalition for the target."""
-    usable = game.player_set.valid_masks(lambda players: keep[:, players], targets)
-    return d if usable is None else d.masked_fill(~usable, torch.nan)
+def mask_invalid(game: Game, keep: Tensor, responses: Tensor, targets: Tensor) -> Tensor:
+    """(num_masks, num_targets) Set responses to NaN if a mask over all players is no coalition for the target."""
+    valid = game.player_set.valid_masks(lambda players: keep[:, players], targets)
+    return responses if valid is None else responses.masked_fill(~valid, torch.nan)
 
 
 def least_squares(game: Game, players: Players, pairs: int, generator: torch.Generator) -> Estimate:
-    """Fit d linearly on sigma, for each target alone."""
+    """Fit phi for each target from coalitions of its own."""
     return fit_each(sample(game, players, pairs, generator))
 
 
 def shared_least_squares(game: Game, players: Players, pairs: int, generator: torch.Generator) -> Estimate:
-    """Fit d linearly on sigma, from masks over the full graph."""
+    """Fit phi for each target from masks over the full graph."""
     return fit_each(sample_shared(game, players, pairs, generator))
 
 
 def fit_each(samples: Samples) -> Estimate:
-    """Fit one regression for each target. phi shrinks towards 0 if samples are few.
-
-    The phi of the target itself, by far the largest, is not penalised.
-    """
-    fits = [fit(sigma, d, samples.own[pairs]) for pairs, sigma, d in samples.each()]
+    """Fit one ridge regression per target. With few samples phi shrinks to 0, but for the target's own."""
+    fits = [fit(z, y, samples.own[pairs]) for pairs, z, y in samples.each()]
     return Estimate(torch.cat([phi for phi, _ in fits]), torch.cat([error for _, error in fits]))
 
 
 def unbiased_each(samples: Samples) -> Estimate:
-    """Estimate phi without shrinkage, to validate other estimates."""
-    fits = [unbiased(sigma, d, samples.own[pairs]) for pairs, sigma, d in samples.each()]
+    """Estimate phi of each target without bias, as a reference for other scores."""
+    fits = [unbiased(z, y, samples.own[pairs]) for pairs, z, y in samples.each()]
     return Estimate(torch.cat([phi for phi, _ in fits]), torch.cat([error for _, error in fits]))
 
 
-def unbiased(sigma: Tensor, d: Tensor, own: Tensor) -> tuple[Tensor, Tensor]:
+def unbiased(z: Tensor, y: Tensor, own: Tensor) -> tuple[Tensor, Tensor]:
     """Estimate phi of one target without bias.
 
-    With at least twice as many samples as players this is least squares, otherwise corrected means of sigma d.
+    Least squares if the samples are at least twice the players, otherwise means of z y, which have no bias however few
+    the samples are.
+
+    Returns:
+        (players,) phi and its standard error.
     """
-    return _unpenalised(sigma, d) if len(d) >= ENOUGH * sigma.shape[1] else _corrected_means(sigma, d, own)
+    return _unpenalised(z, y) if len(y) >= MIN_SAMPLES_PER_PLAYER * z.shape[1] else _corrected_means(z, y, own)
 
 
 def split_half_estimate(first: Samples, second: Samples) -> Estimate:
-    """Return the mean of two independent unbiased estimates, with their difference as the error.
-
-    The square of the error is unbiased over any choice of players.
-    """
+    """Average two independent unbiased estimates. The square of `error`, half their difference, has no bias."""
     one, two = unbiased_each(first).phi, unbiased_each(second).phi
     return Estimate((one + two) / 2, (one - two).abs() / 2)
 
 
-def _corrected_means(sigma: Tensor, d: Tensor, own: Tensor) -> tuple[Tensor, Tensor]:
-    """Fit one half of the samples, and correct it by the mean of sigma times the residual of the other half.
+def _corrected_means(z: Tensor, y: Tensor, own: Tensor) -> tuple[Tensor, Tensor]:
+    """Guess phi from one half, add the mean of z times the residual of the other half, and the other way round.
 
-    Both halves take turns. This is unbiased for any fit, and a good fit leaves little noise.
+    It has no bias whatever the guess. A good guess leaves a small residual and so little noise.
     """
-    half = len(d) // 2
+    half = len(y) // 2
     parts = []
     for guessing, correcting in ((slice(half), slice(half, None)), (slice(half, None), slice(half))):
-        guess, _ = fit(sigma[guessing], d[guessing], own)
-        residual = d[correcting] - sigma[correcting] @ guess
-        step = residual @ sigma[correcting] / len(residual)
-        # sigma_j^2 = 1, so the variance of sigma_j r is E[r^2] - (E sigma_j r)^2
-        variance = (residual.square().mean() - step.square()).clamp(min=0) / max(len(residual) - 1, 1)
-        parts.append((guess + step, variance))
+        guess, _ = fit(z[guessing], y[guessing], own)
+        residual = y[correcting] - z[correcting] @ guess
+        step = residual @ z[correcting] / len(residual)
+        energy = sum_of_squares(residual, z[correcting]) / len(residual)
+        parts.append((guess + step, (energy - step.square()).clamp(min=0) / max(len(residual) - 1, 1)))
     (one, its), (two, other) = parts
     return (one + two) / 2, (its + other).sqrt() / 2
 
 
-def _unpenalised(sigma: Tensor, d: Tensor) -> tuple[Tensor, Tensor]:
-    """Solve the normal equations in double precision, or by singular values if they are singular."""
-    if not sigma.shape[1]:
-        return d[:0], d[:0]
-    signs, wanted = sigma.double(), d.double()
-    factor, failed = torch.linalg.cholesky_ex(signs.T @ signs)
-    if int(failed) or float(factor.diagonal().min()) < 1e-3 * len(d) ** 0.5:
-        return _by_singular_values(sigma, d)
-    phi = torch.cholesky_solve((wanted @ signs).unsqueeze(1), factor).squeeze(1)
-    noise = (wanted - signs @ phi).square().sum() / max(len(d) - sigma.shape[1], 1)
-    return phi.to(d), (noise * torch.cholesky_inverse(factor).diagonal()).sqrt().to(d)
+def sum_of_squares(residual: Tensor, z: Tensor) -> Tensor:
+    """Return the sum of (z_j r)^2 for each player, or of r^2 if every z is 1 or -1."""
+    if bool((z.abs() == 1).all()):
+        return residual.square().sum()
+    return residual.square() @ z.square()
 
 
-def _by_singular_values(sigma: Tensor, d: Tensor) -> tuple[Tensor, Tensor]:
-    u, s, vt = torch.linalg.svd(sigma, full_matrices=False)
+def _unpenalised(z: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    """Solve the normal equations in double precision. If they are singular, use singular values."""
+    if not z.shape[1]:
+        return y[:0], y[:0]
+    design, response = z.double(), y.double()
+    factor, failed = torch.linalg.cholesky_ex(design.T @ design)
+    if int(failed) or float(factor.diagonal().min()) < 1e-3 * len(y) ** 0.5:
+        return _by_singular_values(z, y)
+    phi = torch.cholesky_solve((response @ design).unsqueeze(1), factor).squeeze(1)
+    noise = (response - design @ phi).square().sum() / max(len(y) - z.shape[1], 1)
+    return phi.to(y), (noise * torch.cholesky_inverse(factor).diagonal()).sqrt().to(y)
+
+
+def _by_singular_values(z: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    u, s, vt = torch.linalg.svd(z, full_matrices=False)
     inverse = torch.where(s > 1e-4 * s[0], 1 / s.clamp(min=1e-12), 0)
-    phi = vt.T @ (inverse * (u.T @ d))
-    noise = (d - sigma @ phi).square().sum() / max(len(d) - sigma.shape[1], 1)
+    phi = vt.T @ (inverse * (u.T @ y))
+    noise = (y - z @ phi).square().sum() / max(len(y) - z.shape[1], 1)
     return phi, (noise * ((vt.T * inverse) ** 2).sum(1)).sqrt()
 
 
-def fit(sigma: Tensor, d: Tensor, own: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """Fit a ridge regression of d on sigma (num_masks, players). Generalised cross-validation chooses the ridge.
+def fit(z: Tensor, y: Tensor, own: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """Fit a ridge regression of y on z, with the ridge of the least generalised cross-validation.
 
-    With more masks than players the ridge is close to zero. With fewer it limits the noise and shrinks phi towards
-    0. Then
-    the column marked in `own` (bool) is first removed from everything, so that it does not shrink.
+    Args:
+        z: (num_masks, players) the design.
+        y: (num_masks,) the responses.
+        own: (players,) bool, the target itself, which is not penalised if samples are few.
+
+    Returns:
+        (players,) phi and its standard error.
     """
-    if not sigma.shape[1]:
-        return d[:0], d[:0]
-    if own is not None and len(sigma) < ENOUGH * sigma.shape[1] and bool(own.any()):
-        return _fit_beside(sigma, d, own)
-    return _ridge(sigma, d, len(d))
+    if not z.shape[1]:
+        return y[:0], y[:0]
+    if own is not None and len(z) < MIN_SAMPLES_PER_PLAYER * z.shape[1] and bool(own.any()):
+        return _fit_beside(z, y, own)
+    return _ridge(z, y, len(y))
 
 
-def _ridge(sigma: Tensor, d: Tensor, dimensions: int) -> tuple[Tensor, Tensor]:
-    """Fit the regression. `dimensions` are those of the space that contains d."""
-    u, s, vt = torch.linalg.svd(sigma, full_matrices=False)
-    projected = u.T @ d
-    outside = (d @ d - projected @ projected).clamp(min=0)  # what no linear function explains
-    ridge = RIDGES.to(d).unsqueeze(1) * len(d)  # (ridges, 1)
+def _ridge(z: Tensor, y: Tensor, dimensions: int) -> tuple[Tensor, Tensor]:
+    """Fit a ridge regression in a space of so many dimensions."""
+    u, s, vt = torch.linalg.svd(z, full_matrices=False)
+    projected = u.T @ y
+    outside = (y @ y - projected @ projected).clamp(min=0)  # no linear function explains it
+    ridge = RIDGES.to(y).unsqueeze(1) * len(y)  # (ridges, 1)
     shrink = s**2 / (s**2 + ridge)  # (ridges, rank)
     residual = outside + (((1 - shrink) * projected) ** 2).sum(1)
     freedom = (dimensions - shrink.sum(1)).clamp(min=1e-3)
@@ -248,12 +281,13 @@ def _ridge(sigma: Tensor, d: Tensor, dimensions: int) -> tuple[Tensor, Tensor]:
     return vt.T @ (weights * projected), (noise * ((vt.T * weights) ** 2).sum(1)).sqrt()
 
 
-def _fit_beside(sigma: Tensor, d: Tensor, own: Tensor) -> tuple[Tensor, Tensor]:
-    """Fit the ridge on all players but the own one (Frisch and Waugh), then the own one on the residual."""
-    mine, others, count = sigma[:, own].squeeze(1), sigma[:, ~own], len(d)
-    phi, error = torch.empty_like(sigma[0]), torch.empty_like(sigma[0])
-    beside = others - torch.outer(mine, mine @ others) / count  # sigma^2 = 1, so that |mine|^2 = count
-    phi[~own], error[~own] = _ridge(beside, d - mine * (mine @ d) / count, count - 1)
-    left = d - others @ phi[~own]
-    phi[own], error[own] = mine @ left / count, left.std(unbiased=count > 1) / count**0.5
+def _fit_beside(z: Tensor, y: Tensor, own: Tensor) -> tuple[Tensor, Tensor]:
+    """Fit the ridge on all players but the target (Frisch and Waugh), then the target on the residual."""
+    mine, others = z[:, own].squeeze(1), z[:, ~own]
+    size = mine @ mine
+    phi, error = torch.empty_like(z[0]), torch.empty_like(z[0])
+    beside = others - torch.outer(mine, mine @ others) / size
+    phi[~own], error[~own] = _ridge(beside, y - mine * (mine @ y) / size, len(y) - 1)
+    residual = y - others @ phi[~own]
+    phi[own], error[own] = mine @ residual / size, residual.std(unbiased=len(y) > 1) / size**0.5
     return phi, error

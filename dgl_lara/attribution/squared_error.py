@@ -1,52 +1,78 @@
-"""The error of scores without knowing phi, from their residuals of d(S).
+"""The error of scores without knowing phi, from the residual of the responses.
 
-With r(S) = d(S) - sum_j sigma_j phi_hat_j and two independent coalitions S, S', E[sigma_j(S) r(S) sigma_j(S') r(S')] is
-exactly (phi_j - phi_hat_j)^2, because E[sigma sigma^T] = I.
+With r(S) = y(S) - sum_j z_j phi_hat_j and two independent coalitions S, S', the mean of z_j(S) r(S) z_j(S') r(S') is
+(phi_j - phi_hat_j)^2, because E[z z^T] = I.
 
-If the target is a player, everything is seen from its side: a node is in exactly one of S and the rest. So with its own
-sign sigma_i, the product sigma_i r has the error of its own score as mean, and varies with the errors of the
-others, with
-the signs sigma_i sigma_j.
+If the target is a player, its own score is by far the largest. It is fitted first, and the residual of the others is
+orthogonal to its column of the design.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
+
+from dgl_lara.attribution.monte_carlo import sum_of_squares
 
 
 @dataclass(frozen=True, eq=False)
 class Residual:
-    """Residuals of d(S) for the scores of one target, seen from the target."""
+    """What one target's scores leave of the responses.
 
-    signs: Tensor  # (pairs, others): of the players that are not the target itself
-    left: Tensor  # (pairs,) with mean 0 where the target is a player
-    own: Tensor | None  # (): the error of the target's own score; None where it is no player
+    Attributes:
+        z: (samples, others) design of the players that are not the target itself.
+        left: (samples,) the residual, orthogonal to the column of the target.
+        own: () the error of the target's own score, None if the target is no player.
+        own_column: (samples,) the column of the target.
+    """
+
+    z: Tensor
+    left: Tensor
+    own: Tensor | None
+    own_column: Tensor | None
 
     @property
     def spread(self) -> Tensor:
-        """Return the variance of the residuals."""
+        """() Return the variance of the residual."""
         return self.left.square().sum() / max(len(self.left) - 1, 1)
 
+    def project(self, values: Tensor) -> Tensor:
+        """Remove the part of (samples, n) values along the column of the target."""
+        return values if self.own_column is None else values - torch.outer(self.own_column, self.along(values))
 
-def residual(sigma: Tensor, d: Tensor, scores: Tensor, own: Tensor) -> Residual:
-    """Compute residuals. sigma: (pairs, players); own: (players,) bool, the target itself."""
-    left = d - sigma @ scores
+    def along(self, values: Tensor) -> Tensor:
+        """(n,) Fit (samples, n) values on the column of the target."""
+        assert self.own_column is not None
+        return (self.own_column.unsqueeze(1) * values).mean(0) / self.own_column.square().mean()
+
+
+def residual(z: Tensor, y: Tensor, scores: Tensor, own: Tensor) -> Residual:
+    """Compute the residual of one target.
+
+    Args:
+        z: (samples, players) the design.
+        y: (samples,) the responses.
+        scores: (players,)
+        own: (players,) bool, the target itself.
+    """
+    left = y - z @ scores
     if not bool(own.any()):
-        return Residual(sigma, left, None)
-    sign = sigma[:, own].squeeze(1)
-    left = left * sign
-    return Residual(sigma[:, ~own] * sign.unsqueeze(1), left - left.mean(), left.mean())
+        return Residual(z, left, None, None)
+    column = z[:, own].squeeze(1)
+    error = (column * left).mean() / column.square().mean()
+    return Residual(z[:, ~own], left - column * error, error, column)
 
 
-def squared_errors(seen: Residual) -> Tensor:
-    """Estimate (phi_j - phi_hat_j)^2 without bias, (others,). Some estimates are negative."""
-    pairs = len(seen.left)
-    return ((seen.left @ seen.signs).square() - seen.left.square().sum()) / max(pairs * (pairs - 1), 1)
+def squared_errors(residual: Residual) -> Tensor:
+    """(others,) Estimate (phi_j - phi_hat_j)^2 without bias. Some estimates are negative."""
+    count = len(residual.left)
+    energy = sum_of_squares(residual.left, residual.z)
+    return ((residual.left @ residual.z).square() - energy) / max(count * (count - 1), 1)
 
 
-def own_squared_error(seen: Residual) -> Tensor:
-    """Estimate the squared error of the own score of the target."""
-    assert seen.own is not None
-    return seen.own.square() - seen.spread / len(seen.left)
+def own_squared_error(residual: Residual) -> Tensor:
+    """() Estimate the squared error of the target's own score."""
+    assert residual.own is not None and residual.own_column is not None
+    return residual.own.square() - residual.spread / residual.own_column.square().sum()

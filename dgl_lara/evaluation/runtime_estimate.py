@@ -14,9 +14,10 @@ from dgl_lara._util.notices import notice
 from dgl_lara._util.progress import duration, status
 from dgl_lara._util.randomness import generator
 from dgl_lara._util.timing import seconds
-from dgl_lara.attribution.monte_carlo import fit, random_coalitions, signed, unbiased
+from dgl_lara.attribution.monte_carlo import fit, unbiased
 from dgl_lara.baselines.sampled import Sampled
 from dgl_lara.evaluation.run_evaluation import MAX_SAMPLED_NODES, Evaluation
+from dgl_lara.game.index import BANZHAF
 from dgl_lara.messages import message
 from dgl_lara.metrics import METRICS
 from dgl_lara.metrics.common.reference import MAX_EXACT_PLAYERS, MAX_NODES_PER_TARGET
@@ -123,7 +124,7 @@ def _seconds_per_player(evaluation: Evaluation, counts: Tensor, count: int, most
     while True:
         rows = counts.argsort()[torch.linspace(0, len(counts) - 1, min(timed, len(counts))).long()]
         players = game.players(targets[rows.to(targets.device)])
-        keep = random_coalitions(count, len(players.player), generator(0), players.player.device)
+        keep = game.index.draw(count, len(players.player), generator(0), players.player.device).keep
         before = time.process_time()
         spent = seconds(partial(game.values_per_target, players, keep), targets.device, repeats=1)
         worked = min(spent, time.process_time() - before)  # on a busy machine much of the clock is waiting
@@ -138,13 +139,13 @@ def _seconds_per_player(evaluation: Evaluation, counts: Tensor, count: int, most
 def _seconds_per_pass(evaluation: Evaluation) -> float:
     """Time f under one mask over the full graph."""
     game, device = evaluation.case.game, evaluation.case.targets.device
-    keep = random_coalitions(1, game.num_players, generator(0), device)
+    keep = game.index.draw(1, game.num_players, generator(0), device).keep
     return seconds(lambda: game.shared_values(keep), device, repeats=1)
 
 
 def _seconds_per_fit(regression: Regression, counts: Tensor, pairs: int, like: Tensor) -> float:
     """Time the regression of a target of median size."""
     players = int(counts.median())
-    sigma = signed(random_coalitions(pairs, players, generator(0), like.device))
+    sigma = BANZHAF.design(BANZHAF.draw(pairs, players, generator(0), like.device))
     d, own = sigma[:, 0].clone(), torch.arange(players, device=like.device) == 0
     return seconds(lambda: regression(sigma, d, own), like.device, repeats=1)

@@ -21,6 +21,7 @@ from dgl_lara.errors import InputError
 from dgl_lara.game.caller import ModelCaller
 from dgl_lara.game.class_query import ClassQuery
 from dgl_lara.game.context import GameContext
+from dgl_lara.game.index import BANZHAF, Index, as_index
 from dgl_lara.game.player_index import Players
 from dgl_lara.game.player_set import Grouping
 from dgl_lara.game.player_specs import PlayerSpec, as_players
@@ -81,6 +82,7 @@ class Game:
         value: What is explained.
         outputs: Results of f on the full graph.
         parent: The full graph, if the game's graph was extracted from it.
+        index: The law of coalitions, and what a score is the mean of.
     """
 
     def __init__(
@@ -91,9 +93,10 @@ class Game:
         value: str,
         outputs: ModelOutputs,
         parent: ParentGraph | None = None,
+        index: str | Index = BANZHAF,
     ) -> None:
         assert outputs.full is not None and outputs.null is not None and outputs.context_hops is not None
-        self.caller, self.player_spec, self.parent = caller, player_spec, parent
+        self.caller, self.player_spec, self.parent, self.index = caller, player_spec, parent, as_index(index)
         self.task, self.graph, self.features, self.hops = context.task, context.graph, context.features, context.hops
         self.player_set = player_spec.build(context)
         self.value = "log-odds" if caller.is_single_logit and value == "logit" else value
@@ -120,6 +123,7 @@ class Game:
         uses_edge_data: bool | None = None,
         known: ModelOutputs = NOTHING_KNOWN,
         parent: ParentGraph | None = None,
+        index: str | Index = BANZHAF,
     ) -> Game:
         """Return the game, with f called for whatever is not known of it.
 
@@ -135,6 +139,7 @@ class Game:
             uses_edge_data: Whether f uses edge data. None: f is called to find out.
             known: Results of f that are known already.
             parent: The full graph, if `graph` was extracted from it.
+            index: The law of coalitions: "banzhaf", "shapley" or "keep-P".
         """
         checked_value(value)
         if not isinstance(hops, int) or not 0 <= hops <= MAX_HOPS:
@@ -156,7 +161,7 @@ class Game:
             targets = torch.arange(task.num_targets(graph), device=features.device) if valid is None else valid
             context_hops = task.context_hops(caller, graph, features, hops, caller.to_logits(outputs), targets)
         known = replace(known, full=outputs, null=null, context_hops=context_hops)
-        return Game(caller, GameContext(task, graph, features, hops), as_players(players), value, known, parent)
+        return Game(caller, GameContext(task, graph, features, hops), as_players(players), value, known, parent, index)
 
     # --- the model
 
@@ -241,6 +246,25 @@ class Game:
     def full_value_of(self, targets: Tensor, query: ClassQuery) -> Tensor:
         """(num_targets,) the explained value on the untouched graph."""
         return query.select(self.full_values[targets].unsqueeze(0))[0]
+
+    @cached_property
+    def empty_values(self) -> Tensor:
+        """(num_targets, num_classes) Return the values without any player, for shared masks or nodes as players."""
+        return self.player_set.empty_values(self).expand(self.num_targets, self.num_classes)
+
+    def empty_batch_values(self, batch: SharedSubgraph | EgoBatch) -> Tensor:
+        """(num_targets, num_classes) Return the values of a batch without any player."""
+        if self.player_set.are_nodes or self.shares_masks:
+            return self.empty_values[batch.targets]
+        nothing = torch.zeros(1, len(self.player_set.ids(batch)), dtype=torch.bool, device=batch.targets.device)
+        return to_values(self.batch_logits(batch, nothing), self.value)[0]
+
+    def empty_values_of(self, players: Players, query: ClassQuery) -> Tensor:
+        """(num_targets,) Return the explained values without any player."""
+        if self.player_set.are_nodes or self.shares_masks:
+            return query.select(self.empty_values[players.targets].unsqueeze(0))[0]
+        nothing = torch.zeros(1, len(players.player), dtype=torch.bool, device=players.player.device)
+        return self.values_per_target(players, nothing, query)[0]
 
     def node_features(self, node: int) -> Tensor:
         """(columns,) of one node; on a graph of several types those of its type."""

@@ -8,12 +8,12 @@ import torch
 from torch import Tensor
 
 from dgl_lara._util.progress import status
-from dgl_lara.attribution.monte_carlo import Samples, differences
+from dgl_lara.attribution.monte_carlo import Samples, responses
 from dgl_lara.attribution.posterior import posterior_update
 from dgl_lara.errors import InputError
 from dgl_lara.explanation import Explanations
 from dgl_lara.game.game import Game
-from dgl_lara.inference.draws import per_target_uniform
+from dgl_lara.inference.draws import per_target_masks
 
 ROUNDS = (64, 128, 256)  # pairs of coalitions that are spent on a target, one after the other
 AT_LEAST = 0.9
@@ -65,9 +65,9 @@ def with_own_samples(
     assert known is not None
     scores, variance, own = explanations.scores.clone(), known.clone(), explanations.is_target
     some, places = players.only(chosen), chosen[players.row].nonzero().flatten()
-    keep = per_target_uniform(game, some, pairs, seed, pairs) < 0.5  # a round has pairs of its own
-    heard = differences(game, some, keep, explanations.query[chosen])
-    for each, sigma, d in Samples(some, keep, heard, own[places]).each():
+    masks = per_target_masks(game, some, pairs, seed, pairs)  # a round has pairs of its own
+    y = responses(game, some, masks, explanations.query[chosen])
+    for each, sigma, d in Samples(game.index, some, masks, y, own[places]).each():
         place = places[each]
         better = posterior_update(sigma, d, scores[place], variance[place], own[place], stretch)
         scores[place], variance[place] = better.scores, better.variance

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from dgl_lara.attribution.monte_carlo import BYTES_A_DRAW
 from dgl_lara.game.game import Game
+from dgl_lara.game.index import Masks
 from dgl_lara.game.player_index import Players
 
 
@@ -30,3 +31,9 @@ def per_target_uniform(game: Game, players: Players, count: int, seed: int, numb
         own = np.random.default_rng([seed % 2**64, number, *target])  # numpy takes no negative seed
         drawn[:, mine] = torch.from_numpy(own.random((count, mine.stop - mine.start), np.float32))
     return drawn.to(players.player.device)
+
+
+def per_target_masks(game: Game, players: Players, count: int, seed: int, number: int = 0) -> Masks:
+    """(count, num_pairs) Draw coalitions of each target, by the seed and the target alone. See `per_target_uniform`."""
+    probability = game.index.probabilities(count).to(players.player.device)
+    return Masks(per_target_uniform(game, players, count, seed, number) < probability.unsqueeze(1), probability)

@@ -161,7 +161,7 @@ def _stretch(model: ErrorModel, explanations: Explanations, samples: Samples) ->
     Scores are corrected with half of the samples, and the other half measures their errors.
     """
     own, prior = explanations.is_target, model.variance(explanations)
-    if len(samples.d) < 16:
+    if len(samples.responses) < 16:
         return 1.0
     said, found = 0.0, 0.0
     for pairs, sigma, d in samples.each():

@@ -145,8 +145,8 @@ def _shared_samples(game: Game, state: TrainingState, config: TrainingConfig, ma
         affordable = may_draw and reservoir is None and game.graph.num_nodes() <= game.nodes_per_call
         pairs = DRAWN_PAIRS if affordable and game.shares_masks else 0
     reservoir = reservoir or SampleReservoir(game, pairs, config.seed)
-    if pairs > reservoir.seen:
-        draw_more(reservoir, min(pairs, reservoir.most) - reservoir.seen)
+    if pairs > reservoir.num_offered:
+        draw_more(reservoir, min(pairs, reservoir.most) - reservoir.num_offered)
     return reservoir.samples()
 
 
@@ -162,6 +162,6 @@ def _errors(
     if shared is not None:
         players = game.players(targets.sort().values)
         samples = shared.of(players, game.task.is_target(players))
-    if samples is None or int((~samples.d.isnan()).sum(0).min()) < MIN_ERROR_SAMPLES:
+    if samples is None or int((~samples.responses.isnan()).sum(0).min()) < MIN_ERROR_SAMPLES:
         return None
     return learn_errors(explain(samples.players.targets), samples)

@@ -15,12 +15,12 @@ import torch
 from torch import Tensor
 
 from dgl_lara._util.validation import whole_number
-from dgl_lara.attribution.monte_carlo import BYTES_A_DRAW, differences, signed
+from dgl_lara.attribution.monte_carlo import BYTES_A_DRAW, responses
 from dgl_lara.explainer.inputs import CLIP, explainer_inputs
 from dgl_lara.explanation import Explanations
 from dgl_lara.game.game import Game
 from dgl_lara.inference.adaptive import with_own_samples
-from dgl_lara.inference.draws import per_target_uniform
+from dgl_lara.inference.draws import per_target_masks
 
 RATIOS = torch.logspace(-8, 4, 73)
 WIDTH, ALIKE = 0.5, 0.8  # how near players must look to err alike, and how much of an error they share then
@@ -60,13 +60,13 @@ def _norms(values: Tensor, explanations: Explanations) -> Tensor:
 def _by_likelihood(game: Game, explanations: Explanations, pairs: int, seed: int) -> Explanations:
     """Nodes and links have no expected errors then: on BA-Shapes this posterior promised up to .10 too much."""
     players, old = explanations.players, explanations.scores
-    keep = per_target_uniform(game, players, pairs, seed) < 0.5
-    d = differences(game, players, keep, explanations.query)
+    masks = per_target_masks(game, players, pairs, seed)
+    y, z = responses(game, players, masks, explanations.query), game.index.design(masks)
     looks = _looks(game)
     scores, variance = old.clone(), torch.zeros_like(old)
     for row, mine in enumerate(players.slices):
         prior = covariance(old[mine], players.hop[mine], looks[players.player[mine]])
-        step, variance[mine] = correction(signed(keep[:, mine]), d[:, row], old[mine], prior)
+        step, variance[mine] = correction(z[:, mine], y[:, row], old[mine], prior)
         scores[mine] += step
     return replace(explanations, scores=scores, variance=game.task.likelihood_variance(variance))
 

@@ -54,4 +54,6 @@ MESSAGES = {
     "targets.range": "targets must be {task}s from 0 to {most} (got {got}).",
     "embedding.single_link": "embedding must be 'dual' for links (got 'single').",
     "graphs.layerwise": "Graph tasks have no layer-wise pass, because their graphs come in batches.",
+    "index.unknown": "index must be 'banzhaf', 'shapley' or 'keep-P' such as 'keep-0.9' (got {got!r}).",
+    "index.keep": "The probability P of keep-P must be from {least} to {most} (got {got}).",
 }

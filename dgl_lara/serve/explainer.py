@@ -39,8 +39,8 @@ def lara_on_updated_graph(lara: LARA, graph: Graph, features: Tensor, outputs: T
 class _UnchangedSamples(SharedSamples):
     """Samples from training, for targets that no update has affected. The graph may have more nodes now."""
 
-    def _as_many(self, game: Game) -> bool:
-        return True
+    def _has_size_of(self, game: Game) -> bool:
+        return self.law == game.index
 
     def are_of_another(self, game: Game, targets: Tensor) -> bool:
         return False

@@ -18,7 +18,6 @@ from dgl_lara.explainer.inputs import encoder_graph, explainer_inputs
 from dgl_lara.explainer.network import Explainer
 from dgl_lara.game.game import Game
 from dgl_lara.game.partitioned_game import LocalGame, PartitionedGame
-from dgl_lara.game.values import to_values
 from dgl_lara.training.coalition_pool import CoalitionPool, evaluate_pool, pool_size
 from dgl_lara.training.coalitions import CoalitionBatch, evaluate_coalitions
 from dgl_lara.training.config import ALL, TrainingConfig, step_bytes
@@ -86,7 +85,7 @@ class _LocalBackend(TrainingBackend):
         # on the full graph f has an output for every target, also for those outside the batch
         every_target = torch.arange(game.num_targets, device=targets.device)
         outputs = evaluate_coalitions(game, subgraphs.batch(every_target), masks, drawn, self.processes)
-        reservoir.offer(outputs.keep, to_values(outputs.inside, game.value), to_values(outputs.outside, game.value))
+        reservoir.offer(outputs.masks, outputs.responses())
         return outputs.for_targets(targets, targets)
 
 

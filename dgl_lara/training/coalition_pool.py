@@ -15,11 +15,10 @@ from dgl_lara._util.distributed import ALONE, ProcessGroup
 from dgl_lara._util.notices import notice
 from dgl_lara._util.progress import Progress
 from dgl_lara._util.randomness import generator, sample_targets
-from dgl_lara.attribution.monte_carlo import BYTES_A_DRAW, Samples, mask_invalid, random_coalitions
+from dgl_lara.attribution.monte_carlo import BYTES_A_DRAW, Samples, mask_invalid
 from dgl_lara.attribution.shared_samples import SHARE_OF_MEMORY, SampleReservoir
 from dgl_lara.game.game import Game
 from dgl_lara.game.player_index import Players
-from dgl_lara.game.values import to_values
 from dgl_lara.training.coalitions import CoalitionBatch, evaluate_masks
 from dgl_lara.training.config import TrainingConfig
 
@@ -40,13 +39,13 @@ class CoalitionPool:
 
     @property
     def pairs(self) -> int:
-        return len(self.outputs.keep)
+        return len(self.outputs.masks)
 
     def for_step(self, number: int, masks: int) -> CoalitionBatch:
         """Select the coalitions of a step. Each sweep over the steps takes every pair once, in an order of its own."""
         sweep, place = divmod(number, max(1, self.pairs // masks))
         order = torch.randperm(self.pairs, generator=generator(self.seed * 1_000_003 + 600_000_000 + sweep))
-        return self.outputs.for_masks(order[place * masks : (place + 1) * masks].to(self.outputs.keep.device))
+        return self.outputs.for_masks(order[place * masks : (place + 1) * masks].to(self.outputs.ids.device))
 
     def overlaps(self, targets: Tensor) -> bool:
         """Return whether g is trained on any of these targets."""
@@ -55,13 +54,13 @@ class CoalitionPool:
     def samples(self, players: Players) -> Samples:
         """Return the samples of the targets' explained classes."""
         game, targets = self.game, players.targets
-        differences = self.outputs.for_targets(targets, targets).differences(game.value)
-        d = mask_invalid(game, self.outputs.keep, game.query(targets).select(differences), targets)
-        return Samples(players, self.outputs.keep, d, game.task.is_target(players), players.player)
+        masks = self.outputs.masks
+        y = game.query(targets).select(self.outputs.for_targets(targets, targets).responses())
+        y = mask_invalid(game, masks.keep, y, targets)
+        return Samples(game.index, players, masks, y, game.task.is_target(players), players.player)
 
     def add_to(self, reservoir: SampleReservoir) -> None:
-        inside, outside = (to_values(side, self.game.value) for side in (self.outputs.inside, self.outputs.outside))
-        reservoir.add(self.outputs.keep, inside, outside)
+        reservoir.add(self.outputs.masks, self.outputs.responses())
 
 
 def pool_size(game: Game, config: TrainingConfig, targets: Tensor, validation: Tensor, steps: int) -> int:
@@ -97,10 +96,10 @@ def evaluate_pool(
     """Draw the coalitions of the pool and evaluate f under all of them."""
     game.budget.check(BYTES_A_DRAW * pairs * game.num_players, f"{pairs:,} coalitions of the whole graph")
     drawn, device = generator(seed * 1_000_003 + 500_000_000), game.features.device
-    keep = random_coalitions(pairs, game.num_players, drawn, device)
+    masks = game.index.draw(pairs, game.num_players, drawn, device)
     masks_per_call = max(1, game.nodes_per_call // game.graph.num_nodes())
-    bar = Progress(keep.split(masks_per_call), "asking the model about the coalitions of all steps", unit="pass")
-    batches = [evaluate_masks(game, game.full_batch, masks, processes) for masks in bar]
+    bar = Progress(masks.split(masks_per_call), "asking the model about the coalitions of all steps", unit="pass")
+    batches = [evaluate_masks(game, game.full_batch, part, processes) for part in bar]
     inside, outside = (torch.cat(side) for side in zip(*((b.inside, b.outside) for b in batches), strict=True))
-    outputs = replace(batches[0], keep=keep, inside=inside, outside=outside)
+    outputs = replace(batches[0], masks=masks, inside=inside, outside=outside)
     return CoalitionPool(game, outputs, training_targets, seed)

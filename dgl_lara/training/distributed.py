@@ -23,6 +23,7 @@ from dgl_lara.explainer.inputs import explainer_inputs
 from dgl_lara.explainer.network import Explainer
 from dgl_lara.explainer.partitioned_graph import PartGraph
 from dgl_lara.game.distributed_game import DistributedGame
+from dgl_lara.game.index import Masks
 from dgl_lara.game.node_task import khop_batch
 from dgl_lara.game.partitioned_game import LocalGame
 from dgl_lara.graphs.remote import RowFetcher
@@ -62,16 +63,16 @@ class PartitionStep(Step):
     def _can_propagate(self) -> bool:
         return self.explainer.gate.supports_propagation
 
-    def predicted_differences(self) -> Tensor:
+    def predicted_responses(self) -> Tensor:
         """Compute differences mask by mask, each again for its gradient, because their messages need most memory."""
-        masks = torch.arange(len(self.coalitions.keep)).split(1)
+        masks = torch.arange(len(self.coalitions.masks)).split(1)
         of_each = [checkpoint(self._under, one, self.embedded.p, self.embedded.t, use_reentrant=False) for one in masks]
         return torch.cat(of_each)[:, : self.num_targets]
 
     def _under(self, mask: Tensor, p: Tensor, t: Tensor) -> Tensor:
         rows = slice(int(mask), int(mask) + 1)
         alone = replace(self, coalitions=self.coalitions.for_masks(rows), embedded=replace(self.embedded, p=p, t=t))
-        return Step.predicted_differences(alone)
+        return Step.predicted_responses(alone)
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,6 +80,10 @@ class GatheredStep(DistributedStep):
     """A step of all processes. Targets are indices in the batch, and masks are over targets only."""
 
     explained: Tensor
+    joined_responses: Tensor  # every process draws masks, and their probabilities, of its own
+
+    def responses(self) -> Tensor:
+        return self.joined_responses
 
     @property
     def classes(self) -> Tensor:
@@ -112,10 +117,11 @@ class BatchShare:
             return ranks.joined(rows.narrow(dim, 0, num_targets), self.mine, self.total, dim)
 
         numbers = torch.arange(self.total)
-        keep = joined((local.sigma(local.targets) > 0).to(torch.uint8)).bool()
-        gathered = CoalitionBatch(numbers, numbers, keep, joined(local.inside), joined(local.outside))
-        classes = joined(game.explained_class[local.targets], 0)
-        return GatheredStep(game, explainer, gathered, own.embedded, ranks, own, self.mine, 1, classes)
+        masks = Masks(joined(local.contains(local.targets).to(torch.uint8)).bool(), local.masks.probability)
+        values = (joined(local.inside), joined(local.outside), joined(local.full, 0), joined(local.empty, 0))
+        gathered = CoalitionBatch(game, numbers, numbers, masks, *values)
+        classes, responses = joined(game.explained_class[local.targets], 0), joined(local.responses())
+        return GatheredStep(game, explainer, gathered, own.embedded, ranks, own, self.mine, 1, classes, responses)
 
 
 def ask_about(near: LocalGame, masks: int, drawn: torch.Generator) -> CoalitionBatch:
@@ -173,7 +179,7 @@ class DistributedValidator:
     def score(self, explainer: Explainer) -> float:
         with torch.no_grad():
             step = self.share.step(self.backend.game, explainer, self.backend.part)
-            predicted, expected = step.predicted_differences(), step.of_explained_class(step.differences())
+            predicted, expected = step.predicted_responses(), step.of_explained_class(step.responses())
         if explainer.class_weight is not None:
             predicted = step.of_explained_class(predicted)
         return 1 - float((expected - predicted).square().sum() / expected.square().sum().clamp(min=1e-12))

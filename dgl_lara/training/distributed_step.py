@@ -36,10 +36,10 @@ class DistributedStep(Step):
     mine: slice
     dim: int
 
-    def predicted_differences(self) -> Tensor:
-        shape = [len(self.coalitions.keep), len(self.targets), len(self.explainer.all_class_weights())]
+    def predicted_responses(self) -> Tensor:
+        shape = [len(self.coalitions.masks), len(self.targets), len(self.explainer.all_class_weights())]
         total, shape[self.dim] = shape[self.dim], 0
-        own = self.own.predicted_differences() if self.own else torch.empty(shape, device=self.targets.device)
+        own = self.own.predicted_responses() if self.own else torch.empty(shape, device=self.targets.device)
         return self.ranks.joined(own, self.mine, total, self.dim)
 
     def scores(self, players: Players) -> Tensor:
@@ -58,7 +58,7 @@ def share_step(
     game, targets = subgraphs.game, coalitions.targets
     mine = ranks.share(len(targets))
     if isinstance(subgraphs, FullGraph):  # walks over the full graph take as long for few targets as for all
-        everything, masks = subgraphs.embed(explainer, targets), ranks.share(len(coalitions.keep))
+        everything, masks = subgraphs.embed(explainer, targets), ranks.share(len(coalitions.masks))
         own = Step(game, explainer, coalitions.for_masks(masks), everything) if masks.stop > masks.start else None
         embedded = replace(everything, t=everything.t[mine])
         return DistributedStep(game, explainer, coalitions, embedded, ranks, own, masks, dim=0)

@@ -225,9 +225,9 @@ def _make_validator(backend: TrainingBackend, state: TrainingState, validation: 
 
 def _check_it_moves(game: Game, samples: Samples | None) -> None:
     """Raise ModelError if removing players does not change f's output."""
-    if samples is None or not samples.d.numel():
+    if samples is None or not samples.responses.numel():
         return
-    moved = float(samples.d.nan_to_num(0).abs().max())
+    moved = float(samples.responses.nan_to_num(0).abs().max())
     if moved <= game.min_resolvable and game.value_scale <= game.min_resolvable:
         raise ModelError("model.constant", value=game.value, moved=moved)
 

@@ -56,16 +56,16 @@ class Step:
         """Select (num_masks, num_targets, 1) from values with classes last."""
         return values.gather(2, self.classes.expand(len(values), -1).unsqueeze(2))
 
-    def differences(self) -> Tensor:
-        """Return (num_masks, num_targets, num_classes): d(S), by f."""
-        return self.coalitions.differences(self.game.value)
+    def responses(self) -> Tensor:
+        """Return (num_masks, num_targets, num_classes): y, by f."""
+        return self.coalitions.responses()
 
     def usable(self) -> Tensor | None:
         """Return (num_masks, num_targets) bool, whether a mask is a coalition for a target. None means always."""
-        return self.game.player_set.valid_masks(lambda players: self.coalitions.sigma(players) > 0, self.targets)
+        return self.game.player_set.valid_masks(self.coalitions.contains, self.targets)
 
-    def predicted_differences(self) -> Tensor:
-        """Return (num_masks, num_targets, num_classes or 1): sum_j sigma_j phi_hat(j -> i, c), by g."""
+    def predicted_responses(self) -> Tensor:
+        """Return (num_masks, num_targets, num_classes or 1): sum_j z_j phi_hat(j -> i, c), by g."""
         return self._along_the_edges() if self._can_propagate else self._by_pairs()
 
     @property
@@ -77,10 +77,10 @@ class Step:
         return covers_graph or self.explainer.config.players != "nodes"
 
     def _along_the_edges(self) -> Tensor:
-        """Compute <sum over nodes v, players j of w_d sigma_j m_jv^(d), t^(d)> by propagation."""
+        """Compute <sum over nodes v, players j of w_d z_j m_jv^(d), t^(d)> by propagation."""
         g, subgraph, sides = self.explainer, self.embedded, self.game.task.endpoints(self.targets)
         messages = g.decoder.signed_messages(
-            g, self.game, subgraph.graph, subgraph.nodes, subgraph.p, self.coalitions.sigma
+            g, self.game, subgraph.graph, subgraph.nodes, subgraph.p, self.coalitions.design
         )
         ends = lookup_sorted(torch.cat(sides), subgraph.nodes)[0]
         sums = g.gate.aggregate(subgraph.graph, messages, g.config.terms, ends)
@@ -97,9 +97,9 @@ class Step:
         scores = (
             sum_over_endpoints(g.decoder.pair_terms, g, pairs) @ g.all_class_weights().T
         )  # (num_pairs, num_classes)
-        sigma = self.coalitions.sigma(players.player)  # (num_masks, num_pairs)
-        total = torch.zeros(len(sigma), len(players.targets), scores.shape[1], device=scores.device)
-        return total.index_add(1, players.row, sigma.unsqueeze(2) * scores)
+        z = self.coalitions.design(players.player)  # (num_masks, num_pairs)
+        total = torch.zeros(len(z), len(players.targets), scores.shape[1], device=scores.device)
+        return total.index_add(1, players.row, z.unsqueeze(2) * scores)
 
     def players(self) -> Players:
         return self.game.players(self.targets)

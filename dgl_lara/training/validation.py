@@ -1,8 +1,8 @@
 """How training selects the best weights of g: by agreement on validation targets, measured in one of two ways.
 
 If an estimate of phi is affordable, agreement is R squared with phi. On graphs with thousands of players per target it
-is the share of the variance of d(S) that the scores explain, for coalitions and targets that g was not trained on. Both
-rank explainers alike, because E[sigma sigma^T] = I.
+is the share of the responses' variance that the scores explain, for coalitions and targets that g was not trained on.
+Both rank explainers alike, because E[z z^T] = I.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class AttributionValidator:
 
     @cached_property
     def estimate(self) -> Estimate:
-        half = len(self.samples.d) // 2
+        half = len(self.samples.responses) // 2
         if self.samples.enough:
             return unbiased_each(self.samples)
         return split_half_estimate(self.samples.part(slice(half)), self.samples.part(slice(half, None)))
@@ -103,7 +103,7 @@ class AttributionValidator:
 
 @dataclass(frozen=True, eq=False)
 class CoalitionValidator:
-    """The share of d(S)'s variance that the scores explain, for the explained class."""
+    """The share of the responses' variance that the scores explain, for the explained class."""
 
     name: ClassVar[str] = "share of the model's variation under unseen coalitions that the scores explain, 1 is perfect"
     samples: ClassVar[None] = None  # too few for an estimate of phi
@@ -114,13 +114,13 @@ class CoalitionValidator:
         with torch.no_grad():
             embedded = self.subgraphs.embed(explainer, self.coalitions.targets)
             step = Step(self.subgraphs.game, explainer, self.coalitions, embedded)
-            predicted, differences = step.predicted_differences(), step.of_explained_class(step.differences())
+            predicted, responses = step.predicted_responses(), step.of_explained_class(step.responses())
         if explainer.class_weight is not None:
             predicted = step.of_explained_class(predicted)
         usable = step.usable()
         if usable is not None:
-            differences, predicted = differences * usable.unsqueeze(2), predicted * usable.unsqueeze(2)
-        return 1 - float((differences - predicted).square().sum() / differences.square().sum().clamp(min=1e-12))
+            responses, predicted = responses * usable.unsqueeze(2), predicted * usable.unsqueeze(2)
+        return 1 - float((responses - predicted).square().sum() / responses.square().sum().clamp(min=1e-12))
 
 
 def make_validator(

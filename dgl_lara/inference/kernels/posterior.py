@@ -1,5 +1,8 @@
-"""`attribution/posterior.py` for many targets on the CPU, compiled: a step of conjugate gradients is players x pairs
-of work, and no matrix is ever inverted. A test holds the two together."""
+"""Compiled `attribution/posterior.py` for many targets on the CPU.
+
+An iteration of conjugate gradients is players x samples of work, and no matrix is inverted. Signs are stored as int8.
+The design is z = a sigma - b (see `game/index.py`).
+"""
 
 from __future__ import annotations
 
@@ -10,131 +13,156 @@ from torch import Tensor
 
 from dgl_lara._util.numba_threads import inner, kernel, run_in_threads
 from dgl_lara._util.progress import Progress
-from dgl_lara.attribution.posterior import LEAST_NOISE, LEAST_SCALE, ROUNDS
+from dgl_lara.attribution.posterior import MIN_NOISE, MIN_SCALE, NUM_ITERATIONS
 from dgl_lara.attribution.shared_samples import SharedSamples
 from dgl_lara.game.player_index import Players
 
-STEPS, CLOSE = 40, 1e-3  # of conjugate gradients, at most; the share of the residual at which they stop
-LEAST_SAID = 1e-15  # of expected squared errors: scores that are as good as right, whose squares no float32 holds
-A_PART = 512  # targets at a time: their d is brought to full precision, and the reader hears how far it is
+MAX_STEPS = 40  # of conjugate gradients
+TOLERANCE = 1e-3  # share of the residual at which they stop
+MIN_EXPECTED = 1e-15  # expected squared errors below have squares that no float32 holds
+TARGETS_PER_PART = 512  # whose responses are converted to full precision at a time
 
 
 def correct_all(
     players: Players, own: Tensor, scores: Tensor, samples: SharedSamples, prior: Tensor, known: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Better scores and their expected squared errors, of the targets that are `known` to the samples."""
-    inside, wanted, itself = samples.inside.numpy(), known.numpy(), own.numpy()
+    """Correct the scores of all targets that have samples.
+
+    Args:
+        players: (target, player) pairs.
+        own: (num_pairs,) bool, whether the player is the target itself.
+        scores: (num_pairs,)
+        samples: Samples of the targets.
+        prior: (num_pairs,) expected squared errors of the scores.
+        known: (num_targets,) bool, targets that have samples.
+
+    Returns:
+        Scores and their expected squared errors.
+    """
+    inside, has_samples, is_own = samples.inside.numpy(), known.numpy(), own.numpy()
+    scale, shift = samples.law.affine(samples.probability)
+    law = np.float32(scale), shift.numpy()
     better, variance = scores.clone(), prior.clone()
     total = len(players.targets)
-    parts: Iterable[slice] = [slice(first, min(first + A_PART, total)) for first in range(0, total, A_PART)]
-    if total > A_PART:
+    parts: Iterable[slice] = [
+        slice(first, min(first + TARGETS_PER_PART, total)) for first in range(0, total, TARGETS_PER_PART)
+    ]
+    if total > TARGETS_PER_PART:
         parts = Progress(parts, "correcting scores", total, unit="target", weight=lambda rows: rows.stop - rows.start)
     for rows in parts:
         ends = players.indptr[rows.start : rows.stop + 1].numpy()
-        d = samples.differences(players.targets[rows]).numpy()
-        known = np.isnan(d)  # of each target, the places of the samples that it has come first
-        used = np.argsort(known, axis=1, kind="stable").astype(np.int32)
-        many = (~known).sum(1)
+        responses = samples.responses_of(players.targets[rows]).numpy()
+        missing = np.isnan(responses)  # valid samples come first
+        used = np.argsort(missing, axis=1, kind="stable").astype(np.int32)
+        num_valid = (~missing).sum(1)
         most = int(players.counts[rows].max())
         run_in_threads(
-            _correct, len(d), inside, d, used, many, ends, players.player.numpy(), itself, prior.numpy(), wanted[rows],
-            most, better.numpy(), variance.numpy(),
+            _correct, len(responses), inside, responses, used, num_valid, ends, players.player.numpy(), is_own,
+            prior.numpy(), has_samples[rows], law, most, better.numpy(), variance.numpy(),
         )  # fmt: skip
     return better, variance
 
 
 @kernel(fastmath=True)
-def _correct(worker, workers, inside, d, used, many, ends, player, own, prior, wanted, most, scores, variance):  # type: ignore[no-untyped-def]
-    """Every worker has scratch rows of its own."""
-    pairs = d.shape[1]
+def _correct(worker, workers, inside, y, used, counts, ends, player, own, prior, known, law, most, scores, variance):  # type: ignore[no-untyped-def]
+    """Correct every `workers`-th target, with scratch rows of this worker."""
+    pairs = y.shape[1]
     signs = np.empty((most, pairs), np.int8)
     vectors = np.empty((6, most), np.float32)
-    left, moved = np.empty(pairs, np.float32), np.empty(pairs, np.float32)
-    for row in range(worker, len(d), workers):
-        if wanted[row]:
+    columns = np.empty((5, pairs), np.float32)
+    for row in range(worker, len(y), workers):
+        if known[row]:
             mine = slice(ends[row], ends[row + 1])
             _correct_one(
-                inside, d[row], used[row, : many[row]], player[mine], own[mine], prior[mine], signs, vectors,
-                left, moved, scores[mine], variance[mine],
+                inside, y[row], used[row, : counts[row]], player[mine], own[mine], prior[mine], law[0], law[1],
+                signs, vectors, columns, scores[mine], variance[mine],
             )  # fmt: skip
 
 
 @inner(fastmath=True)
-def _correct_one(inside, d, used, player, own, prior, signs, vectors, left, moved, scores, variance):  # type: ignore[no-untyped-def]
+def _correct_one(inside, y, used, player, own, prior, a, shift, signs, vectors, columns, scores, variance):  # type: ignore[no-untyped-def]
     count, pairs = len(player), len(used)
-    itself = -1
+    left, moved, b, own_column, weighted = columns[0], columns[1], columns[2], columns[3], columns[4]
+    itself, is_shifted = -1, False
     for j in range(count):
         _unpack(inside[player[j]], signs[j], used)
         if own[j]:
             itself = j
-    # what the scores leave of d, seen from the target
     for m in range(pairs):
-        left[m] = d[used[m]]
+        left[m], b[m] = y[used[m]], shift[used[m]]
+        is_shifted |= b[m] != 0
+    # the residual of the scores, without its part along the target's own column
+    total = np.float32(0)
     for j in range(count):
-        _add(left, signs[j], -scores[j], pairs)
-    mean = np.float32(0)
+        _add(left, signs[j], -scores[j] * a, pairs)
+        total -= scores[j]
+    if is_shifted:
+        _add(left, b, -total, pairs)
+    size, own_error = np.float32(pairs), np.float32(0)
     if itself >= 0:
-        for j in range(count):
-            if j != itself:
-                for m in range(pairs):
-                    signs[j, m] *= signs[itself, m]
         for m in range(pairs):
-            left[m] *= signs[itself, m]
-        mean = _centre(left, pairs)
+            own_column[m] = a * signs[itself, m] - b[m]
+        size = _dot(own_column, own_column, pairs)
+        own_error = _project(left, own_column, size, pairs)
     square = np.float32(0)
     for m in range(pairs):
         square += left[m] * left[m]
-    # how wrong the scores seem to be, beside what is known of explanations like this one
-    seen, root, step, residual, direction, image = (
+    # scale the prior to the errors of this target
+    along, root, step, residual, direction, image = (
         vectors[0], vectors[1], vectors[2], vectors[3], vectors[4], vectors[5],
     )  # fmt: skip
     spread = square / max(pairs - 1, 1)
-    said, found = np.float32(1e-30), np.float32(0)
+    expected, found, energy = np.float32(1e-30), np.float32(0), square
+    common = np.float32(0)
+    if is_shifted:
+        common, energy = _dot(b, left, pairs), np.float32(0)
+        for m in range(pairs):
+            weighted[m] = left[m] * left[m] * b[m]
+            energy += left[m] * left[m] * (a * a + b[m] * b[m])
     others = 0
     for j in range(count):
-        seen[j] = np.float32(0)
+        along[j] = np.float32(0)
         if j != itself:
-            seen[j] = _dot(signs[j], left, pairs)
-            found += seen[j] * seen[j] - square
-            said += prior[j]
+            along[j] = a * _dot(signs[j], left, pairs) - common
+            found += along[j] * along[j] - energy
+            if is_shifted:
+                found += 2 * a * _dot(signs[j], weighted, pairs)
+            expected += prior[j]
             others += 1
     if others == 0:
         if itself >= 0:
-            scores[itself] += mean
-            variance[itself] = spread / pairs
+            scores[itself] += own_error
+            variance[itself] = spread / size
         return
-    if said < LEAST_SAID:
+    if expected < MIN_EXPECTED:
         return
     found /= max(pairs * (pairs - 1), 1)
-    uncertain = 2 * others * (spread / pairs) ** 2 + 4 * spread * said / pairs
-    weight = said * said / (said * said + uncertain)
-    scale = max((weight * found + (1 - weight) * said) / said, np.float32(LEAST_SCALE))
-    noise = max(spread - said * scale, np.float32(LEAST_NOISE) * spread, np.float32(1e-30))
+    uncertain = 2 * others * (spread / pairs) ** 2 + 4 * spread * expected / pairs
+    weight = expected * expected / (expected * expected + uncertain)
+    scale = max((weight * found + (1 - weight) * expected) / expected, np.float32(MIN_SCALE))
+    noise = max(spread - expected * scale, np.float32(MIN_NOISE) * spread, np.float32(1e-30))
     for j in range(count):
         root[j] = np.sqrt(prior[j] * scale) if j != itself else np.float32(0)
-    # conjugate gradients for (root signs signs^T root + noise) step = root signs left
+    # conjugate gradients for (root z z^T root + noise) step = root z left
     norm = np.float32(0)
     for j in range(count):
         step[j] = 0
-        residual[j] = root[j] * seen[j]
+        residual[j] = root[j] * along[j]
         direction[j] = residual[j]
         norm += residual[j] * residual[j]
     begin = norm
-    for _ in range(STEPS):
-        if norm <= CLOSE * CLOSE * begin or norm <= 0:
+    for _ in range(MAX_STEPS):
+        if norm <= TOLERANCE * TOLERANCE * begin or norm <= 0:
             break
-        for m in range(pairs):
-            moved[m] = 0
-        for j in range(count):
-            if root[j] > 0:
-                _add(moved, signs[j], direction[j] * root[j], pairs)
+        _combine(moved, signs, direction, root, a, b, is_shifted, count, pairs)
         if itself >= 0:
-            _centre(moved, pairs)
+            _project(moved, own_column, size, pairs)
+        common = _dot(b, moved, pairs) if is_shifted else np.float32(0)
         curve = np.float32(0)
         for j in range(count):
             image[j] = noise * direction[j]
             if root[j] > 0:
-                image[j] += root[j] * _dot(signs[j], moved, pairs)
+                image[j] += root[j] * (a * _dot(signs[j], moved, pairs) - common)
             curve += image[j] * direction[j]
         if curve <= 0:
             break
@@ -146,19 +174,36 @@ def _correct_one(inside, d, used, player, own, prior, signs, vectors, left, move
             norm += residual[j] * residual[j]
         for j in range(count):
             direction[j] = residual[j] + norm / before * direction[j]
-    # the better scores
-    for m in range(pairs):
-        moved[m] = 0
+    _combine(moved, signs, step, root, a, b, is_shifted, count, pairs)
     for j in range(count):
         if j != itself:
             scores[j] += root[j] * step[j]
-            _add(moved, signs[j], root[j] * step[j], pairs)
     if itself >= 0:
-        scores[itself] += mean - _centre(moved, pairs)
-        variance[itself] = noise / pairs
-    # and what remains unknown of them
+        scores[itself] += own_error - _project(moved, own_column, size, pairs)
+        variance[itself] = noise / size
+    _posterior_variance(root, noise, pairs, itself, count, variance)
+
+
+@inner(fastmath=True)
+def _combine(total, signs, factors, root, a, b, is_shifted, count, pairs):  # type: ignore[no-untyped-def]
+    """Compute the sum of z_j root_j factor_j."""
+    shift = np.float32(0)
+    for m in range(pairs):
+        total[m] = 0
+    for j in range(count):
+        if root[j] > 0:
+            factor = factors[j] * root[j]
+            _add(total, signs[j], factor * a, pairs)
+            shift += factor
+    if is_shifted:
+        _add(total, b, -shift, pairs)
+
+
+@inner(fastmath=True)
+def _posterior_variance(root, noise, pairs, itself, count, variance):  # type: ignore[no-untyped-def]
+    """See `posterior_variance`, with prior = root^2."""
     k = noise
-    for _ in range(ROUNDS):
+    for _ in range(NUM_ITERATIONS):
         unknown = np.float32(0)
         for j in range(count):
             if j != itself:
@@ -173,33 +218,30 @@ def _correct_one(inside, d, used, player, own, prior, signs, vectors, left, move
 
 @inner()
 def _unpack(bits, signs, used):  # type: ignore[no-untyped-def]
-    """One bit a pair, the first in the highest bit of a byte -> +1 inside S, -1 outside."""
+    """Convert one bit per sample, the first in the highest bit of a byte, to +1 inside S and -1 outside."""
     for m in range(len(used)):
         pair = used[m]
         signs[m] = 2 * ((bits[pair >> 3] >> (7 - (pair & 7))) & 1) - 1
 
 
 @inner(fastmath=True)
-def _add(total, signs, factor, pairs):  # type: ignore[no-untyped-def]
+def _add(total, values, factor, pairs):  # type: ignore[no-untyped-def]
     for m in range(pairs):
-        total[m] += factor * signs[m]
+        total[m] += factor * values[m]
 
 
 @inner(fastmath=True)
-def _dot(signs, values, pairs):  # type: ignore[no-untyped-def]
+def _dot(values, others, pairs):  # type: ignore[no-untyped-def]
     total = np.float32(0)
     for m in range(pairs):
-        total += signs[m] * values[m]
+        total += values[m] * others[m]
     return total
 
 
 @inner(fastmath=True)
-def _centre(values, pairs):  # type: ignore[no-untyped-def]
-    """Takes the mean out, and returns it."""
-    mean = np.float32(0)
+def _project(values, column, size, pairs):  # type: ignore[no-untyped-def]
+    """Remove the part of the values along a column, and return its factor."""
+    along = _dot(column, values, pairs) / size
     for m in range(pairs):
-        mean += values[m]
-    mean /= pairs
-    for m in range(pairs):
-        values[m] -= mean
-    return mean
+        values[m] -= along * column[m]
+    return along

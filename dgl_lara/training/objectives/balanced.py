@@ -1,4 +1,4 @@
-"""Least squares in which the neighbours count as much as the target itself.
+"""Least squares in which the neighbours count as much as the target itself, for Banzhaf values.
 
 A node is in exactly one of S and its complement, and a removed node has the null prediction. So with sigma_i, the
 target's own sign, sigma_i d(S) is its value together with the neighbours on its side. With e = phi - phi_hat,
@@ -24,13 +24,13 @@ class Balanced(Objective):
     every_class = True
 
     def loss(self, step: Step, table: AttributionTable | None) -> Tensor:
-        predicted, own = step.predicted_differences(), step.game.player_set.target_player(step.targets)
+        predicted, own = step.predicted_responses(), step.game.player_set.target_player(step.targets)
         if own is None or len(predicted) < 2:  # no target is a player, or one mask shows no variance
             return squared_loss(step, predicted)
-        differences = step.differences()
+        differences = step.responses()
         if step.explainer.class_weight is None:
             differences = step.of_explained_class(differences)
-        sign = step.coalitions.sigma(own).unsqueeze(2)  # (num_masks, num_targets, 1)
+        sign = step.coalitions.design(own).unsqueeze(2)  # (num_masks, num_targets, 1)
         usable = step.usable()
         if usable is not None:
             return _loss_of_usable(step, sign * differences, sign * predicted, usable.unsqueeze(2))

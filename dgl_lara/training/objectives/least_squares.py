@@ -1,4 +1,4 @@
-"""E[(d - sum_j sigma_j phi_hat_j)^2] = Eq. 8 + a constant, because E[sigma sigma^T] = I. It needs no table."""
+"""E[(y - sum_j z_j phi_hat_j)^2] = Eq. 8 + a constant, because E[z z^T] = I. It needs no table."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ class LeastSquares(Objective):
     every_class = True
 
     def loss(self, step: Step, table: AttributionTable | None) -> Tensor:
-        return squared_loss(step, step.predicted_differences())
+        return squared_loss(step, step.predicted_responses())
 
 
 def squared_loss(step: Step, predicted: Tensor) -> Tensor:
     """Compute the squared error. If g has all classes, half of the weight is on the explained one."""
-    differences, g, usable = step.differences(), step.explainer, step.usable()
+    responses, g, usable = step.responses(), step.explainer, step.usable()
     if usable is not None:
-        differences, predicted = differences * usable.unsqueeze(2), predicted * usable.unsqueeze(2)
+        responses, predicted = responses * usable.unsqueeze(2), predicted * usable.unsqueeze(2)
     if g.class_weight is None:
-        return ((step.of_explained_class(differences) - predicted) / g.unit).square().mean()
-    error = ((differences - predicted) / g.unit).square()
+        return ((step.of_explained_class(responses) - predicted) / g.unit).square().mean()
+    error = ((responses - predicted) / g.unit).square()
     return 0.5 * step.of_explained_class(error).mean() + 0.5 * error.mean()
 
 

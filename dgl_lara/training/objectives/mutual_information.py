@@ -13,10 +13,10 @@ from dgl_lara.training.objectives.running_mean import RunningMean
 
 class MutualInformation(RunningMean):
     def sample(self, step: Step, players: Players) -> Tensor:
-        sigma, coalitions = step.coalitions.sigma(players.player), step.coalitions
+        coalitions = step.coalitions
         full = step.game.full_logits[step.targets]
         inside, outside = mi_value(full, coalitions.inside), mi_value(full, coalitions.outside)
-        return torch.where(sigma > 0, inside[:, players.row], outside[:, players.row]).mean(0)
+        return torch.where(coalitions.contains(players.player), inside[:, players.row], outside[:, players.row]).mean(0)
 
 
 OBJECTIVE = MutualInformation()

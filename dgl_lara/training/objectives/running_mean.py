@@ -21,13 +21,13 @@ class RunningMean(Objective):
 
     def sample(self, step: Step, players: Players) -> Tensor:
         """Compute (num_pairs,) Eq. 9 from the step's coalitions. Each pair is a sample of every player."""
-        sigma = step.coalitions.sigma(players.player)
-        d = step.of_explained_class(step.differences()).squeeze(2)
+        z = step.coalitions.design(players.player)
+        y = step.of_explained_class(step.responses()).squeeze(2)
         usable = step.usable()
         if usable is None:
-            return (sigma * d[:, players.row]).mean(0)
+            return (z * y[:, players.row]).mean(0)
         valid = usable[:, players.row]
-        return (sigma * d[:, players.row] * valid).sum(0) / valid.sum(0).clamp(min=1)
+        return (z * y[:, players.row] * valid).sum(0) / valid.sum(0).clamp(min=1)
 
 
 OBJECTIVE = RunningMean()
