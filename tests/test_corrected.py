@@ -174,7 +174,7 @@ def test_a_full_reservoir_stays_of_its_size_where_there_is_more_memory_now():
     show(plenty, 15)
     show(unbroken, 25)
     show(unbroken, 15)
-    assert plenty.samples().pairs == 10 and plenty.seen == 40
+    assert plenty.samples().pairs == 10 and plenty.num_offered == 40
     assert torch.equal(plenty.samples().inside, unbroken.samples().inside)
     assert torch.equal(plenty.samples().responses, unbroken.samples().responses)
 
@@ -270,7 +270,7 @@ def test_compiled_and_plain_corrections_agree(game, lara):
 def test_many_corrections_say_how_far_they_are(lara, monkeypatch):
     """And are the same in however many parts they are made."""
     expected = lara.explain(range(40))
-    monkeypatch.setattr(posterior, "A_PART", 15)
+    monkeypatch.setattr(posterior, "TARGETS_PER_PART", 15)
     counts = []
     monkeypatch.setattr(Progress, "advance", lambda bar, count=1: counts.append((bar.label, count, bar.total)))
     found = lara.explain(range(40))
@@ -400,5 +400,5 @@ def test_drawn_samples_are_reproducible(game):
 
 def test_more_pairs_than_training_had_are_drawn_after_it(game):
     lara = LARA.of_game(game, replace(SHORT, steps=5, shared_pairs=50)).fit(range(25), range(25, 33))
-    assert lara.state_.reservoir.seen == lara.samples_.pairs == 50  # 20 of them from training
+    assert lara.state_.reservoir.num_offered == lara.samples_.pairs == 50  # 20 of them from training
     assert len(torch.unique(lara.samples_.masks(torch.arange(40)).keep, dim=0)) == 50
