@@ -345,7 +345,7 @@ def test_every_step_draws_other_masks_and_every_epoch_other_batches(monkeypatch)
 
     monkeypatch.setattr("dgl_lara.training.backend.evaluate_coalitions", recorded)
     train(InMemory(game, replace(SMALL, steps=2)), NODES, NODES)
-    assert not torch.equal(coalitionss[0].keep, coalitionss[1].keep)
+    assert not torch.equal(coalitionss[0].masks.keep, coalitionss[1].masks.keep)
     epochs = [list(target_batches(torch.arange(20, 60), 16, seed, epoch)) for seed, epoch in ((0, 0), (0, 1), (1, 0))]
     for batches in epochs:
         assert [len(batch) for batch in batches] == [16, 16, 8]
