@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from dgl_lara.messages import message
+import importlib
+from functools import cache
+from pathlib import Path
+
+CATALOGUE = Path(__file__).parent / "messages"
 
 
 class LaraError(Exception):
@@ -38,3 +42,18 @@ class ModelError(LaraError, RuntimeError):
 
 def _rebuild(kind: type[LaraError], code: str, fields: dict[str, object]) -> LaraError:
     return kind(code, **fields)
+
+
+def message(code: str, **fields: object) -> str:
+    """Return the text of a code with its fields filled in."""
+    text = catalogue().get(code)
+    return code if text is None else text.format(**fields)
+
+
+@cache
+def catalogue() -> dict[str, str]:
+    """Return all texts by code."""
+    texts: dict[str, str] = {}
+    for room in sorted(CATALOGUE.glob("[a-z]*.py")):
+        texts |= importlib.import_module(f"dgl_lara.messages.{room.stem}").MESSAGES
+    return texts

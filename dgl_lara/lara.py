@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from dgl_lara.attribution.shared_samples import SharedSamples
     from dgl_lara.blackbox.call import Model
     from dgl_lara.blackbox.hetero_index import HeteroIndex, Relation
-    from dgl_lara.explainer.network import Explainer
+    from dgl_lara.explainer.network import Embeddings, Explainer
     from dgl_lara.game.class_query import ClassQuery
     from dgl_lara.game.player_specs import PlayerSpec
     from dgl_lara.game.target_reader import TargetReader
@@ -72,7 +72,7 @@ if TYPE_CHECKING:
     from dgl_lara.inference.adaptive import AdaptiveResult
     from dgl_lara.inference.error_model import ErrorModel
     from dgl_lara.inference.refine import RefineResult
-    from dgl_lara.inference.scorer import Embeddings, TopPlayers
+    from dgl_lara.inference.scorer import TopPlayers
     from dgl_lara.training.state import TrainingState
 
 Targets = Tensor | Sequence[int] | Sequence[tuple[int, int]]

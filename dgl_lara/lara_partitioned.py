@@ -21,6 +21,7 @@ from dgl_lara.blackbox.eval_mode import eval_mode
 from dgl_lara.datasets.dataset import Dataset
 from dgl_lara.datasets.partitioned import PartitionedDataset
 from dgl_lara.errors import InputError
+from dgl_lara.explainer.network import Embeddings
 from dgl_lara.explanation import Explanations
 from dgl_lara.game.class_query import ClassQuery
 from dgl_lara.game.distributed_game import DistributedGame
@@ -37,7 +38,7 @@ from dgl_lara.inference.fitted import Fitted
 from dgl_lara.inference.fitting import MIN_ERROR_SAMPLES
 from dgl_lara.inference.local import explain_nearby
 from dgl_lara.inference.out_of_core import OutOfCoreScorer, embed_out_of_core, key_of
-from dgl_lara.inference.scorer import Embeddings, Scorer
+from dgl_lara.inference.scorer import Scorer
 from dgl_lara.lara import LARA, Targets
 from dgl_lara.training.backend import OutOfCore
 from dgl_lara.training.config import ALL, TrainingConfig, default, with_mini_batches

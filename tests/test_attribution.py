@@ -24,10 +24,9 @@ from dgl_lara.attribution.monte_carlo import (
     unbiased_each,
 )
 from dgl_lara.attribution.r_squared import corrected_r_squared, r_squared
-from dgl_lara.errors import InputError
+from dgl_lara.errors import InputError, message
 from dgl_lara.game.game import Game
 from dgl_lara.game.index import BANZHAF
-from dgl_lara.messages import message
 from dgl_lara.metrics.common.reference import reference
 
 

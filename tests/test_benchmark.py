@@ -18,6 +18,7 @@ from dgl_lara.baselines import BASELINES
 from dgl_lara.baselines.common.method import BenchmarkSetting
 from dgl_lara.cli import main
 from dgl_lara.cli.benchmark import METHODS
+from dgl_lara.errors import message
 from dgl_lara.evaluation import benchmark as module
 from dgl_lara.evaluation import timing
 from dgl_lara.evaluation.benchmark import (
@@ -32,7 +33,6 @@ from dgl_lara.evaluation.lara_method import LaraMethod
 from dgl_lara.explanation.trust import notice_low_agreement
 from dgl_lara.game.game import Game
 from dgl_lara.gnns.models import GNN, ModelConfig
-from dgl_lara.messages import message
 from dgl_lara.reports.benchmark_table import cells_of, comparison_markdown, note_codes, summary, terminal_table
 from dgl_lara.runs.open import open_run
 from dgl_lara.training.config import default

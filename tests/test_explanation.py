@@ -23,6 +23,7 @@ from dgl_lara import LARA, Explanation, Explanations, explain
 from dgl_lara.attribution.exact import exact
 from dgl_lara.cli import main
 from dgl_lara.datasets.dataset import Dataset
+from dgl_lara.errors import message
 from dgl_lara.explanation.sentence import (
     ALONE,
     CARRIED,
@@ -36,7 +37,6 @@ from dgl_lara.explanation.sentence import (
 from dgl_lara.explanation.trust import how_sure
 from dgl_lara.game.game import Game
 from dgl_lara.game.tasks import NODE
-from dgl_lara.messages import message
 from dgl_lara.runs.open import open_run
 from dgl_lara.training.config import TrainingConfig
 

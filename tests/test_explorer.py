@@ -12,7 +12,7 @@ import uvicorn
 from browser import Window, needs_browser
 
 from dgl_lara.cli.reproduce import script
-from dgl_lara.messages import message
+from dgl_lara.errors import message
 from dgl_lara.runs.open import open_run
 from dgl_lara.serve.app import make_app
 from dgl_lara.serve.model import ServedModel

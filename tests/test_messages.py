@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 import dgl_lara
-from dgl_lara.errors import InputError
-from dgl_lara.messages import catalogue
+from dgl_lara.errors import InputError, catalogue
 
 RAISED = {"HttpError", "InputError", "LaraError", "ModelError", "UsageError", "notice", "message"}
 SOURCES = sorted(Path(dgl_lara.__file__).parent.rglob("*.py"))

@@ -14,11 +14,11 @@ from dgl_lara._util.timing import seconds
 from dgl_lara.attribution.exact import exact
 from dgl_lara.baselines.random import Random
 from dgl_lara.baselines.sampled import Sampled
+from dgl_lara.errors import message
 from dgl_lara.explanation import Explanations
 from dgl_lara.game.class_query import ClassQuery
 from dgl_lara.game.game import Game
 from dgl_lara.game.tasks import GRAPH, NODE
-from dgl_lara.messages import message
 from dgl_lara.metrics import METRICS
 from dgl_lara.metrics.agreement import agreement
 from dgl_lara.metrics.auc import auc, roc_auc

@@ -13,9 +13,8 @@ from processes import Forked
 from dgl_lara import LARA, Features, TrainingConfig
 from dgl_lara._util.randomness import generator, seeded
 from dgl_lara.blackbox.adapters import from_pyg
-from dgl_lara.errors import InputError, LaraError, ModelError
+from dgl_lara.errors import InputError, LaraError, ModelError, message
 from dgl_lara.game.edge_players import EdgePlayers
-from dgl_lara.messages import message
 from dgl_lara.metrics.characterization_score import characterization_score
 from dgl_lara.metrics.common.label_flips import masked_predictions
 from dgl_lara.metrics.fidelity import SPARSITIES

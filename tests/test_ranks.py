@@ -6,7 +6,7 @@ from processes_at_work import COUNT
 from training_together import CASES, LONGER, trained
 
 from dgl_lara._util.distributed import ALONE
-from dgl_lara.messages import message
+from dgl_lara.errors import message
 
 pytestmark = pytest.mark.long
 

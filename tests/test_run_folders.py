@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from dgl_lara._util.atomic import locked
 from dgl_lara.cli import main
 from dgl_lara.cli.config_file import to_toml
-from dgl_lara.messages import message
+from dgl_lara.errors import message
 from dgl_lara.runs.folder import newest_run, resume_command
 from dgl_lara.runs.overview import OURS, RunSummary
 

@@ -18,8 +18,7 @@ from codes import raises
 
 from dgl_lara.cli.reproduce import EXPERIMENTS, script
 from dgl_lara.cli.serve import ServeOptions, read_token, start
-from dgl_lara.errors import InputError
-from dgl_lara.messages import message
+from dgl_lara.errors import InputError, message
 from dgl_lara.runs.open import open_run
 from dgl_lara.serve.supervisor import listen
 

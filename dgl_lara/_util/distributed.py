@@ -22,8 +22,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from dgl_lara._util.progress import QUIET, set_loudness
-from dgl_lara.errors import InputError, LaraError
-from dgl_lara.messages import message
+from dgl_lara.errors import InputError, LaraError, message
 
 MEETING = "DGL_LARA_MEETING"  # names a file through which the processes of `--processes` find each other
 PATIENCE = 300.0  # seconds that processes wait for each other at the start

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 from dgl_lara._util.progress import log_info
-from dgl_lara.messages import message
+from dgl_lara.errors import message
 
 LOGGER = logging.getLogger("dgl_lara")
 LOGGER.addHandler(logging.NullHandler())

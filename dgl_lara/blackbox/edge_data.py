@@ -11,6 +11,7 @@ from torch import Tensor
 
 from dgl_lara.blackbox.call import Model
 from dgl_lara.blackbox.input_adapter import EDGE_ID, InputAdapter, as_columns, gather_rows
+from dgl_lara.graphs.graph import without_data
 
 
 class WithEdgeData(InputAdapter):
@@ -43,11 +44,3 @@ def detach_edge_data(model: Callable, graph: dgl.DGLGraph) -> tuple[Model, dgl.D
 def without_edge_data(model: Callable, graph: dgl.DGLGraph) -> tuple[Model, dgl.DGLGraph]:
     """Return f and the graph with all edge data dropped."""
     return model.model if isinstance(model, WithEdgeData) else model, without_data(graph) if graph.edata else graph
-
-
-def without_data(graph: dgl.DGLGraph) -> dgl.DGLGraph:
-    """Return the edges and the batch sizes of a graph, nothing else."""
-    plain = dgl.graph(graph.edges(), num_nodes=graph.num_nodes()).long()  # dgl 2: sizes are of the same type as ids
-    plain.set_batch_num_nodes(graph.batch_num_nodes().long())
-    plain.set_batch_num_edges(graph.batch_num_edges().long())
-    return plain

@@ -29,8 +29,7 @@ from dgl_lara.cli.options import (
 )
 from dgl_lara.constants import LARA_FORMS, VALUES
 from dgl_lara.datasets import Options
-from dgl_lara.errors import InputError
-from dgl_lara.messages import message
+from dgl_lara.errors import InputError, message
 from dgl_lara.metrics import METRICS
 
 METHODS = (*BASELINES.names, *LARA_FORMS)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import click
 
-from dgl_lara.messages import message
+from dgl_lara.errors import message
 
 SILENCE = 2.0  # seconds after which a command reports what it does
 JOIN_SECONDS = 5.0

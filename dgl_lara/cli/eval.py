@@ -26,8 +26,7 @@ from dgl_lara.cli.options import (
     stored_name,
     trust_options,
 )
-from dgl_lara.errors import InputError
-from dgl_lara.messages import message
+from dgl_lara.errors import InputError, message
 from dgl_lara.metrics import METRICS
 
 if TYPE_CHECKING:

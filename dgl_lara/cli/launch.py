@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dgl_lara.cli.console import UsageError, print_error
-from dgl_lara.messages import message
+from dgl_lara.errors import message
 
 if TYPE_CHECKING:
     from dgl_lara._util.distributed import ProcessGroup

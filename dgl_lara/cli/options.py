@@ -15,9 +15,8 @@ from dgl_lara._util.writable import obstacle_to_write
 from dgl_lara.cli.console import UsageError
 from dgl_lara.constants import PLAYERS, RUNS, SPLITS
 from dgl_lara.datasets import DATASETS, SOURCES, Options, check_name, is_path
-from dgl_lara.errors import InputError, LaraError
+from dgl_lara.errors import InputError, LaraError, message
 from dgl_lara.gnns import recipe_for
-from dgl_lara.messages import message
 from dgl_lara.runs.folder import is_run_file
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ def runs(context: click.Context) -> None:
     if context.invoked_subcommand:
         return
     from dgl_lara._util.tables import text_blocks
-    from dgl_lara.messages import message
+    from dgl_lara.errors import message
     from dgl_lara.runs.overview import all_runs
     from dgl_lara.runs.tables import run_table
 

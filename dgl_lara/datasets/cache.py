@@ -19,8 +19,7 @@ from dgl_lara._util.atomic import atomic_write, short_hash
 from dgl_lara._util.notices import notice
 from dgl_lara._util.progress import Progress
 from dgl_lara.datasets import DATASETS
-from dgl_lara.errors import LaraError
-from dgl_lara.messages import message
+from dgl_lara.errors import LaraError, message
 
 Arrays = dict[str, np.ndarray]
 CHUNK_BYTES = 1 << 20

@@ -31,11 +31,10 @@ from dgl_lara.baselines import BASELINES
 from dgl_lara.baselines.common.method import BenchmarkSetting, Method
 from dgl_lara.blackbox.identity import weights_hash
 from dgl_lara.datasets.dataset import Dataset
-from dgl_lara.errors import LaraError
+from dgl_lara.errors import LaraError, message
 from dgl_lara.evaluation.lara_method import LaraMethod
 from dgl_lara.evaluation.timing import compare_speed
 from dgl_lara.game.game import Game
-from dgl_lara.messages import message
 from dgl_lara.metrics import METRICS
 from dgl_lara.metrics.common.metric import EvalCase
 from dgl_lara.training.config import MANY_TARGETS, TrainingConfig, default, paper

@@ -10,10 +10,10 @@ from torch import Tensor
 
 from dgl_lara._util.schema import number, validate, whole
 from dgl_lara.baselines.common.method import Method
-from dgl_lara.explainer.network import load_explainer
+from dgl_lara.explainer.network import Embeddings, load_explainer
 from dgl_lara.explanation import Explanations
 from dgl_lara.game.game import Game
-from dgl_lara.inference.scorer import Embeddings, Scorer, embed_all
+from dgl_lara.inference.scorer import Scorer, embed_all
 from dgl_lara.lara import LARA
 from dgl_lara.training.config import TrainingConfig
 

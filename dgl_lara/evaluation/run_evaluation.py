@@ -13,12 +13,12 @@ from dgl_lara._util.notices import notice
 from dgl_lara._util.progress import phase
 from dgl_lara.baselines.random import Random
 from dgl_lara.baselines.sampled import Sampled
+from dgl_lara.errors import message
 from dgl_lara.explanation import Explanations
 from dgl_lara.game.game import Game
 from dgl_lara.inference.local import explain_nearby, game_nearby
 from dgl_lara.inference.scorer import Scorer, embed_all
 from dgl_lara.lara import LARA
-from dgl_lara.messages import message
 from dgl_lara.metrics import METRICS
 from dgl_lara.metrics.common.metric import EvalCase
 from dgl_lara.metrics.throughput import speed

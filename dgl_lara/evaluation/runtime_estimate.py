@@ -16,9 +16,9 @@ from dgl_lara._util.randomness import generator
 from dgl_lara._util.timing import seconds
 from dgl_lara.attribution.monte_carlo import fit, unbiased
 from dgl_lara.baselines.sampled import Sampled
+from dgl_lara.errors import message
 from dgl_lara.evaluation.run_evaluation import MAX_SAMPLED_NODES, Evaluation
 from dgl_lara.game.index import BANZHAF
-from dgl_lara.messages import message
 from dgl_lara.metrics import METRICS
 from dgl_lara.metrics.common.reference import MAX_EXACT_PLAYERS, MAX_NODES_PER_TARGET
 from dgl_lara.metrics.fidelity import DEFINITIONS, SPARSITIES

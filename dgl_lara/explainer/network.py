@@ -126,6 +126,19 @@ class ExplainerConfig:
         return self.terms * self.dim
 
 
+@dataclass(frozen=True, eq=False)
+class Embeddings:
+    """p of all nodes and t of all targets.
+
+    Attributes:
+        source: p, as `Explainer.source_shape` says: one row for each node, or for each feature column.
+        target: t, (num_targets, width).
+    """
+
+    source: Any
+    target: Tensor
+
+
 class Explainer(nn.Module):
     """The network g. One pass embeds all nodes, and any score is a product of two embeddings."""
 

@@ -14,14 +14,13 @@ import torch
 from torch import Tensor
 
 from dgl_lara._util.atomic import atomic_write
-from dgl_lara.errors import InputError
+from dgl_lara.errors import InputError, message
 from dgl_lara.explanation.explanation import Explanation
 from dgl_lara.explanation.table import SOURCES, Labels, pairs_frame, player_columns, to_user_ids
 from dgl_lara.game.class_query import ClassQuery
 from dgl_lara.game.game import Game
 from dgl_lara.game.player_index import Players
 from dgl_lara.game.task import Task
-from dgl_lara.messages import message
 
 if TYPE_CHECKING:
     from dgl_lara.explanation.summary import Summary

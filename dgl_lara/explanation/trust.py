@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from dgl_lara._util.notices import notice
-from dgl_lara.messages import message
+from dgl_lara.errors import message
 
 MIN_SHARE = 0.5  # of the true attribution, below which scores should be refined
 MAX_FAMILIAR_NOVELTY = 1.5  # spreads of the training data up to which a graph is similar to it

@@ -8,9 +8,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from dgl_lara.errors import message
 from dgl_lara.explanation.plot.html import drawn_players, picture_data
 from dgl_lara.explanation.plot.scene import Bars, Scene, compose, compose_bars
-from dgl_lara.messages import message
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -15,11 +15,10 @@ import torch
 from torch import Tensor
 
 from dgl_lara.blackbox.call import Model
-from dgl_lara.blackbox.edge_data import without_data
 from dgl_lara.blackbox.input_adapter import EDGE_ID
 from dgl_lara.errors import InputError
 from dgl_lara.game.player_index import Players, nodes_of_graphs
-from dgl_lara.graphs.graph import Graph, graph_from_edges, node_subgraph
+from dgl_lara.graphs.graph import Graph, graph_from_edges, node_subgraph, without_data
 from dgl_lara.graphs.indexing import in_edge_ids, in_edges, lookup_sorted
 
 

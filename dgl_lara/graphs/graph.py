@@ -12,7 +12,7 @@ from torch import Tensor
 __all__ = [
     "Graph", "add_self_loops", "bipartite_block", "csc_block", "dot_edges", "graph_from_csc",
     "graph_from_edges", "khop_nodes", "khop_subgraph", "node_subgraph", "pool_segments", "reverse",
-    "sum_in_edges", "sum_in_neighbors",
+    "sum_in_edges", "sum_in_neighbors", "without_data",
 ]  # fmt: skip
 
 
@@ -84,3 +84,11 @@ def sum_in_edges(graph: Graph, rows: Tensor) -> Tensor:
 def reverse(graph: Graph) -> Graph:
     """Return the graph with every edge turned around."""
     return dgl.reverse(graph)
+
+
+def without_data(graph: Graph) -> Graph:
+    """Return the edges and the batch sizes of a graph, nothing else."""
+    plain = dgl.graph(graph.edges(), num_nodes=graph.num_nodes()).long()  # dgl 2: sizes are of the same type as ids
+    plain.set_batch_num_nodes(graph.batch_num_nodes().long())
+    plain.set_batch_num_edges(graph.batch_num_edges().long())
+    return plain

@@ -10,11 +10,11 @@ import torch
 from dgl_lara._util.progress import status
 from dgl_lara.explainer.encoder import EncoderGraph
 from dgl_lara.explainer.inputs import encoder_graph
-from dgl_lara.explainer.network import Explainer
+from dgl_lara.explainer.network import Embeddings, Explainer
 from dgl_lara.game.game import Game
 from dgl_lara.inference.embedding_store import EmbeddingStore
 from dgl_lara.inference.layerwise import embed_layerwise, full_pass_bytes
-from dgl_lara.inference.scorer import Embeddings, embed_graph
+from dgl_lara.inference.scorer import embed_graph
 
 
 class Embedder:

@@ -15,8 +15,7 @@ from dgl_lara._util.notices import notice
 from dgl_lara._util.schema import Check, matrix, text, validate, validation_error
 from dgl_lara.blackbox.identity import weights_hash
 from dgl_lara.errors import LaraError
-from dgl_lara.explainer.network import Explainer
-from dgl_lara.inference.scorer import Embeddings
+from dgl_lara.explainer.network import Embeddings, Explainer
 
 
 class EmbeddingStore:

@@ -19,12 +19,11 @@ from dgl_lara._util.progress import Progress
 from dgl_lara.blackbox.call import Model, call_model
 from dgl_lara.blackbox.eval_mode import eval_mode
 from dgl_lara.explainer.inputs import explainer_inputs
-from dgl_lara.explainer.network import Explainer
+from dgl_lara.explainer.network import Embeddings, Explainer
 from dgl_lara.game.game import Game
 from dgl_lara.game.node_task import khop_batch
 from dgl_lara.game.walks import walk_scale
 from dgl_lara.graphs.graph import add_self_loops
-from dgl_lara.inference.scorer import Embeddings
 
 NODES_A_BATCH = 16_384
 warnings.filterwarnings("ignore", message="Dataloader CPU affinity")  # DGL's advice for servers with many cores

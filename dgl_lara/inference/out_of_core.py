@@ -18,7 +18,7 @@ from dgl_lara._util.numba_threads import kernel, run_in_threads
 from dgl_lara.blackbox.eval_mode import eval_mode
 from dgl_lara.blackbox.identity import weights_hash
 from dgl_lara.explainer.inputs import explainer_inputs
-from dgl_lara.explainer.network import Explainer
+from dgl_lara.explainer.network import Embeddings, Explainer
 from dgl_lara.explanation import Explanations
 from dgl_lara.game.class_query import ClassQuery
 from dgl_lara.game.partitioned_game import PartitionedGame
@@ -26,7 +26,7 @@ from dgl_lara.game.player_index import MANY
 from dgl_lara.game.walks import scale_of
 from dgl_lara.graphs.row_store import Make, RowStore
 from dgl_lara.inference.kernels.walk import WalkKernel
-from dgl_lara.inference.scorer import Embeddings, Scorer, TopPlayers
+from dgl_lara.inference.scorer import Scorer, TopPlayers
 
 ROWS_AT_ONCE = 1_000_000  # of an array on disk
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 from torch import Tensor
 
+from dgl_lara.errors import message
 from dgl_lara.explanation import Explanations
 from dgl_lara.game.game import Game
 from dgl_lara.inference.adaptive import refine_until_confident
 from dgl_lara.inference.refine import refine
-from dgl_lara.messages import message
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import torch
@@ -14,7 +13,7 @@ from dgl_lara.blackbox.eval_mode import eval_mode
 from dgl_lara.errors import InputError
 from dgl_lara.explainer.encoder import EncoderGraph
 from dgl_lara.explainer.inputs import encoder_graph
-from dgl_lara.explainer.network import Explainer
+from dgl_lara.explainer.network import Embeddings, Explainer
 from dgl_lara.explanation import Explanations
 from dgl_lara.game.class_query import ClassQuery
 from dgl_lara.game.game import Game
@@ -26,19 +25,6 @@ from dgl_lara.inference.kernels.walk import WalkKernel
 
 KERNELS: dict[str, type[PairKernel]] = {"nodes": WalkKernel, "edges": EdgeWalkKernel, "features": TableKernel}
 BYTES_A_PLAYER = 13  # id, score and hop of one kept player
-
-
-@dataclass(frozen=True, eq=False)
-class Embeddings:
-    """p of all nodes and t of all targets.
-
-    Attributes:
-        source: p, as `Explainer.source_shape` says: one row for each node, or for each feature column.
-        target: t, (num_targets, width).
-    """
-
-    source: Any
-    target: Tensor
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,12 +14,11 @@ from torch_geometric.explain.config import ExplanationType, MaskType, ModelMode,
 
 from dgl_lara.blackbox.adapter import unwrap
 from dgl_lara.blackbox.pyg import from_pyg
-from dgl_lara.errors import InputError, LaraError
+from dgl_lara.errors import InputError, LaraError, message
 from dgl_lara.explanation import Explanations
 from dgl_lara.game.player_specs import Edges, Features, Nodes, PlayerSpec
 from dgl_lara.graphs.graph import Graph
 from dgl_lara.lara import LARA
-from dgl_lara.messages import message
 from dgl_lara.pyg.as_logits import as_logits
 from dgl_lara.pyg.masks import by_type, column_mask, edge_mask, entry_mask, node_mask
 from dgl_lara.training.config import TrainingConfig

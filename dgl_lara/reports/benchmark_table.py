@@ -12,8 +12,8 @@ import pandas as pd
 
 from dgl_lara._util.atomic import atomic_write
 from dgl_lara._util.tables import markdown_table, text_blocks
+from dgl_lara.errors import message
 from dgl_lara.evaluation.benchmark import COST
-from dgl_lara.messages import message
 from dgl_lara.metrics import METRICS
 from dgl_lara.metrics.agreement import far_apart
 from dgl_lara.reports.eval_tables import free_path

@@ -20,12 +20,12 @@ from dgl_lara import __version__
 from dgl_lara._util.environment import environment
 from dgl_lara._util.progress import Progress
 from dgl_lara._util.templates import HtmlTable, rendered
+from dgl_lara.errors import message
 from dgl_lara.explanation import Explanation
 from dgl_lara.explanation.plot.figure import inline
 from dgl_lara.explanation.plot.summary import draw_summaries
 from dgl_lara.explanation.plot.training_curves import fidelity_figure, training_figure
 from dgl_lara.gnns.base import ShippedModel
-from dgl_lara.messages import message
 from dgl_lara.metrics import METRICS
 from dgl_lara.metrics.agreement import MAX_R2
 from dgl_lara.metrics.fidelity import MEASURES, format_with_error

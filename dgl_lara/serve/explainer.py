@@ -12,12 +12,13 @@ import torch
 from torch import Tensor
 
 from dgl_lara.attribution.shared_samples import SharedSamples
+from dgl_lara.explainer.network import Embeddings
 from dgl_lara.explanation import SOURCES, Explanations
 from dgl_lara.game.class_query import ClassQuery
 from dgl_lara.game.game import Game, ModelOutputs
 from dgl_lara.graphs.graph import Graph
 from dgl_lara.inference.kernels.walk import WalkKernel, by_term
-from dgl_lara.inference.scorer import Embeddings, Scorer, fastest_kernel
+from dgl_lara.inference.scorer import Scorer, fastest_kernel
 from dgl_lara.lara import LARA
 from dgl_lara.serve.cache import CORRECTED, TOP, ExplanationCache, TopKRows, round_digits
 from dgl_lara.serve.ids import IdCodec, Json

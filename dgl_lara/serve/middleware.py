@@ -15,8 +15,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from dgl_lara.errors import InputError, LaraError
-from dgl_lara.messages import message
+from dgl_lara.errors import InputError, LaraError, message
 from dgl_lara.serve import metrics
 
 OPEN_PATHS = {"/", "/healthz", "/openapi.json", "/docs"}  # without any data

@@ -22,8 +22,8 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Circle, FancyArrowPatch, RegularPolygon
 
 from dgl_lara._util.tables import shortened
+from dgl_lara.errors import message
 from dgl_lara.explanation.plot.scene import CROWDED_EDGES, Scene, shapes_of
-from dgl_lara.messages import message
 
 # Blue (against) and vermilion (for) differ for any colour vision. White is zero.
 AGAINST, ZERO, FOR = "#2166ac", "#f7f7f7", "#c8501e"
