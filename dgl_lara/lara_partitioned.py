@@ -10,20 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable, Container
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor
 
 from dgl_lara._util.progress import status
-from dgl_lara.blackbox.call import Model
 from dgl_lara.blackbox.eval_mode import eval_mode
-from dgl_lara.datasets.dataset import Dataset
 from dgl_lara.datasets.partitioned import PartitionedDataset
 from dgl_lara.errors import InputError
-from dgl_lara.explainer.network import Embeddings
-from dgl_lara.explanation import Explanations
-from dgl_lara.game.class_query import ClassQuery
 from dgl_lara.game.distributed_game import DistributedGame
 from dgl_lara.game.partitioned_game import PartitionedGame
 from dgl_lara.game.player_specs import Nodes, PlayerSpec, as_players
@@ -32,9 +27,7 @@ from dgl_lara.game.target_reader import parse_targets
 from dgl_lara.game.tasks import NODE
 from dgl_lara.graphs.remote import RemoteGraph
 from dgl_lara.graphs.row_store import RowStore
-from dgl_lara.graphs.source import GraphSource
 from dgl_lara.inference.error_model import ErrorModel, learn_errors
-from dgl_lara.inference.fitted import Fitted
 from dgl_lara.inference.fitting import MIN_ERROR_SAMPLES
 from dgl_lara.inference.local import explain_nearby
 from dgl_lara.inference.out_of_core import OutOfCoreScorer, embed_out_of_core, key_of
@@ -45,7 +38,16 @@ from dgl_lara.training.config import ALL, TrainingConfig, default, with_mini_bat
 from dgl_lara.training.distributed import DistributedBackend, part_graph
 from dgl_lara.training.loop import train
 from dgl_lara.training.objectives import OBJECTIVES
-from dgl_lara.training.state import TrainingState
+
+if TYPE_CHECKING:
+    from dgl_lara.blackbox.call import Model
+    from dgl_lara.datasets.dataset import Dataset
+    from dgl_lara.explainer.network import Embeddings
+    from dgl_lara.explanation import Explanations
+    from dgl_lara.game.class_query import ClassQuery
+    from dgl_lara.graphs.source import GraphSource
+    from dgl_lara.inference.fitted import Fitted
+    from dgl_lara.training.state import TrainingState
 
 
 class PartitionedLara(LARA):

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch
 from torch import Tensor
 
 from dgl_lara._util.progress import Progress
 from dgl_lara.errors import InputError
-from dgl_lara.game.game import Game
 from dgl_lara.game.index import BANZHAF, Index
-from dgl_lara.game.player_index import Players
+
+if TYPE_CHECKING:
+    from dgl_lara.game.game import Game
+    from dgl_lara.game.player_index import Players
 
 MAX_PLAYERS = 20
 

@@ -9,15 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from dgl_lara._util.progress import Progress
-from dgl_lara.game.class_query import ClassQuery
-from dgl_lara.game.game import Game
 from dgl_lara.game.index import BANZHAF, Index, Masks
-from dgl_lara.game.player_index import Players
+
+if TYPE_CHECKING:
+    from dgl_lara.game.class_query import ClassQuery
+    from dgl_lara.game.game import Game
+    from dgl_lara.game.player_index import Players
 
 RIDGES = torch.logspace(-4, 4, 33)
 BYTES_A_DRAW = 6  # per player and coalition: a random number, then a bool

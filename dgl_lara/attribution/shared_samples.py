@@ -7,7 +7,7 @@ over the whole graph are a sample of every target.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -18,9 +18,11 @@ from dgl_lara._util.randomness import generator
 from dgl_lara._util.schema import between, maybe, tensor, text, validate, whole
 from dgl_lara.attribution.monte_carlo import Samples, mask_invalid
 from dgl_lara.errors import LaraError
-from dgl_lara.game.game import Game
 from dgl_lara.game.index import Index, Masks, as_index
-from dgl_lara.game.player_index import Players
+
+if TYPE_CHECKING:
+    from dgl_lara.game.game import Game
+    from dgl_lara.game.player_index import Players
 
 SHARE_OF_MEMORY = 8  # kept samples take at most 1/8 of the memory
 MAX_HALF_UNITS = 6e4  # that a float16 holds

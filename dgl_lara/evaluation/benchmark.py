@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 import torch
@@ -30,14 +30,16 @@ from dgl_lara._util.timing import clock
 from dgl_lara.baselines import BASELINES
 from dgl_lara.baselines.common.method import BenchmarkSetting, Method
 from dgl_lara.blackbox.identity import weights_hash
-from dgl_lara.datasets.dataset import Dataset
 from dgl_lara.errors import LaraError, message
 from dgl_lara.evaluation.lara_method import LaraMethod
 from dgl_lara.evaluation.timing import compare_speed
-from dgl_lara.game.game import Game
 from dgl_lara.metrics import METRICS
 from dgl_lara.metrics.common.metric import EvalCase
 from dgl_lara.training.config import MANY_TARGETS, TrainingConfig, default, paper
+
+if TYPE_CHECKING:
+    from dgl_lara.datasets.dataset import Dataset
+    from dgl_lara.game.game import Game
 
 REFERENCE_PAIRS = 2000
 COST = "nodes f was given, a target"  # of all graphs. That of learning is divided by all targets

@@ -11,14 +11,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from torch import Tensor, nn
 
-from dgl_lara.explainer.encoder import EncoderGraph
-from dgl_lara.explainer.gate import Gate
-from dgl_lara.game.game import Game
-from dgl_lara.game.player_index import Players
+if TYPE_CHECKING:
+    from dgl_lara.explainer.encoder import EncoderGraph
+    from dgl_lara.explainer.gate import Gate
+    from dgl_lara.game.game import Game
+    from dgl_lara.game.player_index import Players
 
 Signs = Callable[[Tensor], Tensor]  # players -> sigma, (num_masks, len(players))
 

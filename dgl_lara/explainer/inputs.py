@@ -10,6 +10,8 @@ contain what f derives from them. For a GAT on Cora, R2 on unseen nodes rose fro
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch
 from torch import Tensor
 
@@ -17,11 +19,13 @@ from dgl_lara._util.randomness import generator
 from dgl_lara.blackbox.eval_mode import eval_mode
 from dgl_lara.blackbox.input_adapter import MAX_INPUT_COLUMNS, input_adapter
 from dgl_lara.explainer.encoder import EncoderGraph
-from dgl_lara.explainer.network import Explainer
 from dgl_lara.explainer.probe import probe_outputs
-from dgl_lara.game.game import Game
 from dgl_lara.game.receptive_field import evenly_spaced
 from dgl_lara.game.removal import edgeless, loops_of
+
+if TYPE_CHECKING:
+    from dgl_lara.explainer.network import Explainer
+    from dgl_lara.game.game import Game
 
 CLIP = 4.0  # standard deviations
 NUM_PARTNERS = 16  # nodes that each node is paired with, if targets are pairs

@@ -6,14 +6,18 @@ by the edge to one of its authors. A term gets a dummy paper and a dummy author 
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch
 from torch import Tensor
 
 from dgl_lara.blackbox.hetero import HeteroAdapter
 from dgl_lara.blackbox.input_adapter import EDGE_ID
-from dgl_lara.game.game import Game
 from dgl_lara.game.node_task import khop_batch
 from dgl_lara.graphs.graph import Graph, graph_from_edges
+
+if TYPE_CHECKING:
+    from dgl_lara.game.game import Game
 
 
 def probe_outputs(game: Game, nodes: Tensor | None = None) -> Tensor:

@@ -23,9 +23,6 @@ from dgl_lara.explanation.recommendation import recommendation_clauses
 from dgl_lara.explanation.sentence import Sentence, SentenceInput, build_sentence
 from dgl_lara.explanation.table import to_user_ids
 from dgl_lara.explanation.trust import how_far, how_sure
-from dgl_lara.game.game import Game
-from dgl_lara.game.player_index import Players
-from dgl_lara.game.task import Task
 from dgl_lara.graphs.indexing import lookup_sorted
 
 if TYPE_CHECKING:
@@ -33,6 +30,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from dgl_lara.explanation.explanations import Explanations
+    from dgl_lara.game.game import Game
+    from dgl_lara.game.player_index import Players
+    from dgl_lara.game.task import Task
 
 MAX_NAME_LETTERS = 40  # of a name of the user's own in a sentence
 NOTEBOOK_ROWS = 10

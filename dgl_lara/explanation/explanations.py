@@ -18,12 +18,12 @@ from dgl_lara.errors import InputError, message
 from dgl_lara.explanation.explanation import Explanation
 from dgl_lara.explanation.table import SOURCES, Labels, pairs_frame, player_columns, to_user_ids
 from dgl_lara.game.class_query import ClassQuery
-from dgl_lara.game.game import Game
-from dgl_lara.game.player_index import Players
-from dgl_lara.game.task import Task
 
 if TYPE_CHECKING:
     from dgl_lara.explanation.summary import Summary
+    from dgl_lara.game.game import Game
+    from dgl_lara.game.player_index import Players
+    from dgl_lara.game.task import Task
 
 ENDINGS = (".csv", ".parquet")
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch
 from torch import Tensor
 
 from dgl_lara.blackbox.input_adapter import input_adapter
-from dgl_lara.game.game import Game
+
+if TYPE_CHECKING:
+    from dgl_lara.game.game import Game
 
 USER_CLAUSES = {True: "who liked it", False: "who did not like it", None: "with ratings in common"}
 ITEM_CLAUSES = {True: "which they liked", False: "which they did not like", None: "rated by the same users"}

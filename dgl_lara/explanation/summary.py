@@ -20,7 +20,6 @@ from torch import Tensor
 from dgl_lara._util.atomic import atomic_write
 from dgl_lara.constants import SUMMARIES
 from dgl_lara.errors import InputError
-from dgl_lara.game.game import Game
 from dgl_lara.game.player_set import Grouping
 from dgl_lara.graphs.indexing import lookup_sorted
 
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from dgl_lara.explanation.explanations import Explanations
+    from dgl_lara.game.game import Game
 
 COLUMNS = ("kind", "by", "item", "for", "against", "share", "players")
 NUM_TYPICAL = 3  # explanations

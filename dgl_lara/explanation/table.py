@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 import torch
 from torch import Tensor
 
-from dgl_lara.game.game import Game
+if TYPE_CHECKING:
+    from dgl_lara.game.game import Game
 
 COLUMNS = {  # of every table of scores, with their types in files
     "target": "int64",

@@ -6,32 +6,35 @@ import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from dgl_lara._util.memory_budget import Budget, slices_within_budget
 from dgl_lara._util.progress import Progress
-from dgl_lara.blackbox.call import Model
 from dgl_lara.blackbox.edge_data import detach_edge_data, without_edge_data
 from dgl_lara.blackbox.eval_mode import eval_mode
-from dgl_lara.blackbox.hetero_index import HeteroIndex
 from dgl_lara.blackbox.input_adapter import input_adapter
 from dgl_lara.errors import InputError
 from dgl_lara.game.caller import ModelCaller
 from dgl_lara.game.class_query import ClassQuery
 from dgl_lara.game.context import GameContext
 from dgl_lara.game.index import BANZHAF, Index, as_index
-from dgl_lara.game.player_index import Players
-from dgl_lara.game.player_set import Grouping
 from dgl_lara.game.player_specs import PlayerSpec, as_players
 from dgl_lara.game.receptive_field import MAX_HOPS
 from dgl_lara.game.removal import strip_data
-from dgl_lara.game.task import Task
 from dgl_lara.game.tasks import as_task
 from dgl_lara.game.values import checked_value, to_values
-from dgl_lara.graphs.graph import Graph
 from dgl_lara.graphs.subgraph import EgoBatch, SharedSubgraph
+
+if TYPE_CHECKING:
+    from dgl_lara.blackbox.call import Model
+    from dgl_lara.blackbox.hetero_index import HeteroIndex
+    from dgl_lara.game.player_index import Players
+    from dgl_lara.game.player_set import Grouping
+    from dgl_lara.game.task import Task
+    from dgl_lara.graphs.graph import Graph
 
 ROUNDING = 1e-6  # relative error of float32 values
 

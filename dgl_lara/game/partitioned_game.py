@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -30,9 +30,11 @@ from dgl_lara.game.removal import null_prediction
 from dgl_lara.game.tasks import NODE
 from dgl_lara.game.values import to_values
 from dgl_lara.graphs.graph import graph_from_edges
-from dgl_lara.graphs.row_store import Make, RowStore
-from dgl_lara.graphs.source import GraphSource
-from dgl_lara.graphs.subgraph import SharedSubgraph
+
+if TYPE_CHECKING:
+    from dgl_lara.graphs.row_store import Make, RowStore
+    from dgl_lara.graphs.source import GraphSource
+    from dgl_lara.graphs.subgraph import SharedSubgraph
 
 ROWS_AT_ONCE = 1_000_000  # of an array on disk
 MAX_BATCH_NODES = 262_144

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import torch
 from torch import Tensor
 
-from dgl_lara.game.context import GameContext
-from dgl_lara.game.player_index import Players
 from dgl_lara.game.removal import MaskedGraphs, remove_nodes
-from dgl_lara.game.task import NodeNames
 from dgl_lara.graphs.indexing import lookup_sorted
 from dgl_lara.graphs.subgraph import EgoBatch, SharedSubgraph
 
 if TYPE_CHECKING:
     from dgl_lara.blackbox.hetero_index import HeteroIndex
+    from dgl_lara.game.context import GameContext
+    from dgl_lara.game.player_index import Players
+    from dgl_lara.game.task import NodeNames
 
 
 class Grouping(NamedTuple):

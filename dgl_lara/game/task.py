@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from dgl_lara.blackbox.call import Model
-from dgl_lara.blackbox.hetero_index import Relation
 from dgl_lara.errors import InputError
 from dgl_lara.game.player_index import Players
-from dgl_lara.game.removal import MaskedGraphs
 from dgl_lara.game.walks import walk_weights
-from dgl_lara.graphs.graph import Graph
-from dgl_lara.graphs.subgraph import EgoBatch, SharedSubgraph
+
+if TYPE_CHECKING:
+    from dgl_lara.blackbox.call import Model
+    from dgl_lara.blackbox.hetero_index import Relation
+    from dgl_lara.game.removal import MaskedGraphs
+    from dgl_lara.graphs.graph import Graph
+    from dgl_lara.graphs.subgraph import EgoBatch, SharedSubgraph
 
 EndpointScorer = Callable[[Any, Tensor, Tensor, Players | None], tuple[Players, Tensor]]  # game, nodes, t, players
 

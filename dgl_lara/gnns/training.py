@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import dgl
 import torch
@@ -21,16 +21,18 @@ from dgl_lara._util.progress import Progress
 from dgl_lara._util.randomness import generator, seeded
 from dgl_lara.blackbox.eval_mode import eval_mode
 from dgl_lara.datasets.cache import cache_dir
-from dgl_lara.datasets.dataset import Dataset
 from dgl_lara.errors import InputError, LaraError
 from dgl_lara.game.removal import take_graphs
 from dgl_lara.gnns import RECOMMENDERS, Recipe
-from dgl_lara.gnns.base import ShippedModel
 from dgl_lara.gnns.checkpoint import load_gnn, save_gnn
 from dgl_lara.gnns.ranking import in_top, pair_scores
 from dgl_lara.gnns.recommender import Recommender
 from dgl_lara.gnns.recommender_training import train_recommender
 from dgl_lara.gnns.registry import new_model
+
+if TYPE_CHECKING:
+    from dgl_lara.datasets.dataset import Dataset
+    from dgl_lara.gnns.base import ShippedModel
 
 SMALL_LOSS = 0.01  # validation loss at which a model without mistakes stops training
 SPLITS = ("train", "val", "test")

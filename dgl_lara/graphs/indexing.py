@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch
 from torch import Tensor
 
-from dgl_lara.graphs.graph import Graph
+if TYPE_CHECKING:
+    from dgl_lara.graphs.graph import Graph
 
 
 def in_edges(graph: Graph, nodes: Tensor) -> tuple[Tensor, Tensor]:

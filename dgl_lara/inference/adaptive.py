@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -11,9 +12,11 @@ from dgl_lara._util.progress import status
 from dgl_lara.attribution.monte_carlo import Samples, responses
 from dgl_lara.attribution.posterior import posterior_update
 from dgl_lara.errors import InputError
-from dgl_lara.explanation import Explanations
-from dgl_lara.game.game import Game
 from dgl_lara.inference.draws import per_target_masks
+
+if TYPE_CHECKING:
+    from dgl_lara.explanation import Explanations
+    from dgl_lara.game.game import Game
 
 ROUNDS = (64, 128, 256)  # pairs of coalitions that are spent on a target, one after the other
 AT_LEAST = 0.9

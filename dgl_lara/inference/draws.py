@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import torch
 from torch import Tensor
 
 from dgl_lara.attribution.monte_carlo import BYTES_A_DRAW
-from dgl_lara.game.game import Game
 from dgl_lara.game.index import Masks
-from dgl_lara.game.player_index import Players
+
+if TYPE_CHECKING:
+    from dgl_lara.game.game import Game
+    from dgl_lara.game.player_index import Players
 
 
 def per_target_uniform(game: Game, players: Players, count: int, seed: int, number: int = 0) -> Tensor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -14,17 +14,19 @@ from dgl_lara._util.progress import status
 from dgl_lara._util.randomness import generator, sample_targets
 from dgl_lara.attribution.shared_samples import SampleReservoir, SharedSamples, draw_more
 from dgl_lara.errors import InputError
-from dgl_lara.explainer.encoder import EncoderGraph
 from dgl_lara.explainer.inputs import encoder_graph
-from dgl_lara.explanation import Explanations
 from dgl_lara.explanation.trust import notice_low_agreement
-from dgl_lara.game.game import Game
 from dgl_lara.inference.error_model import ErrorModel, learn_errors
-from dgl_lara.inference.fitted import Fitted
 from dgl_lara.training.backend import InMemory
 from dgl_lara.training.config import TrainingConfig, default, within_memory
 from dgl_lara.training.loop import train
 from dgl_lara.training.state import TrainingState
+
+if TYPE_CHECKING:
+    from dgl_lara.explainer.encoder import EncoderGraph
+    from dgl_lara.explanation import Explanations
+    from dgl_lara.game.game import Game
+    from dgl_lara.inference.fitted import Fitted
 
 MAX_ERROR_TARGETS = 400  # validation targets from which errors are learned
 DRAWN_PAIRS = 300  # of shared coalitions, if training keeps none

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -11,19 +11,21 @@ from dgl_lara.blackbox.call import Model, predict_and_validate
 from dgl_lara.blackbox.eval_mode import eval_mode
 from dgl_lara.explainer.encoder import EncoderGraph
 from dgl_lara.explainer.inputs import explainer_inputs
-from dgl_lara.explainer.network import Explainer
 from dgl_lara.explanation import Explanations
-from dgl_lara.game.class_query import ClassQuery
 from dgl_lara.game.game import Game, ModelOutputs
 from dgl_lara.game.node_task import khop_batch
-from dgl_lara.game.player_specs import PlayerSpec
-from dgl_lara.game.task import Task
 from dgl_lara.game.tasks import NODE
-from dgl_lara.graphs.graph import Graph
 from dgl_lara.graphs.indexing import is_member
 from dgl_lara.inference.scorer import Scorer, checked_query, embed_all
 from dgl_lara.training.objective import local_scores
 from dgl_lara.training.subgraphs import SubgraphEmbeddings
+
+if TYPE_CHECKING:
+    from dgl_lara.explainer.network import Explainer
+    from dgl_lara.game.class_query import ClassQuery
+    from dgl_lara.game.player_specs import PlayerSpec
+    from dgl_lara.game.task import Task
+    from dgl_lara.graphs.graph import Graph
 
 
 def explain_nearby(

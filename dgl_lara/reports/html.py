@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import platform
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -21,7 +21,6 @@ from dgl_lara._util.environment import environment
 from dgl_lara._util.progress import Progress
 from dgl_lara._util.templates import HtmlTable, rendered
 from dgl_lara.errors import message
-from dgl_lara.explanation import Explanation
 from dgl_lara.explanation.plot.figure import inline
 from dgl_lara.explanation.plot.summary import draw_summaries
 from dgl_lara.explanation.plot.training_curves import fidelity_figure, training_figure
@@ -30,10 +29,13 @@ from dgl_lara.metrics import METRICS
 from dgl_lara.metrics.agreement import MAX_R2
 from dgl_lara.metrics.fidelity import MEASURES, format_with_error
 from dgl_lara.reports.deviations import deviations_of
-from dgl_lara.reports.measurements import ReportData
 from dgl_lara.runs.overview import RunSummary
-from dgl_lara.runs.run import Run
 from dgl_lara.runs.tables import setting_text, settings_of
+
+if TYPE_CHECKING:
+    from dgl_lara.explanation import Explanation
+    from dgl_lara.reports.measurements import ReportData
+    from dgl_lara.runs.run import Run
 
 MAX_DRAWN_PLAYERS = 25  # of an example
 MAX_GROUP_ROWS = 8  # of a table of groups

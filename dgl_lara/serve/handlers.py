@@ -5,24 +5,26 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import orjson
 import torch
 
 from dgl_lara.errors import InputError
-from dgl_lara.explanation import Explanations
 from dgl_lara.game.class_query import ClassQuery
 from dgl_lara.inference.request import refine_as_requested
 from dgl_lara.inference.targets import classes_of_options
-from dgl_lara.lara import LARA
 from dgl_lara.serve.cache import TopKRows, round_digits
 from dgl_lara.serve.explainer import ServedExplainer, explanation_fields
 from dgl_lara.serve.ids import NOT_IN_RUN, IdCodec, Json
-from dgl_lara.serve.model import ServedModel
 from dgl_lara.serve.request_graph import lara_on_subgraph
 from dgl_lara.serve.schemas import TOP, ExplainBody, Instance, PredictBody, TargetRef, parse_body, parse_plain_nodes
+
+if TYPE_CHECKING:
+    from dgl_lara.explanation import Explanations
+    from dgl_lara.lara import LARA
+    from dgl_lara.serve.model import ServedModel
 
 
 class RequestHandler:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dgl_lara._util.environment import versions
-from dgl_lara.runs.explain_job import ExplainJob
-from dgl_lara.shards.shard_folder import Shard, ShardFolder, ShardRecord
+
+if TYPE_CHECKING:
+    from dgl_lara.runs.explain_job import ExplainJob
+    from dgl_lara.shards.shard_folder import Shard, ShardFolder, ShardRecord
 
 
 def explain_shard(job: ExplainJob, shard: Shard, folder: ShardFolder) -> ShardRecord:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -13,19 +13,21 @@ from dgl_lara._util.distributed import ALONE, ProcessGroup
 from dgl_lara._util.notices import notice
 from dgl_lara._util.randomness import generator
 from dgl_lara.attribution.shared_samples import SampleReservoir
-from dgl_lara.explainer.encoder import EncoderGraph
 from dgl_lara.explainer.inputs import encoder_graph, explainer_inputs
-from dgl_lara.explainer.network import Explainer
-from dgl_lara.game.game import Game
-from dgl_lara.game.partitioned_game import LocalGame, PartitionedGame
 from dgl_lara.training.coalition_pool import CoalitionPool, evaluate_pool, pool_size
 from dgl_lara.training.coalitions import CoalitionBatch, evaluate_coalitions
 from dgl_lara.training.config import ALL, TrainingConfig, step_bytes
 from dgl_lara.training.distributed_step import share_step
 from dgl_lara.training.objective import Step
-from dgl_lara.training.state import TrainingState
 from dgl_lara.training.subgraphs import FullGraph, NeighborSubgraphs, Subgraphs
 from dgl_lara.training.validation import Validator, make_validator, validation_subset
+
+if TYPE_CHECKING:
+    from dgl_lara.explainer.encoder import EncoderGraph
+    from dgl_lara.explainer.network import Explainer
+    from dgl_lara.game.game import Game
+    from dgl_lara.game.partitioned_game import LocalGame, PartitionedGame
+    from dgl_lara.training.state import TrainingState
 
 VALIDATION_SHARE = 4  # of the memory, one part in 4 stays with the validator
 INPUT_TARGETS = 100_000  # whose inputs are computed at once

@@ -7,6 +7,7 @@ Steps then reuse the pairs. They also give the validator its estimate of phi and
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -17,10 +18,12 @@ from dgl_lara._util.progress import Progress
 from dgl_lara._util.randomness import generator, sample_targets
 from dgl_lara.attribution.monte_carlo import BYTES_A_DRAW, Samples, mask_invalid
 from dgl_lara.attribution.shared_samples import SHARE_OF_MEMORY, SampleReservoir
-from dgl_lara.game.game import Game
-from dgl_lara.game.player_index import Players
 from dgl_lara.training.coalitions import CoalitionBatch, evaluate_masks
-from dgl_lara.training.config import TrainingConfig
+
+if TYPE_CHECKING:
+    from dgl_lara.game.game import Game
+    from dgl_lara.game.player_index import Players
+    from dgl_lara.training.config import TrainingConfig
 
 POOL_PAIRS = 512  # if the size is not configured. The validator would draw as many
 PAIRS_PER_PLAYER = 32  # at least, g could do with fewer, the correction of its scores could not

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from dgl_lara._util.distributed import ALONE, ProcessGroup
 from dgl_lara.attribution.monte_carlo import BYTES_A_DRAW
-from dgl_lara.game.game import Game
-from dgl_lara.game.index import Masks
 from dgl_lara.game.values import to_values
 from dgl_lara.graphs.indexing import lookup_sorted
-from dgl_lara.graphs.subgraph import EgoBatch, SharedSubgraph
+
+if TYPE_CHECKING:
+    from dgl_lara.game.game import Game
+    from dgl_lara.game.index import Masks
+    from dgl_lara.graphs.subgraph import EgoBatch, SharedSubgraph
 
 OUTPUT_BYTES = 16  # per class, target and pair of coalitions: two float32 outputs, twice while they are joined
 

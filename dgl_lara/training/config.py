@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Container
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 
 from dgl_lara._util.settings import settings
-from dgl_lara.constants import Embedding, Encoder, Inputs, LearningRate, TrainOn
 from dgl_lara.errors import InputError
 from dgl_lara.explainer.gates import GATES
-from dgl_lara.game.game import Game
-from dgl_lara.game.task import Task
 from dgl_lara.game.tasks import as_task
 from dgl_lara.training.objectives import OBJECTIVES
+
+if TYPE_CHECKING:
+    from dgl_lara.constants import Embedding, Encoder, Inputs, LearningRate, TrainOn
+    from dgl_lara.game.game import Game
+    from dgl_lara.game.task import Task
 
 ALL = 0  # batch size: every target at once
 SOME_TARGETS, MANY_TARGETS = 1_500, 20_000  # above these, fewer and longer steps are enough

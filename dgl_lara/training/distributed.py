@@ -9,31 +9,33 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from dgl_lara._util.distributed import ProcessGroup
 from dgl_lara._util.randomness import generator, sample_targets
-from dgl_lara.attribution.shared_samples import SampleReservoir
 from dgl_lara.explainer.encoder import EncoderGraph
 from dgl_lara.explainer.inputs import explainer_inputs
-from dgl_lara.explainer.network import Explainer
 from dgl_lara.explainer.partitioned_graph import PartGraph
-from dgl_lara.game.distributed_game import DistributedGame
 from dgl_lara.game.index import Masks
 from dgl_lara.game.node_task import khop_batch
-from dgl_lara.game.partitioned_game import LocalGame
 from dgl_lara.graphs.remote import RowFetcher
 from dgl_lara.training.backend import TrainingBackend
 from dgl_lara.training.coalitions import CoalitionBatch, evaluate_coalitions
-from dgl_lara.training.config import TrainingConfig
 from dgl_lara.training.distributed_step import DistributedStep
 from dgl_lara.training.objective import Step
 from dgl_lara.training.subgraphs import SubgraphEmbeddings
 from dgl_lara.training.validation import TARGETS
+
+if TYPE_CHECKING:
+    from dgl_lara._util.distributed import ProcessGroup
+    from dgl_lara.attribution.shared_samples import SampleReservoir
+    from dgl_lara.explainer.network import Explainer
+    from dgl_lara.game.distributed_game import DistributedGame
+    from dgl_lara.game.partitioned_game import LocalGame
+    from dgl_lara.training.config import TrainingConfig
 
 MAX_NORMALISATION_TARGETS = 20_000
 NUM_VALIDATION_COALITIONS = 16  # of each target

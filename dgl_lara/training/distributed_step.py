@@ -8,16 +8,19 @@ batch. Gradients flow through its own share only, and their sum over the process
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from dgl_lara._util.distributed import ProcessGroup
-from dgl_lara.explainer.network import Explainer
-from dgl_lara.game.player_index import Players
-from dgl_lara.training.coalitions import CoalitionBatch
 from dgl_lara.training.objective import Step, local_scores
 from dgl_lara.training.subgraphs import FullGraph, Subgraphs
+
+if TYPE_CHECKING:
+    from dgl_lara._util.distributed import ProcessGroup
+    from dgl_lara.explainer.network import Explainer
+    from dgl_lara.game.player_index import Players
+    from dgl_lara.training.coalitions import CoalitionBatch
 
 
 @dataclass(frozen=True, eq=False)

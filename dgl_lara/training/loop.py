@@ -18,6 +18,7 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -27,19 +28,21 @@ from dgl_lara._util.interrupts import held_back_interrupts
 from dgl_lara._util.notices import notice
 from dgl_lara._util.progress import Progress, phase, status
 from dgl_lara._util.randomness import sample_targets, seeded
-from dgl_lara.attribution.monte_carlo import Samples
 from dgl_lara.errors import LaraError, ModelError
 from dgl_lara.explainer.decoders import DECODERS
 from dgl_lara.explainer.inputs import fit_normalisation
 from dgl_lara.explainer.network import Explainer, ExplainerConfig
-from dgl_lara.game.game import Game
-from dgl_lara.training.backend import TrainingBackend
 from dgl_lara.training.config import ALL, TrainingConfig
-from dgl_lara.training.objective import Step
 from dgl_lara.training.objectives import OBJECTIVES
 from dgl_lara.training.state import TrainingState
 from dgl_lara.training.subgraphs import target_batches
 from dgl_lara.training.validation import AttributionValidator, Validator
+
+if TYPE_CHECKING:
+    from dgl_lara.attribution.monte_carlo import Samples
+    from dgl_lara.game.game import Game
+    from dgl_lara.training.backend import TrainingBackend
+    from dgl_lara.training.objective import Step
 
 CHECKS = 20  # times that g is validated
 BYTES_PER_WEIGHT = 28  # weight, gradient, Adam's two moments, the average, and the best so far twice

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from torch import Tensor
 
 from dgl_lara.explainer.decoder import PairBatch, sum_over_endpoints
-from dgl_lara.explainer.network import Explainer
-from dgl_lara.game.class_query import ClassQuery
-from dgl_lara.game.game import Game
-from dgl_lara.game.player_index import Players
 from dgl_lara.graphs.indexing import lookup_sorted
-from dgl_lara.training.coalitions import CoalitionBatch
 from dgl_lara.training.running_mean_table import AttributionTable
-from dgl_lara.training.subgraphs import SubgraphEmbeddings
+
+if TYPE_CHECKING:
+    from dgl_lara.explainer.network import Explainer
+    from dgl_lara.game.class_query import ClassQuery
+    from dgl_lara.game.game import Game
+    from dgl_lara.game.player_index import Players
+    from dgl_lara.training.coalitions import CoalitionBatch
+    from dgl_lara.training.subgraphs import SubgraphEmbeddings
 
 
 class Objective:

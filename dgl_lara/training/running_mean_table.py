@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch
 from torch import Tensor
 
 from dgl_lara.errors import LaraError
-from dgl_lara.game.game import Game
-from dgl_lara.game.player_index import Players
 from dgl_lara.graphs.indexing import lookup_sorted
+
+if TYPE_CHECKING:
+    from dgl_lara.game.game import Game
+    from dgl_lara.game.player_index import Players
 
 MAX_PAIRS = 400_000_000
 COUNTED_TARGETS = 4096  # at once

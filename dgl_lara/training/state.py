@@ -5,16 +5,19 @@ from __future__ import annotations
 import copy
 import math
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from dgl_lara.attribution.monte_carlo import Samples
-from dgl_lara.attribution.shared_samples import SampleReservoir
 from dgl_lara.blackbox.identity import load_exactly
 from dgl_lara.errors import LaraError
-from dgl_lara.explainer.network import Explainer
-from dgl_lara.training.running_mean_table import AttributionTable
+
+if TYPE_CHECKING:
+    from dgl_lara.attribution.monte_carlo import Samples
+    from dgl_lara.attribution.shared_samples import SampleReservoir
+    from dgl_lara.explainer.network import Explainer
+    from dgl_lara.training.running_mean_table import AttributionTable
 
 
 @dataclass(eq=False)

@@ -9,15 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from dgl_lara._util.randomness import generator
-from dgl_lara.explainer.encoder import EncoderGraph
-from dgl_lara.explainer.network import Explainer
-from dgl_lara.game.game import Game
-from dgl_lara.graphs.subgraph import EgoBatch, SharedSubgraph
+
+if TYPE_CHECKING:
+    from dgl_lara.explainer.encoder import EncoderGraph
+    from dgl_lara.explainer.network import Explainer
+    from dgl_lara.game.game import Game
+    from dgl_lara.graphs.subgraph import EgoBatch, SharedSubgraph
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 import torch
 from torch import Tensor
@@ -25,13 +25,15 @@ from dgl_lara.attribution.monte_carlo import (
     unbiased_each,
 )
 from dgl_lara.attribution.r_squared import corrected_r_squared, is_clear
-from dgl_lara.explainer.encoder import EncoderGraph
-from dgl_lara.explainer.network import Explainer
-from dgl_lara.game.game import Game
-from dgl_lara.training.coalition_pool import CoalitionPool
 from dgl_lara.training.coalitions import CoalitionBatch, evaluate_coalitions
 from dgl_lara.training.objective import Step, local_scores
 from dgl_lara.training.subgraphs import FullGraph, NeighborSubgraphs
+
+if TYPE_CHECKING:
+    from dgl_lara.explainer.encoder import EncoderGraph
+    from dgl_lara.explainer.network import Explainer
+    from dgl_lara.game.game import Game
+    from dgl_lara.training.coalition_pool import CoalitionPool
 
 TARGETS = 128
 PAIRS, MIN_PAIRS = 512, 128  # of coalitions, for the estimate of phi

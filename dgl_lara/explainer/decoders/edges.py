@@ -10,18 +10,21 @@ an edge carries, where f reads that, and its relation. An undirected pair has th
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 
 from dgl_lara.blackbox.input_adapter import EDGE_ID
 from dgl_lara.explainer.decoder import Decoder, ExplainerProtocol, ExplainerShape, PairBatch, Signs
-from dgl_lara.explainer.encoder import EncoderGraph
 from dgl_lara.game.edge_players import EdgePlayers
-from dgl_lara.game.game import Game
 from dgl_lara.game.walks import walk_scale
 from dgl_lara.graphs.graph import sum_in_edges
 from dgl_lara.graphs.indexing import lookup_sorted
+
+if TYPE_CHECKING:
+    from dgl_lara.explainer.encoder import EncoderGraph
+    from dgl_lara.game.game import Game
 
 MAX_EDGES_AT_ONCE = 400_000  # edges of targets whose q are held at a time
 

@@ -9,7 +9,7 @@ linear GNNs. If a column is removed in the target only, only the target holds it
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -18,12 +18,14 @@ from dgl_lara.blackbox.eval_mode import eval_mode
 from dgl_lara.explainer.decoder import Decoder, ExplainerProtocol, ExplainerShape, PairBatch, Signs
 from dgl_lara.explainer.encoder import EncoderGraph
 from dgl_lara.game.feature_players import FeaturePlayers
-from dgl_lara.game.game import Game
-from dgl_lara.game.player_index import Players
 from dgl_lara.game.receptive_field import evenly_spaced
 from dgl_lara.game.removal import isolated
 from dgl_lara.game.walks import walk_scale
 from dgl_lara.graphs.indexing import lookup_sorted
+
+if TYPE_CHECKING:
+    from dgl_lara.game.game import Game
+    from dgl_lara.game.player_index import Players
 
 MAX_COLUMNS_AT_ONCE = 512
 NUM_COUNTED_TARGETS = 32  # targets whose players are counted

@@ -7,7 +7,7 @@ compares the two.
 
 from __future__ import annotations
 
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import torch
@@ -17,14 +17,16 @@ from dgl_lara._util.numba_threads import inner, kernel, run_in_threads
 from dgl_lara.blackbox.input_adapter import EDGE_ID
 from dgl_lara.explainer.decoders.edges import MAX_EDGES_AT_ONCE, EdgeDecoder, edge_inputs
 from dgl_lara.explainer.gate import BY_HOP, BY_WALK
-from dgl_lara.explainer.network import Explainer
 from dgl_lara.game.edge_players import EdgePlayers
-from dgl_lara.game.game import Game
 from dgl_lara.game.player_index import Players
 from dgl_lara.game.walks import walk_scale
 from dgl_lara.graphs.indexing import in_edge_ids, in_edges
 from dgl_lara.inference.kernels.pairs import PairKernel, TopLists, empty_lists
 from dgl_lara.inference.kernels.walk import by_term, can_walk, dot, insert
+
+if TYPE_CHECKING:
+    from dgl_lara.explainer.network import Explainer
+    from dgl_lara.game.game import Game
 
 
 class EdgeWalkKernel(PairKernel):

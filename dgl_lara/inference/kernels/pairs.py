@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from torch import Tensor
 
 from dgl_lara.explainer.decoder import PairBatch
-from dgl_lara.explainer.network import Explainer
-from dgl_lara.game.game import Game
-from dgl_lara.game.player_index import Players
+
+if TYPE_CHECKING:
+    from dgl_lara.explainer.network import Explainer
+    from dgl_lara.game.game import Game
+    from dgl_lara.game.player_index import Players
 
 TopLists: TypeAlias = tuple[np.ndarray, np.ndarray, np.ndarray]  # players, scores and hops, (num_targets, top) each
 

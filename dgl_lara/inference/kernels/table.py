@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from dgl_lara.explainer.decoders.features import FeatureDecoder
-from dgl_lara.explainer.network import Explainer
-from dgl_lara.game.game import Game
 from dgl_lara.inference.kernels.pairs import PairKernel, TopLists
+
+if TYPE_CHECKING:
+    from dgl_lara.explainer.network import Explainer
+    from dgl_lara.game.game import Game
 
 MAX_TABLE_ROWS = 50_000  # targets whose scores of all columns are held at a time
 

@@ -7,6 +7,7 @@ any device, and a test compares the two.
 from __future__ import annotations
 
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -14,12 +15,14 @@ from torch import Tensor
 
 from dgl_lara._util.numba_threads import inner, kernel, run_in_threads
 from dgl_lara.explainer.gate import BY_HOP, BY_WALK, ONE_TERM
-from dgl_lara.explainer.network import Explainer
-from dgl_lara.game.game import Game
 from dgl_lara.game.player_index import Players
 from dgl_lara.game.walks import scale_of
 from dgl_lara.graphs.khop_kernel import count
 from dgl_lara.inference.kernels.pairs import PairKernel, TopLists, empty_lists
+
+if TYPE_CHECKING:
+    from dgl_lara.explainer.network import Explainer
+    from dgl_lara.game.game import Game
 
 TINY = np.finfo(np.float32).tiny
 

@@ -12,12 +12,13 @@ from torch import Tensor
 
 from dgl_lara._util.progress import phase
 from dgl_lara.errors import message
-from dgl_lara.explanation import Explanations
-from dgl_lara.game.game import Game
 from dgl_lara.metrics.common.reference import Reference, reference
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+    from dgl_lara.explanation import Explanations
+    from dgl_lara.game.game import Game
 
 Rows = tuple[Sequence[str], Sequence[Sequence[object]]]  # header and cells
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -13,8 +14,10 @@ from dgl_lara.attribution.exact import exact
 from dgl_lara.attribution.monte_carlo import Estimate, sample, sample_shared, split_half_estimate
 from dgl_lara.attribution.r_squared import corrected_r_squared, is_clear
 from dgl_lara.errors import message
-from dgl_lara.game.game import Game
-from dgl_lara.game.player_index import Players
+
+if TYPE_CHECKING:
+    from dgl_lara.game.game import Game
+    from dgl_lara.game.player_index import Players
 
 MAX_EXACT_PLAYERS = 12  # 4,096 coalitions
 MAX_NODES_PER_TARGET = 60_000_000  # that are evaluated if every target has masks of its own
