@@ -15,6 +15,7 @@ from games import random_graph
 from processes import command
 
 from dgl_lara.cli import main
+from dgl_lara.cli.train import _training_changes
 from dgl_lara.evaluation import timing
 from dgl_lara.training import validation
 
@@ -43,6 +44,11 @@ def target(tmp_path_factory):
 def here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     return tmp_path
+
+
+def test_words_of_one_option_are_not_read_as_those_of_another():
+    changes = {"train_on": "all", "batch_size": "all", "pool": "auto", "shared_pairs": "0", "dim": None}
+    assert _training_changes(changes) == {"train_on": "all", "batch_size": 0, "pool": None, "shared_pairs": 0}
 
 
 @pytest.mark.long

@@ -317,8 +317,14 @@ def _training_changes(changes: dict[str, Any]) -> dict[str, Any]:
     """Return the settings that were requested, after checking them. Data and model are loaded later."""
     from dgl_lara.training.config import ALL, TrainingConfig
 
-    words = {"all": ALL, "auto": None, "0": 0}
-    requested = {name: words.get(str(value), value) for name, value in changes.items() if value is not None}
+    words = {
+        ("batch_size", "all"): ALL,
+        ("pool", "auto"): None,
+        ("pool", "0"): 0,
+        ("shared_pairs", "auto"): None,
+        ("shared_pairs", "0"): 0,
+    }
+    requested = {name: words.get((name, value), value) for name, value in changes.items() if value is not None}
     TrainingConfig(**requested)
     return requested
 
