@@ -23,6 +23,7 @@ from dgl_lara._util.validation import checked, checked_device, whole_number
 from dgl_lara.errors import InputError, LaraError
 from dgl_lara.explanation import Explanations
 from dgl_lara.game.game import Game, ModelOutputs
+from dgl_lara.game.index import BANZHAF, Index, as_index
 from dgl_lara.game.inputs import normalize_inputs, types_of
 from dgl_lara.game.player_specs import players_for
 from dgl_lara.game.receptive_field import checked_hops
@@ -101,6 +102,8 @@ class LARA:
         pairs: For links, [(u, v), ...] to explain most. Their scores are corrected by the model calls of the training.
         relation: On a heterogeneous graph, the relation of `pairs`: its name, or (type, name, type).
         leave_out: For links, remove edges between the ends of `pairs` from the graph before training.
+        index: What a score is: "banzhaf" (the paper: uniform coalitions), "shapley" (scores that add up) or "keep-P"
+            such as "keep-0.9" (coalitions that keep 90 % of the players).
 
     Attributes:
         fitted_: What training left behind, None before. The other attributes are read from it.
@@ -138,6 +141,7 @@ class LARA:
         pairs: Pairs = None,
         relation: str | Relation | None = None,
         leave_out: bool = False,
+        index: str | Index = BANZHAF,
     ) -> None:
         self.target_type, self.relation, self.leave_out = target_type, relation, leave_out
         inputs = normalize_inputs(model, graph, features, task, target_type, pairs, relation, leave_out)
@@ -146,6 +150,7 @@ class LARA:
         self.players = players_for(players, inputs.types)
         self.hops, self.value = checked_hops(hops), checked_value(value or self.task.value)
         self.config = checked("config", config, TrainingConfig)
+        self.index = as_index(index)
         self.memory = None if memory is None else whole_number("memory, in bytes,", memory, 1, 2**60)
         self.compute_device = self.task.compute_device(checked_device(compute_device))
         self.embedder = Embedder(checked("store", store, EmbeddingStore), self.compute_device)
@@ -161,7 +166,7 @@ class LARA:
             config: Settings of the training. None: what measured best.
         """
         data = (game.f, game.graph, game.features, game.task, game.hops, game.value)
-        lara = LARA(*data, config, game.budget.memory, players=game.player_spec)
+        lara = LARA(*data, config, game.budget.memory, players=game.player_spec, index=game.index)
         lara._game = game
         return lara
 
@@ -269,7 +274,7 @@ class LARA:
         self._reader.check_not_empty()
         return create_game(
             self.model, self.graph, self.features, self.task, self.hops, self.value, self.memory, self.players,
-            self.compute_device, self.embedder.store, self._reads_edge_data,
+            self.compute_device, self.embedder.store, self._reads_edge_data, self.index,
         )  # fmt: skip
 
     @property
@@ -290,7 +295,7 @@ class LARA:
         return LARA(
             self.model, self.graph, self.features, self.task, hops, self.value, self.config, self.memory,
             self.compute_device, players=players, target_type=self.target_type, relation=self.relation,
-            leave_out=self.leave_out,
+            leave_out=self.leave_out, index=self.index,
         )  # fmt: skip
 
     def for_pairs(self, pairs: Targets) -> LARA:
@@ -310,7 +315,7 @@ class LARA:
         known = ModelOutputs(context_hops=self.game.context_hops)
         edge_data = self._reads_edge_data
         other._game = Game.create(
-            *data, players=self.players, memory=self.memory, uses_edge_data=edge_data, known=known
+            *data, players=self.players, memory=self.memory, uses_edge_data=edge_data, known=known, index=self.index
         )
         if self.samples_ is not None:
             other.with_samples(self.samples_.at(positions, is_listed))
@@ -328,7 +333,7 @@ class LARA:
         other = LARA(
             self.user_model, graph, features, self.task.name, self.game.hops, self.value, self.config, self.memory,
             self.compute_device, players=self.players, target_type=self.target_type, pairs=pairs,
-            relation=self.relation, leave_out=self.leave_out,
+            relation=self.relation, leave_out=self.leave_out, index=self.index,
         )  # fmt: skip
         return other.with_fitted(fitted)
 
@@ -463,8 +468,9 @@ class LARA:
         """Return a game that calls f around the targets only."""
         f, graph = place_model(self.model, self.compute_device), strip_data(self.graph)
         return game_nearby(
-            f, graph, self.features, targets, self.explainer_, self.value, self.memory, self.players, self.task
-        )
+            f, graph, self.features, targets, self.explainer_, self.value, self.memory, self.players, self.task,
+            self.index,
+        )  # fmt: skip
 
     def scorer(self, workers: int = 0) -> Scorer:
         """Return a scorer to keep for many targets. It holds embeddings in the layout of a compiled kernel.
@@ -545,7 +551,7 @@ class LARA:
             more: Further numbers to store.
         """
         fitted, pairs = self.fitted, self._reader.stored_pairs()
-        lara_io.save_fitted(Path(path), fitted, self.user_model, self.value, self.players, pairs, more)
+        lara_io.save_fitted(Path(path), fitted, self.user_model, self.value, self.index, self.players, pairs, more)
 
     @staticmethod
     def load(path: Path | str, model: Model, graph: Graph, features: Tensor | None = None, **options: Any) -> LARA:

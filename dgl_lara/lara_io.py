@@ -16,6 +16,7 @@ from dgl_lara.attribution.shared_samples import SharedSamples
 from dgl_lara.blackbox.identity import identity, is_other
 from dgl_lara.errors import InputError, LaraError
 from dgl_lara.explainer.network import Explainer, load_explainer, save_explainer
+from dgl_lara.game.index import Index, as_index
 from dgl_lara.game.player_specs import PlayerSpec, StoredPlayers
 from dgl_lara.game.target_reader import TargetReader
 from dgl_lara.inference.error_model import ErrorModel
@@ -28,6 +29,7 @@ def save_fitted(
     fitted: Fitted,
     model: Callable,
     value: str,
+    index: Index,
     players: PlayerSpec,
     pairs: Tensor | None,
     more: Mapping[str, float],
@@ -39,12 +41,13 @@ def save_fitted(
         fitted: What was trained.
         model: The explained model, whose weights are noted.
         value: The explained value.
+        index: What a score is.
         players: The player set.
         pairs: Pairs that the samples belong to, if targets are pairs.
         more: Further numbers to store.
     """
     save_explainer(
-        fitted.explainer, path, **identity(model), value=value, players=to_dict(players), pairs=pairs,
+        fitted.explainer, path, **identity(model), value=value, index=index.name, players=to_dict(players), pairs=pairs,
         training=asdict(fitted.config), cost=fitted.cost, history=list(fitted.history),
         errors=fitted.errors.to_dict() if fitted.errors else None,
         samples=fitted.samples.to_dict() if fitted.samples else None, **more,
@@ -62,9 +65,13 @@ def read_explainer(path: Path, device: torch.device) -> tuple[Explainer, dict[st
         The explainer, the options of the `LARA` that saved it, and all else that the file holds.
     """
     explainer, stored = load_explainer(path, device)
-    if not stored.keys() >= {"training", "value", "players"}:
+    if not stored.keys() >= {"training", "value", "index", "players"}:
         raise LaraError("lara.file", path=path)
-    options = {"players": from_dict(StoredPlayers, stored["players"], path), "value": stored["value"]}
+    options = {
+        "players": from_dict(StoredPlayers, stored["players"], path),
+        "value": stored["value"],
+        "index": as_index(stored["index"]),
+    }
     return explainer, {**options, "pairs": stored.get("pairs")}, stored
 
 

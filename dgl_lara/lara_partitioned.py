@@ -20,6 +20,7 @@ from dgl_lara.blackbox.eval_mode import eval_mode
 from dgl_lara.datasets.partitioned import PartitionedDataset
 from dgl_lara.errors import InputError
 from dgl_lara.game.distributed_game import DistributedGame
+from dgl_lara.game.index import BANZHAF, Index, as_index
 from dgl_lara.game.partitioned_game import PartitionedGame
 from dgl_lara.game.player_specs import Nodes, PlayerSpec, as_players
 from dgl_lara.game.receptive_field import choose_hops
@@ -246,13 +247,16 @@ def lara_on(
     memory: int | None = None,
     compute_device: torch.device | None = None,
     players: str | PlayerSpec = "nodes",
+    index: str | Index = BANZHAF,
 ) -> LARA:
     """Return the `LARA` of a data set, whose graph is in memory or partitioned."""
     if isinstance(dataset, PartitionedDataset):
+        if as_index(index) != BANZHAF:
+            raise InputError("partition.index", got=index)
         kind = DistributedLara if isinstance(dataset.graph_source, RemoteGraph) else PartitionedLara
         return kind(model, dataset.graph_source, None, "", hops, value, config, memory, players)
     where = (model, dataset.graph, dataset.features, dataset.task, hops, value, config, memory, compute_device)
-    return LARA(*where, players=players, **dataset.lara_arguments)
+    return LARA(*where, players=players, index=index, **dataset.lara_arguments)
 
 
 def checked_config(config: TrainingConfig) -> TrainingConfig:

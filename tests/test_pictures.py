@@ -318,7 +318,7 @@ def test_a_picture_states_what_scores_are(tmp_path):
 def test_labels_are_neither_cropped_nor_on_each_other(players):
     names = [f"PERSON No {1000 + row}" for row in range(players)]
     scene = scene_of([1] * players, [(0, row) for row in range(1, players)], [0] + [1] * (players - 1), labels=names)
-    figure = draw(scene, "A sentence.", "red", "logit")
+    figure = draw(scene, "A sentence.", "red", "logit", "A note.")
     page = figure.bbox
     colours = figure.axes[1].get_window_extent()
     boxes = [text.get_window_extent() for text in figure.axes[0].texts]
@@ -341,7 +341,7 @@ def test_a_picture_is_cropped_to_its_content():
 def test_a_long_legend_is_not_cropped():
     types = ["a node type with a long name", "another node type", "a third type"]
     scene = scene_of([1, 1, 1], [(0, 1), (1, 2)], [0, 1, 2], node_types=types, truth=np.ones(3, bool))
-    figure = draw(scene, "A sentence.", "red", "logit")
+    figure = draw(scene, "A sentence.", "red", "logit", "A note.")
     figure.canvas.draw()
     assert figure.legends[0].get_window_extent().x1 <= figure.bbox.x1
 

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from dgl_lara._util.progress import Progress
+from dgl_lara.attribution.efficiency import add_up
 from dgl_lara.game.index import BANZHAF, Index, Masks
 
 if TYPE_CHECKING:
@@ -68,6 +69,14 @@ def _full_and_empty(game: Game, players: Players, query: ClassQuery) -> tuple[Te
     return (full, game.empty_values_of(players, query)) if game.index.is_centred else (full, torch.zeros_like(full))
 
 
+def total_of(game: Game, players: Players, query: ClassQuery) -> Tensor | None:
+    """(num_targets,) Return f(N) - f(no player), or None if scores need not add up."""
+    if not game.index.adds_up:
+        return None
+    full, empty = _full_and_empty(game, players, query)
+    return full - empty
+
+
 def per_player(game: Game, players: Players, pairs: int, generator: torch.Generator) -> Estimate:
     """Compute Eq. 9 as the paper samples it, from `pairs` coalitions for each single player."""
     device = players.player.device
@@ -99,6 +108,7 @@ class Samples:
         masks: The coalitions.
         responses: (num_samples, num_targets), NaN if S is no coalition for the target.
         own: (num_pairs,) bool, whether the player is the target itself.
+        total: (num_targets,) f(N) - f(no player), or None if phi need not add up.
         columns: (num_pairs,) the column of the masks that a pair has. None: its own.
     """
 
@@ -107,6 +117,7 @@ class Samples:
     masks: Masks
     responses: Tensor
     own: Tensor
+    total: Tensor | None = None
     columns: Tensor | None = None
 
     @property
@@ -144,7 +155,9 @@ def sample(
     """
     game.budget.check(BYTES_A_DRAW * pairs * len(players.player), f"{pairs:,} coalitions of these targets")
     masks = game.index.draw(pairs, len(players.player), generator, players.player.device)
-    return Samples(game.index, players, masks, responses(game, players, masks, query), game.task.is_target(players))
+    query = query or game.query(players.targets)
+    y, own = responses(game, players, masks, query), game.task.is_target(players)
+    return Samples(game.index, players, masks, y, own, total_of(game, players, query))
 
 
 def sample_shared(game: Game, players: Players, pairs: int, generator: torch.Generator) -> Samples:
@@ -157,7 +170,8 @@ def sample_shared(game: Game, players: Players, pairs: int, generator: torch.Gen
     query = game.query(players.targets)
     y = torch.cat([shared_responses(game, players, part, query) for part in bar])
     y = mask_invalid(game, masks.keep, y, players.targets)
-    return Samples(game.index, players, masks, y, game.task.is_target(players), players.player)
+    own, total = game.task.is_target(players), total_of(game, players, query)
+    return Samples(game.index, players, masks, y, own, total, players.player)
 
 
 def mask_invalid(game: Game, keep: Tensor, responses: Tensor, targets: Tensor) -> Tensor:
@@ -178,14 +192,17 @@ def shared_least_squares(game: Game, players: Players, pairs: int, generator: to
 
 def fit_each(samples: Samples) -> Estimate:
     """Fit one ridge regression per target. With few samples phi shrinks to 0, but for the target's own."""
-    fits = [fit(z, y, samples.own[pairs]) for pairs, z, y in samples.each()]
-    return Estimate(torch.cat([phi for phi, _ in fits]), torch.cat([error for _, error in fits]))
+    return _joined(samples, [fit(z, y, samples.own[pairs]) for pairs, z, y in samples.each()])
 
 
 def unbiased_each(samples: Samples) -> Estimate:
     """Estimate phi of each target without bias, as a reference for other scores."""
-    fits = [unbiased(z, y, samples.own[pairs]) for pairs, z, y in samples.each()]
-    return Estimate(torch.cat([phi for phi, _ in fits]), torch.cat([error for _, error in fits]))
+    return _joined(samples, [unbiased(z, y, samples.own[pairs]) for pairs, z, y in samples.each()])
+
+
+def _joined(samples: Samples, fits: list[tuple[Tensor, Tensor]]) -> Estimate:
+    phi, error = (torch.cat(side) for side in zip(*fits, strict=True))
+    return Estimate(phi if samples.total is None else add_up(phi, samples.players, samples.total), error)
 
 
 def unbiased(z: Tensor, y: Tensor, own: Tensor) -> tuple[Tensor, Tensor]:

@@ -40,6 +40,7 @@ class SharedSamples:
         unit: Size of the responses.
         explained_class: (num_targets,)
         full: (num_targets,) explained value with all players.
+        total: (num_targets,) f(N) - f(no player), zeros if scores need not add up.
         index: Name of the law of the coalitions.
     """
 
@@ -49,6 +50,7 @@ class SharedSamples:
     unit: float
     explained_class: Tensor
     full: Tensor
+    total: Tensor
     index: str
 
     @property
@@ -76,7 +78,9 @@ class SharedSamples:
             own: (num_pairs,) bool, whether the player is the target itself.
         """
         ids, columns = torch.unique(players.player, return_inverse=True)
-        return Samples(self.law, players, self.masks(ids), self.responses_of(players.targets).T, own, columns)
+        targets = players.targets
+        total = self.total[targets.cpu()].to(targets.device) if self.law.adds_up else None
+        return Samples(self.law, players, self.masks(ids), self.responses_of(targets).T, own, total, columns)
 
     def know(self, game: Game, targets: Tensor, classes: Tensor) -> Tensor:
         """(num_targets,) bool: Return whether the samples are of this target and class, on an unchanged graph."""
@@ -94,8 +98,8 @@ class SharedSamples:
         """Select targets by position. Those that are not `known` have no samples."""
         positions, known = positions.cpu(), known.cpu()
         full = self.full[positions].masked_fill(~known, torch.nan)
-        classes = self.explained_class[positions]
-        return replace(self, responses=self.responses[positions], explained_class=classes, full=full)
+        rows = {name: getattr(self, name)[positions] for name in ("responses", "explained_class", "total")}
+        return replace(self, full=full, **rows)
 
     def _has_size_of(self, game: Game) -> bool:
         return len(self.full) == game.num_targets and len(self.inside) == game.num_players and self.law == game.index
@@ -131,6 +135,7 @@ class SharedSamples:
             "inside": tensor(torch.uint8, ids, -(-pairs // 8)), "probability": tensor(torch.float, pairs),
             "unit": between(1e-7, 1e30), "explained_class": tensor(torch.long, len(content["responses"])),
             "full": tensor(torch.float, len(content["responses"]), gaps=gaps),
+            "total": tensor(torch.float, len(content["responses"])),
         }  # fmt: skip
         validate(content, fields, where)
         as_index(content["index"])
@@ -211,7 +216,10 @@ class SampleReservoir:
         classes = game.explained_class[: game.num_targets]
         full = game.full_values[: game.num_targets].gather(1, classes.unsqueeze(1)).squeeze(1)
         responses, probability = torch.stack(self.responses).T.contiguous(), torch.tensor(self.probability)
-        stored = (torch.from_numpy(inside), probability, responses, self.unit, classes.cpu(), full.cpu())
+        targets = torch.arange(game.num_targets, device=full.device)
+        empty = game.query(targets).select(game.empty_values.unsqueeze(0))[0] if game.index.adds_up else full
+        values = (classes.cpu(), full.cpu(), (full - empty).cpu())
+        stored = (torch.from_numpy(inside), probability, responses, self.unit, *values)
         return SharedSamples(*stored, game.index.name)
 
     def state_dict(self) -> dict[str, Any]:

@@ -10,7 +10,6 @@ import torch
 
 from dgl_lara._util.tables import text_table
 from dgl_lara.cli.console import UsageError, echo, warn_about, width
-from dgl_lara.errors import message
 from dgl_lara.explanation import Explanation, Explanations
 from dgl_lara.game.class_query import ClassQuery
 from dgl_lara.inference.novelty import with_novelty
@@ -45,7 +44,7 @@ def explain_single(
             echo()
         explanation = _print_explanation(run, target, classes, request.refine, request.top)
         if not position:
-            echo(message("scores.not_additive", value=explanation.value_name))
+            echo(explanation.meaning)
         beside = [_explain(part, target, classes, request.refine)[0][0] for part in others]
         numbered = [file if len(targets) == 1 else file.with_stem(f"{file.stem}-{target}") for file in files]
         for file in numbered:

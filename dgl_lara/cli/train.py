@@ -43,6 +43,7 @@ from dgl_lara.training.objectives import OBJECTIVES
 if TYPE_CHECKING:
     from dgl_lara.blackbox.user_model import UserModelRef
     from dgl_lara.datasets.dataset import Dataset
+    from dgl_lara.game.index import Index
     from dgl_lara.game.player_specs import PlayerSpec
     from dgl_lara.lara import LARA
     from dgl_lara.runs.run import Run
@@ -88,6 +89,8 @@ def training_options(command: Callable) -> Callable:
 @click.option("--hops", type=count_or("auto", "measure"), default="auto", show_default=True,
               help="K, the reach of the model: as it declares, measured (Eq. 13), or a number.")  # fmt: skip
 @click.option("--value", type=click.Choice(VALUES), help="Number to explain. Default is logit, for links output.")
+@click.option("--index", default="banzhaf", show_default=True, metavar="banzhaf|shapley|keep-P",
+              help="Law of coalitions. shapley: scores add up. keep-0.9: 90 % of the players stay.")  # fmt: skip
 @click.option(
     "--players",
     "player_names",
@@ -192,6 +195,7 @@ def _create(
     weights_file: Path | None,
     hops: int | str,
     value: str | None,
+    index: str,
     player_names: tuple[str, ...],
     directed_edges: bool,
     features_of: str,
@@ -202,6 +206,7 @@ def _create(
     **changes: Any,
 ) -> Run:
     """Create a new run: settings, data, model to explain, method."""
+    from dgl_lara.game.index import as_index
     from dgl_lara.runs.config import RunConfig
     from dgl_lara.runs.create import create_run
 
@@ -212,13 +217,14 @@ def _create(
         explained = _own_model(own_name, weights_file, dataset)
     else:
         explained = _shipped_model(dataset, target_file, seed, own_graph=is_path(name))
-    lara, how = _lara(explained.model, dataset, hops, value, memory, players[0])
+    lara, how = _lara(explained.model, dataset, hops, value, memory, players[0], as_index(index))
     lara.config = _training_config(lara, dataset, preset, changes, seed)
     config = RunConfig(
         dataset=stored_name(name),
         options=options,
         hops=lara.game.hops,
         value=lara.value,
+        index=as_index(index).name,
         training=lara.config,
         preset=preset,
         model=explained.own,
@@ -299,14 +305,20 @@ def _read_groups(path: Path) -> Any:
 
 
 def _lara(
-    model: Any, dataset: Dataset, hops: int | str, value: str | None, memory: int | None, players: PlayerSpec
+    model: Any,
+    dataset: Dataset,
+    hops: int | str,
+    value: str | None,
+    memory: int | None,
+    players: PlayerSpec,
+    index: Index,
 ) -> tuple[LARA, str]:
     """Return the method on this data, and where its K comes from."""
     from dgl_lara.lara_partitioned import lara_on
 
     if hops == "auto" and not hasattr(model, "num_hops"):
         hops = "measure"
-    lara = lara_on(dataset, model, hops, value, memory=memory, players=players)
+    lara = lara_on(dataset, model, hops, value, memory=memory, players=players, index=index)
     how = {"auto": "declared by the model", "measure": "measured, Eq. 13"}.get(str(hops), "as requested")
     if hops == "measure" and not lara.task.has_distances:
         how = "depth of the explainer; every node of a graph is a player"

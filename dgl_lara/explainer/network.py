@@ -263,6 +263,7 @@ def load_explainer(path: Path, device: torch.device) -> tuple[Explainer, dict[st
         "code": text,
         "training": table,
         "value": text,
+        "index": text,
         "data": maybe(text),
         "errors": maybe(table),
         "samples": maybe(table),

@@ -24,6 +24,7 @@ from dgl_lara.explanation.sentence import Sentence, SentenceInput, build_sentenc
 from dgl_lara.explanation.table import to_user_ids
 from dgl_lara.explanation.trust import how_far, how_sure
 from dgl_lara.graphs.indexing import lookup_sorted
+from dgl_lara.messages import message
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -163,6 +164,13 @@ class Explanation:
         """Name of the explained value, such as "logit"."""
         name = self.task.value_name(self.game.value)
         return name if self.batch.rather_than is None else f"{name} difference"
+
+    @property
+    def meaning(self) -> str:
+        """Sentence that says what a score is."""
+        code = "scores.adds_up" if self.game.index.adds_up else "scores.not_additive"
+        text = message(code, value=self.value_name, over=self.game.index.words)
+        return f"{text[0].upper()}{text[1:]}."
 
     def player_names(self, max_letters: int | None = None) -> list[str]:
         """Return the names of players: "12", "Ann (12)", "N3" for an atom, "3–7" for an edge, "age" for a feature.

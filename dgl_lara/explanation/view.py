@@ -8,7 +8,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dgl_lara.errors import message
 from dgl_lara.explanation.plot.html import drawn_players, picture_data
 from dgl_lara.explanation.plot.scene import Bars, Scene, compose, compose_bars
 
@@ -67,8 +66,8 @@ def draw_explanation(explanation: Explanation, max_players: int, words: bool) ->
         removed = _as_sentence(explanation.removed_in_words)
     picture = picture_of(explanation, max_players)
     if isinstance(picture, Bars):
-        return draw_bars(picture, title, class_name, value)
-    return draw(picture, title, class_name, value, removed)
+        return draw_bars(picture, title, class_name, value, explanation.meaning)
+    return draw(picture, title, class_name, value, explanation.meaning, removed)
 
 
 def view_of(
@@ -136,7 +135,7 @@ def _about(explanation: Explanation) -> str:
     parts = [
         f"Scores by {explanation.batch.method} for the {value}{f' of class {class_name}' if class_name else ''}.",
         f"Players are {explanation.game.player_set.description}.",
-        _as_sentence(message("scores.not_additive", value=value)),
+        explanation.meaning,
         "The curves are outputs of the model, evaluated for every step of the slider.",
         "The target itself always stays." * bool(explanation.batch.is_target.any()),
         explanation.how_sure(),

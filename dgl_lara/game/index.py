@@ -115,7 +115,7 @@ class Banzhaf(Index):
     """The paper's law: every coalition is equally likely."""
 
     name = "banzhaf"
-    words = "over all coalitions"
+    words = "over random coalitions"
     is_centred = False
 
     def probabilities(self, count: int, generator: torch.Generator | None = None) -> Tensor:
@@ -138,7 +138,7 @@ class Shapley(Index):
     """Shapley values. The law of one mask is the mixture over p that gives every target the Shapley kernel."""
 
     name = "shapley"
-    words = "over all orders in which players join"
+    words = "over random orders of the players"
     adds_up = True
 
     def probabilities(self, count: int, generator: torch.Generator | None = None) -> Tensor:

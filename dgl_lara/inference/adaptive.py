@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from dgl_lara._util.progress import status
+from dgl_lara.attribution.efficiency import complete
 from dgl_lara.attribution.monte_carlo import Samples, responses
 from dgl_lara.attribution.posterior import posterior_update
 from dgl_lara.errors import InputError
@@ -74,6 +75,7 @@ def with_own_samples(
         place = places[each]
         better = posterior_update(sigma, d, scores[place], variance[place], own[place], stretch)
         scores[place], variance[place] = better.scores, better.variance
+    scores = complete(game, players, explanations.query, scores)
     corrected = explanations.corrected
     corrected = chosen.cpu() if corrected is None else corrected | chosen.cpu()
     return replace(explanations, scores=scores, variance=variance, corrected=corrected)

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from dgl_lara._util.notices import notice
+from dgl_lara.attribution.efficiency import complete
 from dgl_lara.attribution.posterior import posterior_update
 from dgl_lara.attribution.shared_samples import SharedSamples
 from dgl_lara.explanation import Explanations
@@ -44,6 +45,8 @@ def correct_with_samples(
     scores, variance = correct(explanations, samples, prior, valid)
     is_corrected = valid.to(scores.device)[explanations.players.row]
     variance = torch.where(is_corrected, variance * errors.stretch, prior)
+    assert explanations.game is not None
+    scores = complete(explanations.game, explanations.players, explanations.query, scores)
     return replace(explanations, scores=scores, variance=variance, corrected=valid)
 
 

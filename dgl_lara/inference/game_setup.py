@@ -11,6 +11,7 @@ from dgl_lara.blackbox.call import Model
 from dgl_lara.blackbox.device import OnDevice
 from dgl_lara.blackbox.input_adapter import InputAdapter
 from dgl_lara.game.game import Game, ModelOutputs
+from dgl_lara.game.index import BANZHAF, Index
 from dgl_lara.game.player_specs import PlayerSpec
 from dgl_lara.game.receptive_field import choose_hops
 from dgl_lara.game.task import Task
@@ -44,6 +45,7 @@ def create_game(
     compute_device: torch.device | None = None,
     store: EmbeddingStore | None = None,
     edge_data: bool | None = None,
+    index: str | Index = BANZHAF,
 ) -> Game:
     """Return the game, without calling f for the full graph if its outputs are stored.
 
@@ -59,6 +61,7 @@ def create_game(
         compute_device: Device of the model, if it differs from that of the graph.
         store: File with outputs of f.
         edge_data: Whether f depends on edge data. None: it is tested.
+        index: The law of coalitions.
     """
     f = place_model(f, compute_device)
     num_hops = choose_hops(f, graph, features, task, hops, memory)
@@ -69,4 +72,4 @@ def create_game(
         outputs = predict_in_batches(f, graph, features, num_hops)
     data = (f, graph, features, task, num_hops, value)
     known = ModelOutputs(outputs)
-    return Game.create(*data, players=players, memory=memory, uses_edge_data=edge_data, known=known)
+    return Game.create(*data, players=players, memory=memory, uses_edge_data=edge_data, known=known, index=index)

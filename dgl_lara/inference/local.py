@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from dgl_lara.attribution.efficiency import complete
 from dgl_lara.blackbox.call import Model, predict_and_validate
 from dgl_lara.blackbox.eval_mode import eval_mode
 from dgl_lara.explainer.encoder import EncoderGraph
 from dgl_lara.explainer.inputs import explainer_inputs
 from dgl_lara.explanation import Explanations
 from dgl_lara.game.game import Game, ModelOutputs
+from dgl_lara.game.index import BANZHAF, Index
 from dgl_lara.game.node_task import khop_batch
 from dgl_lara.game.tasks import NODE
 from dgl_lara.graphs.indexing import is_member
@@ -53,7 +55,7 @@ def explain_nearby(
         p, t = explainer(graph)
         embedded = SubgraphEmbeddings(graph, nodes, p, game.task.target_embeddings(t, targets, nodes))
         players = game.players(targets)
-        scores = local_scores(explainer, game, embedded, players, query)
+        scores = complete(game, players, query, local_scores(explainer, game, embedded, players, query))
     return Explanations(players, scores, query.classes, game.task, "lara", game, rather_than=query.versus)
 
 
@@ -67,6 +69,7 @@ def game_nearby(
     memory: int | None = None,
     players: str | PlayerSpec = "nodes",
     task: Task = NODE,
+    index: str | Index = BANZHAF,
 ) -> Game:
     """Return the game of a node task around a few targets.
 
@@ -81,5 +84,5 @@ def game_nearby(
     valid = is_member(batch.nodes, needed)
     outputs[batch.nodes[valid]] = near[valid]
     known = ModelOutputs(outputs, valid_targets=needed)
-    more: dict[str, Any] = {"memory": memory, "uses_edge_data": config.edge_columns > 0, "known": known}
+    more: dict[str, Any] = {"memory": memory, "uses_edge_data": config.edge_columns > 0, "known": known, "index": index}
     return Game.create(f, graph, features, task, config.hops, value, players=players, **more)

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from dgl_lara._util.validation import whole_number
+from dgl_lara.attribution.efficiency import complete
 from dgl_lara.attribution.monte_carlo import BYTES_A_DRAW, responses
 from dgl_lara.explainer.inputs import CLIP, explainer_inputs
 from dgl_lara.explanation import Explanations
@@ -68,6 +69,7 @@ def _by_likelihood(game: Game, explanations: Explanations, pairs: int, seed: int
         prior = covariance(old[mine], players.hop[mine], looks[players.player[mine]])
         step, variance[mine] = correction(z[:, mine], y[:, row], old[mine], prior)
         scores[mine] += step
+    scores = complete(game, players, explanations.query, scores)
     return replace(explanations, scores=scores, variance=game.task.likelihood_variance(variance))
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from dgl_lara.attribution.efficiency import complete
 from dgl_lara.blackbox.eval_mode import eval_mode
 from dgl_lara.errors import InputError
 from dgl_lara.explainer.encoder import EncoderGraph
@@ -19,7 +20,7 @@ from dgl_lara.game.class_query import ClassQuery
 from dgl_lara.game.game import Game
 from dgl_lara.game.player_index import MANY, joined
 from dgl_lara.inference.kernels.edge_walk import EdgeWalkKernel
-from dgl_lara.inference.kernels.pairs import EndpointSum, PairKernel
+from dgl_lara.inference.kernels.pairs import AddingUp, EndpointSum, PairKernel
 from dgl_lara.inference.kernels.table import TableKernel
 from dgl_lara.inference.kernels.walk import WalkKernel
 
@@ -93,9 +94,9 @@ class Scorer:
                 found, values = kernel.scores(targets[rows], self._target_embeddings(targets[rows], query[rows]))
                 players.append(found)
                 scores.append(values)
-        return Explanations(
-            joined(players), torch.cat(scores), query.classes, game.task, "lara", game, rather_than=query.versus
-        )
+        found = joined(players)
+        completed = complete(game, found, query, torch.cat(scores))
+        return Explanations(found, completed, query.classes, game.task, "lara", game, rather_than=query.versus)
 
     def top(self, targets: Tensor, top: int) -> TopPlayers:
         """Return the best players of each target for its predicted class, without a list of all players.
@@ -112,7 +113,11 @@ class Scorer:
         game.budget.check(BYTES_A_PLAYER * len(targets) * top, f"the best {top:,} players of {len(targets):,} targets")
         query = game.query(targets)
         with torch.no_grad():
-            player, score, hop = self._fastest.top(targets, self._target_embeddings(targets, query), top)
+            t = self._target_embeddings(targets, query)
+            if game.index.adds_up:
+                player, score, hop = self._completed.top(targets, t, top)
+            else:
+                player, score, hop = self._fastest.top(targets, t, top)
         endpoints = {}
         if game.num_players:
             ends = game.player_set.endpoints(torch.from_numpy(player.clip(0)).flatten().to(targets.device))
@@ -135,6 +140,10 @@ class Scorer:
     @cached_property
     def _fastest(self) -> PairKernel:
         return self._make(fastest_kernel(self.explainer, self.game))
+
+    @cached_property
+    def _completed(self) -> PairKernel:
+        return AddingUp(self._fastest, self.game)
 
     def _make(self, kernel: type[PairKernel]) -> PairKernel:
         made = kernel(self.explainer, self.game.endpoint_game, self.embeddings.source)

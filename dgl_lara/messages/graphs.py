@@ -27,4 +27,5 @@ MESSAGES = {
     "partition.shared_pairs": "shared_pairs must be 0 for a partitioned graph (got {got}). Leave out --shared-pairs.",
     "partition.validation": "validation targets must be named for a partitioned graph: fit(targets, validation).",
     "rows.unreadable": "{path} cannot be read ({cause}). Remove it to compute it again.",
+    "partition.index": "index must be banzhaf on a partitioned graph (got {got}).",
 }

@@ -10,6 +10,7 @@ from dgl_lara._util.settings import Choice, settings
 from dgl_lara.blackbox.user_model import UserModelRef
 from dgl_lara.constants import PRESETS, VALUES
 from dgl_lara.datasets import Options
+from dgl_lara.game.index import BANZHAF
 from dgl_lara.game.player_specs import Nodes, StoredPlayers
 from dgl_lara.game.receptive_field import MAX_HOPS
 from dgl_lara.training.config import TrainingConfig
@@ -28,6 +29,7 @@ class RunConfig:
         preset: Name of the settings that `training` started from.
         model: Where the user's model is built. None: the run holds a model of this package.
         data: Fingerprint of the data set.
+        index: What a score is, see `game/index.py`.
         players: Player sets. Each has an explainer, the first one in the folder of the run itself.
     """
 
@@ -39,4 +41,5 @@ class RunConfig:
     preset: Annotated[str, Choice(PRESETS)]
     model: UserModelRef | None = None
     data: str | None = None
+    index: str = BANZHAF.name
     players: tuple[StoredPlayers, ...] = (Nodes(),)

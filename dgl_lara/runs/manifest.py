@@ -23,6 +23,7 @@ def build_manifest(config: RunConfig, model: Callable, players: PlayerSpec) -> d
         "data": config.data,
         "hops": config.hops,
         "value": config.value,
+        "index": config.index,
         "players": to_dict(players),
         "training": asdict(config.training),
     }

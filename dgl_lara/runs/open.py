@@ -69,7 +69,9 @@ def open_run(
         model = load_gnn(folder / "target.pt", dataset)[0].to(dataset.device)
     compute_device = device if offload else None
     settings = (config.hops, config.value, config.training, memory, compute_device)
-    run = make_run(folder, config, dataset, lara_on(dataset, model, *settings, players=config.players[0]))
+    run = make_run(
+        folder, config, dataset, lara_on(dataset, model, *settings, players=config.players[0], index=config.index)
+    )
     if players not in (None, config.players[0].name):
         known = {spec.name: spec for spec in config.players}
         if players not in known:

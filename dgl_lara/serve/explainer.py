@@ -29,7 +29,7 @@ def lara_on_updated_graph(lara: LARA, graph: Graph, features: Tensor, outputs: T
     before = lara.game
     data = (before.f, graph, features, before.task, before.hops, lara.value)
     cached = ModelOutputs(outputs, context_hops=before.context_hops)
-    game = Game.create(*data, players=lara.players, memory=lara.memory, known=cached)
+    game = Game.create(*data, players=lara.players, memory=lara.memory, known=cached, index=before.index)
     other = LARA.of_game(game, lara.config).with_fitted(lara.fitted.on_another_graph())
     samples = game.player_set.samples_after_update(lara.samples_)
     if samples is not None:

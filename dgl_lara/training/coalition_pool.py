@@ -16,7 +16,7 @@ from dgl_lara._util.distributed import ALONE, ProcessGroup
 from dgl_lara._util.notices import notice
 from dgl_lara._util.progress import Progress
 from dgl_lara._util.randomness import generator, sample_targets
-from dgl_lara.attribution.monte_carlo import BYTES_A_DRAW, Samples, mask_invalid
+from dgl_lara.attribution.monte_carlo import BYTES_A_DRAW, Samples, mask_invalid, total_of
 from dgl_lara.attribution.shared_samples import SHARE_OF_MEMORY, SampleReservoir
 from dgl_lara.training.coalitions import CoalitionBatch, evaluate_masks
 
@@ -58,9 +58,11 @@ class CoalitionPool:
         """Return the samples of the targets' explained classes."""
         game, targets = self.game, players.targets
         masks = self.outputs.masks
-        y = game.query(targets).select(self.outputs.for_targets(targets, targets).responses())
+        query = game.query(targets)
+        y = query.select(self.outputs.for_targets(targets, targets).responses())
         y = mask_invalid(game, masks.keep, y, targets)
-        return Samples(game.index, players, masks, y, game.task.is_target(players), players.player)
+        own, total = game.task.is_target(players), total_of(game, players, query)
+        return Samples(game.index, players, masks, y, own, total, players.player)
 
     def add_to(self, reservoir: SampleReservoir) -> None:
         reservoir.add(self.outputs.masks, self.outputs.responses())

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from dgl_lara._util.randomness import generator
+from dgl_lara.attribution.efficiency import add_up
 from dgl_lara.attribution.monte_carlo import (
     Estimate,
     Samples,
@@ -100,7 +101,8 @@ class AttributionValidator:
         players = self.samples.players
         with torch.no_grad():
             embedded = self.subgraphs.embed(explainer, players.targets)
-            return local_scores(explainer, self.subgraphs.game, embedded, players)
+            scores = local_scores(explainer, self.subgraphs.game, embedded, players)
+        return scores if self.samples.total is None else add_up(scores, players, self.samples.total)
 
 
 @dataclass(frozen=True, eq=False)

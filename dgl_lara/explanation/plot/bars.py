@@ -14,9 +14,9 @@ WIDTH_INCHES = 6.2
 MAX_NAME_LETTERS = 28
 
 
-def draw_bars(bars: Bars, title: str, explained_class: str, value: str) -> Figure:
+def draw_bars(bars: Bars, title: str, explained_class: str, value: str, meaning: str) -> Figure:
     """Draw one bar for each player, to the right if it counts for the class."""
-    heading, notes = wrapped(title, [bars.rest], value, WIDTH_INCHES)
+    heading, notes = wrapped(title, [bars.rest], meaning, WIDTH_INCHES)
     above, below, tall = 0.25 + 0.17 * len(heading), 0.6 + 0.15 * len(notes), max(0.22 * len(bars.index), 0.6)
     width, height = WIDTH_INCHES, tall + above + below
     figure = Figure(figsize=(width, height))

@@ -22,7 +22,6 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Circle, FancyArrowPatch, RegularPolygon
 
 from dgl_lara._util.tables import shortened
-from dgl_lara.errors import message
 from dgl_lara.explanation.plot.scene import CROWDED_EDGES, Scene, shapes_of
 
 # Blue (against) and vermilion (for) differ for any colour vision. White is zero.
@@ -41,14 +40,14 @@ EDGE_COLOURS = LinearSegmentedColormap.from_list("lines", [AGAINST, "#8fb4d4", "
 ARROW_BEND = 0.12  # of an arrow whose opposite is drawn too
 
 
-def draw(scene: Scene, title: str, explained_class: str, value: str, removed: str = "") -> Figure:
+def draw(scene: Scene, title: str, explained_class: str, value: str, meaning: str, removed: str = "") -> Figure:
     """Draw a scene. Everything is measured in inches, so nodes and letters keep their size."""
     outer_labels = _outer_labels(scene)
     low, high = (corner + margin for corner, margin in zip(_corners(scene, outer_labels), (-0.05, 0.05), strict=True))
     unit = float(min(EDGE_INCHES, 8.5 / (high[0] - low[0]), 7.5 / (high[1] - low[1])))  # of one edge
     legend = _legend_handles(scene)
     inner = np.maximum(unit * (high - low), (max(4.2, _length(legend) - 1), 1.8))
-    heading, notes = wrapped(title, [scene.rest, removed], value, inner[0] + 1)
+    heading, notes = wrapped(title, [scene.rest, removed], meaning, inner[0] + 1)
     above, below = 0.25 + 0.17 * len(heading), 0.35 + 0.15 * len(notes)
     width, height = inner[0] + 1.1, inner[1] + above + below
     figure = Figure(figsize=(width, height))
@@ -86,11 +85,10 @@ def _draw_scale(figure: Figure, axis: Axes, scene: Scene, norm: Normalize, label
     bar.ax.tick_params(labelsize=7)
 
 
-def wrapped(title: str, notes: list[str], value: str, inches: float) -> tuple[list[str], list[str]]:
+def wrapped(title: str, notes: list[str], meaning: str, inches: float) -> tuple[list[str], list[str]]:
     """Return lines of the title, and of the notes below a picture (with a title also what scores are)."""
     if title:
-        additive = message("scores.not_additive", value=value)
-        notes = [*notes, f"{additive[0].upper()}{additive[1:]}."]
+        notes = [*notes, meaning]
     lines = [line for note in notes for line in textwrap.wrap(note, int(inches * 15))]
     return textwrap.wrap(title, int(inches * 13)), lines
 

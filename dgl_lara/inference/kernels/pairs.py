@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from torch import Tensor
 
+from dgl_lara.attribution.efficiency import complete
 from dgl_lara.explainer.decoder import PairBatch
 
 if TYPE_CHECKING:
@@ -64,6 +65,17 @@ class EndpointSum(PairKernel):
             return self.kernel.scores(nodes, t)
 
         return self.game.task.sum_over_endpoints(self.game, targets, t, score)
+
+
+class AddingUp(PairKernel):
+    """Scores that are shifted to add up to f(N) - f(no player), for the predicted classes."""
+
+    def __init__(self, kernel: PairKernel, game: Game) -> None:
+        self.kernel, self.game = kernel, game
+
+    def scores(self, targets: Tensor, t: Tensor) -> tuple[Players, Tensor]:
+        players, scores = self.kernel.scores(targets, t)
+        return players, complete(self.game, players, self.game.query(targets), scores)
 
 
 def empty_lists(num_targets: int, top: int) -> TopLists:
