@@ -210,7 +210,7 @@ def test_only_the_strongest_of_a_crowd_are_marked():
 def test_long_names_are_not_cropped():
     labels = ["a long name indeed"] * 7
     scene = scene_of([3, 1, 1, 1, 1, 1, 1], [(0, n) for n in range(1, 7)], [0] + [1] * 6, labels=labels)
-    figure = draw(scene, "", "1", "logit")
+    figure = draw(scene, "", "1", "logit", "A note.")
     figure.canvas.draw()
     axis = figure.axes[0]
     frame = axis.get_window_extent()

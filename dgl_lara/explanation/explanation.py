@@ -18,13 +18,12 @@ from dgl_lara._util.atomic import atomic_write
 from dgl_lara._util.tables import shortened
 from dgl_lara.blackbox.input_adapter import EDGE_ID, input_adapter
 from dgl_lara.constants import PICTURES, TABLES
-from dgl_lara.errors import InputError
+from dgl_lara.errors import InputError, message
 from dgl_lara.explanation.recommendation import recommendation_clauses
 from dgl_lara.explanation.sentence import Sentence, SentenceInput, build_sentence
 from dgl_lara.explanation.table import to_user_ids
 from dgl_lara.explanation.trust import how_far, how_sure
 from dgl_lara.graphs.indexing import lookup_sorted
-from dgl_lara.messages import message
 
 if TYPE_CHECKING:
     import networkx as nx
