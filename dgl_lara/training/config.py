@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import Field
 
 from dgl_lara._util.settings import settings
+from dgl_lara.constants import Embedding, Encoder, Inputs, LearningRate, TrainOn
 from dgl_lara.errors import InputError
 from dgl_lara.explainer.gates import GATES
 from dgl_lara.game.tasks import as_task
 from dgl_lara.training.objectives import OBJECTIVES
 
 if TYPE_CHECKING:
-    from dgl_lara.constants import Embedding, Encoder, Inputs, LearningRate, TrainOn
     from dgl_lara.game.game import Game
     from dgl_lara.game.task import Task
 
