@@ -30,7 +30,6 @@ from dgl_lara.game.receptive_field import checked_hops
 from dgl_lara.game.removal import strip_data
 from dgl_lara.game.target_reader import target_reader
 from dgl_lara.game.values import checked_value
-from dgl_lara.graphs.graph import Graph
 from dgl_lara.inference import (
     AT_LEAST,
     DRAWS,
@@ -70,6 +69,7 @@ if TYPE_CHECKING:
     from dgl_lara.game.player_specs import PlayerSpec
     from dgl_lara.game.target_reader import TargetReader
     from dgl_lara.game.task import Task
+    from dgl_lara.graphs.graph import Graph
     from dgl_lara.inference.adaptive import AdaptiveResult
     from dgl_lara.inference.error_model import ErrorModel
     from dgl_lara.inference.refine import RefineResult

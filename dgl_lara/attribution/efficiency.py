@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch
 from torch import Tensor
 
-from dgl_lara.game.class_query import ClassQuery
-from dgl_lara.game.game import Game
-from dgl_lara.game.player_index import Players
+if TYPE_CHECKING:
+    from dgl_lara.game.class_query import ClassQuery
+    from dgl_lara.game.game import Game
+    from dgl_lara.game.player_index import Players
 
 
 def add_up(scores: Tensor, players: Players, total: Tensor) -> Tensor:

@@ -10,16 +10,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from dgl_lara.blackbox.call import Model
 from dgl_lara.blackbox.input_adapter import EDGE_ID
 from dgl_lara.errors import InputError
 from dgl_lara.game.player_index import Players, nodes_of_graphs
 from dgl_lara.graphs.graph import Graph, graph_from_edges, node_subgraph, without_data
 from dgl_lara.graphs.indexing import in_edge_ids, in_edges, lookup_sorted
+
+if TYPE_CHECKING:
+    from dgl_lara.blackbox.call import Model
 
 
 @dataclass(frozen=True, eq=False)

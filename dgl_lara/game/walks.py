@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch
 from torch import Tensor
 
-from dgl_lara.game.player_index import Players
 from dgl_lara.graphs.graph import Graph, reverse, sum_in_neighbors
 from dgl_lara.graphs.indexing import in_edges, lookup_sorted
+
+if TYPE_CHECKING:
+    from dgl_lara.game.player_index import Players
 
 
 def walk_counts(graph: Graph, steps: int) -> Tensor:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -13,9 +14,11 @@ from torch import Tensor
 from dgl_lara._util.notices import notice
 from dgl_lara.attribution.efficiency import complete
 from dgl_lara.attribution.posterior import posterior_update
-from dgl_lara.attribution.shared_samples import SharedSamples
-from dgl_lara.explanation import Explanations
-from dgl_lara.inference.error_model import ErrorModel
+
+if TYPE_CHECKING:
+    from dgl_lara.attribution.shared_samples import SharedSamples
+    from dgl_lara.explanation import Explanations
+    from dgl_lara.inference.error_model import ErrorModel
 
 
 def correct_with_samples(
