@@ -289,6 +289,16 @@ def test_before_after():
 
 
 @pytest.mark.long
+def test_indices(tmp_path):
+    out = tmp_path / "indices.csv"
+    words = ["--seeds", 1, "--targets", 6, "--reference-pairs", 120, "--steps", 20, "--out", out]
+    run("indices", "tree-cycles", "--index", "shapley", "--index", "keep-0.9", *words)
+    frame = pd.read_csv(out)
+    assert frame.groupby("index").method.apply(list).tolist() == [["phi itself", "amortised", "corrected"]] * 2
+    assert finite(frame.set_index("method"), "R2, neighbours", "Delta kept", "AUC", "outside")
+
+
+@pytest.mark.long
 def test_neighbours(tmp_path):
     out = tmp_path / "neighbours.csv"
     words = ["--seeds", 1, "--targets", 6, "--reference-pairs", 120, "--steps", 20, "--out", out]
