@@ -279,7 +279,7 @@ def _player_specs(
     names: tuple[str, ...], directed: bool, of: str, baseline: str, groups: Path | None
 ) -> tuple[PlayerSpec, ...]:
     """Return the requested player sets, each once."""
-    from dgl_lara.game.player_specs import Edges, Features, Nodes
+    from dgl_lara.game.player_specs import BY_NAME
 
     if directed and "edges" not in names:
         raise UsageError("options.requires", name="--directed-edges", others="--players edges")
@@ -287,12 +287,11 @@ def _player_specs(
         option = "--features-of, --baseline or --feature-groups"
         raise UsageError("options.requires", name=option, others="--players features")
     columns = _read_groups(groups) if groups else None
-    build: dict[str, Callable[[], PlayerSpec]] = {
-        "nodes": Nodes,
-        "edges": lambda: Edges(directed),
-        "features": lambda: Features(of, baseline, columns),
+    options: dict[str, dict[str, Any]] = {
+        "edges": {"directed": directed},
+        "features": {"of": of, "baseline": baseline, "groups": columns},
     }
-    return tuple(build[name]() for name in dict.fromkeys(names))
+    return tuple(BY_NAME[name](**options.get(name, {})) for name in dict.fromkeys(names))
 
 
 def _read_groups(path: Path) -> Any:

@@ -152,7 +152,7 @@ class Scorer:
 
 def fastest_kernel(explainer: Explainer, game: Game) -> type[PairKernel]:
     """Return the fastest kernel for the players of a game."""
-    kernel = KERNELS[game.player_set.name]
+    kernel = KERNELS.get(game.player_set.name, PairKernel)
     return kernel if kernel.supports(explainer, game) else PairKernel
 
 
