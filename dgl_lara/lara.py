@@ -88,12 +88,12 @@ class LARA:
             links, f(graph, features, u, v) returns a score for each pair. Neither gradients nor hidden layers are
             used. The model finds its edge data (graph.edata) in every graph it is called with.
         graph: A DGL graph, heterogeneous or not. For `task="graph"` a batch of graphs.
-        features: (num_nodes, columns), or {type: (num_nodes, columns)}. None: graph.ndata["feat"].
+        features: (num_nodes, columns), or {type: (num_nodes, columns)}. None means graph.ndata["feat"].
         task: What is explained: "node", "graph" or "link".
         hops: K, the receptive field of the model: a number, "auto" (its `num_hops`, otherwise Eq. 13) or "measure".
         value: The explained number: "logit", "probability", "log-odds" or "output" (regression, the default of links).
-        config: Settings of the training. None: what measured best for a graph of this size.
-        memory: Bytes of working memory. None: most of what is free.
+        config: Settings of the training. None means what measured best for a graph of this size.
+        memory: Bytes of working memory. None means most of what is free.
         compute_device: Device that computes batches while the data stays in main memory.
         store: File that keeps embeddings for the next process.
         players: Player set: "nodes", "edges", "features", or with options `Edges(directed=True)`,
@@ -110,9 +110,9 @@ class LARA:
         explainer_: The trained g.
         config_: Settings of the training.
         history_: Step, epoch, loss and agreement of each validation.
-        samples_: Outputs of f that correct scores. None: nothing is kept.
-        errors_: Expected errors of the scores. None: unknown.
-        cost_: Nodes that f was given in training, for each target. None: unknown.
+        samples_: Outputs of f that correct scores. None means nothing is kept.
+        errors_: Expected errors of the scores. None means unknown.
+        cost_: Nodes that f was given in training, for each target. None means unknown.
         state_: State after the last step of `fit`.
 
     Examples:
@@ -163,7 +163,7 @@ class LARA:
 
         Args:
             game: The game.
-            config: Settings of the training. None: what measured best.
+            config: Settings of the training. None means what measured best.
         """
         data = (game.f, game.graph, game.features, game.task, game.hops, game.value)
         lara = LARA(*data, config, game.budget.memory, players=game.player_spec, index=game.index)
@@ -352,7 +352,7 @@ class LARA:
 
         Args:
             targets: Nodes, graphs or pairs to learn from: numbers, or a mask of booleans. No label is used.
-            validation: Targets to validate on. None: a tenth of the targets. A partitioned graph needs them.
+            validation: Targets to validate on. None means a tenth of the targets. A partitioned graph needs them.
             resume: `to_dict()` of a training state, to continue from.
             checkpoint: Called with the state after each validation, and if training is interrupted.
             callback: Called with step, epoch, loss and agreement after each validation, such as `wandb.log`.
@@ -423,7 +423,7 @@ class LARA:
 
         Args:
             targets: Nodes, graphs or pairs: numbers, or a mask of booleans.
-            classes: One class for each target. None: the predicted classes. A pair (a, b) explains for all targets
+            classes: One class for each target. None means the predicted classes. A pair (a, b) explains for all targets
                 why a rather than b.
             corrected: Correct scores with the outputs that training kept, without model calls. Otherwise scores are
                 those of g alone.
@@ -625,7 +625,7 @@ def explain(
         graph: A DGL graph.
         features: (num_nodes, columns).
         targets: Nodes (or graphs) to explain.
-        classes: One class for each target. None: the predicted classes.
+        classes: One class for each target. None means the predicted classes.
         settings: Further arguments of `LARA`.
 
     Examples:

@@ -59,7 +59,7 @@ def read_explainer(path: Path, device: torch.device) -> tuple[Explainer, dict[st
 
     Args:
         path: The file.
-        device: Where the explainer is loaded.
+        device: Device of the explainer.
 
     Returns:
         The explainer, the options of the `LARA` that saved it, and all else that the file holds.
@@ -83,7 +83,7 @@ def fitted_from_file(
     Args:
         explainer: The explainer of the file.
         stored: All else that the file holds.
-        device: Where errors are loaded.
+        device: Device of the errors.
         reader: Reads the targets of the graph that is explained. Samples are put into their order.
 
     Raises:

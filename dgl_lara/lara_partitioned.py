@@ -62,7 +62,7 @@ class PartitionedLara(LARA):
         hops: K, or "auto" if the model declares it.
         value: The explained number.
         config: Settings of the training. Batches must be small.
-        memory: Bytes of working memory. None: most of what is free.
+        memory: Bytes of working memory. None means most of what is free.
         players: Nodes.
     """
 
@@ -226,7 +226,7 @@ class DistributedLara(PartitionedLara):
             self._keep(self.rows)
 
     def _keep(self, store: RowStore) -> None:
-        """Write outputs, p and t of the nodes of this part beside those of the others."""
+        """Write outputs, p and t of the nodes of this part next to those of the others."""
         game, ranks = self.game, self.game.ranks
         with status("embedding every node"), eval_mode(self.explainer_), torch.no_grad():
             p, t = self.explainer_(part_graph(game, self.config_.inputs))

@@ -7,6 +7,7 @@ import dgl
 import numpy as np
 import pytest
 import torch
+from codes import raises
 from games import PooledGCN, SmallGCN, gcn_game, random_graph
 
 from dgl_lara import LARA
@@ -16,7 +17,6 @@ from dgl_lara.attribution.exact import exact
 from dgl_lara.attribution.posterior import posterior_update, posterior_variance, prior_and_noise
 from dgl_lara.attribution.shared_samples import SampleReservoir, draw_more
 from dgl_lara.attribution.squared_error import own_squared_error, residual, squared_errors
-from dgl_lara.errors import InputError
 from dgl_lara.game.game import Game
 from dgl_lara.game.index import BANZHAF, Masks
 from dgl_lara.inference.correction import _one_by_one, correct_with_samples
@@ -373,9 +373,9 @@ def test_model_calls_only_for_the_doubtful(game, lara):
     same = ~doubtful[found.players.row]
     assert torch.equal(settled.explanations.scores[same], found.scores[same])
     assert (settled.explanations.confidence[doubtful] > found.confidence[doubtful]).all()
-    with pytest.raises(InputError, match=r"above 0 and below 1 \(got 1\.5\)"):
+    with raises("confidence.range", got=1.5):
         lara.refine_until(found, at_least=1.5)
-    with pytest.raises(InputError, match="nothing is known of how wrong"):
+    with raises("confidence.unknown"):
         lara.refine_until(replace(found, variance=None))
 
 

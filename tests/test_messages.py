@@ -25,6 +25,16 @@ def used():
                     yield f"{path.name}:{node.lineno}", code.value, None if None in names else names
 
 
+def texts():
+    """Yield file:line of every error and notice whose first argument is a text instead of a code."""
+    for path in SOURCES:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in RAISED and node.args:
+                literals = [part.value for part in ast.walk(node.args[0]) if isinstance(part, ast.Constant)]
+                if any(" " in str(literal) for literal in literals):
+                    yield f"{path.name}:{node.lineno}"
+
+
 def placeholders(text):
     return {name.partition(".")[0].partition("[")[0] for _, name, _, _ in string.Formatter().parse(text) if name}
 
@@ -34,6 +44,10 @@ def test_each_code_has_a_text_and_its_fields():
         assert code in catalogue(), f"{where}: {code} is not in the catalogue"
         if names is not None:
             assert placeholders(catalogue()[code]) <= names, f"{where}: {code}"
+
+
+def test_errors_and_notices_have_a_code():
+    assert list(texts()) == []
 
 
 def test_an_error_survives_pickling():

@@ -65,7 +65,7 @@ def atomic_write(path: Path) -> Iterator[Path]:
 
 
 def _new_temporary(path: Path) -> tuple[int, str]:
-    """Create a temporary file with a lock, which tells it from those of killed processes."""
+    """Create a temporary file with a lock, which files of killed processes lack."""
     while True:
         try:
             handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")

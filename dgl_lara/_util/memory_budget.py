@@ -34,7 +34,7 @@ class Budget:
 
     @staticmethod
     def of(memory: int | None, device: torch.device | None = None) -> Budget:
-        """Return the budget of this many bytes. None: most of what is free on the device."""
+        """Return the budget of this many bytes. None means most of what is free on the device."""
         return Budget(free_memory(device) if memory is None else memory)
 
     def check(self, needed: int | float, what: str) -> None:

@@ -94,7 +94,7 @@ def report_silence(over: threading.Event, own: Status | Progress | None = None) 
 
     Args:
         over: The event.
-        own: Work whose thread this is. None: report only if no other work is known.
+        own: Work whose thread this is. None means report only if no other work is known.
     """
     work, patience = Status("working") if own is None else own, DELAY
     while not over.wait(DELAY / 4):
@@ -152,7 +152,7 @@ class Progress(Generic[T]):
         )  # fmt: skip
 
     def note(self, *words: str, **figures: Any) -> None:
-        """Show words and figures beside the count."""
+        """Show words and figures next to the count."""
         texts = (
             f"{key} {value:.4g}" if isinstance(value, float) else f"{key} {value}" for key, value in figures.items()
         )

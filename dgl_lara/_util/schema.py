@@ -81,7 +81,7 @@ def tensor(kind: torch.dtype, *shape: int | None, gaps: bool = False) -> Check:
 
     Args:
         kind: Its type.
-        shape: Its shape. None: any length but 0.
+        shape: Its shape. None means any length but 0.
         gaps: Allow NaN for missing values.
     """
 

@@ -109,7 +109,7 @@ class Samples:
         responses: (num_samples, num_targets), NaN if S is no coalition for the target.
         own: (num_pairs,) bool, whether the player is the target itself.
         total: (num_targets,) f(N) - f(no player), or None if phi need not add up.
-        columns: (num_pairs,) the column of the masks that a pair has. None: its own.
+        columns: (num_pairs,) the column of the masks that a pair has. None means its own.
     """
 
     index: Index

@@ -121,7 +121,7 @@ class SharedSamples:
 
         Args:
             content: What was stored.
-            where: Where it was stored, for messages.
+            where: Source of the content, for messages.
             sizes: Number of players and of targets, if known.
             gaps: Whether S may be no coalition for some targets.
 

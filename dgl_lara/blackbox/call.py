@@ -19,7 +19,7 @@ RELATIVE_TOLERANCE = 1e-4  # of the largest output: sums on a GPU come in any or
 
 
 def call_model(f: Model, graph: Graph, features: Tensor, rows: int, target: str, *ends: Tensor) -> Tensor:
-    """Return (rows, columns) float outputs of f; raise ModelError if they are anything else.
+    """Return (rows, columns) float outputs of f. Raise ModelError if they are anything else.
 
     Args:
         f: The model.

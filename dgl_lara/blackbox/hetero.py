@@ -193,7 +193,7 @@ def _offsets(counts: Sequence[int], device: torch.device) -> Tensor:
 
 
 def validate_features(graph: dgl.DGLGraph, features: Any) -> dict[str, Tensor]:
-    """Return the features of every node type as tensors with one row per node; raise InputError if one is wrong."""
+    """Return the features of every node type as tensors with one row per node. Raise InputError if one is wrong."""
     if features is None:
         features = {name: graph.nodes[name].data["feat"] for name in graph.ntypes if "feat" in graph.nodes[name].data}
     if not isinstance(features, Mapping):
@@ -219,7 +219,7 @@ def _as_rows(name: str, value: Any, count: int, device: torch.device) -> Tensor:
 
 
 def check_target_type(graph: dgl.DGLGraph, target_type: str | None) -> str:
-    """Return the target type; raise InputError if it is missing or not in the graph."""
+    """Return the target type. Raise InputError if it is missing or not in the graph."""
     if target_type is None:
         raise InputError("target_type.missing", types=", ".join(graph.ntypes))
     if target_type not in graph.ntypes:

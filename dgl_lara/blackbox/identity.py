@@ -68,7 +68,7 @@ def _code(model: Callable) -> bytes:
 
 
 def load_exactly(module: nn.Module, weights: dict[str, Tensor]) -> None:
-    """Load a state dict; raise RuntimeError for other dtypes, NaN or infinity, which copying would hide."""
+    """Load a state dict. Raise RuntimeError for other dtypes, NaN or infinity, which copying would hide."""
     expected = module.state_dict()
     for name, tensor in weights.items():
         if name in expected and tensor.dtype != expected[name].dtype:

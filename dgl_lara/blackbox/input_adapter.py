@@ -19,7 +19,7 @@ from dgl_lara.errors import InputError
 from dgl_lara.graphs.graph import Graph
 
 EDGE_ID = "_EDGE_OF_WHOLE"  # edata: id of the edge in the full graph, -1 for none; a name that no user gives
-MAX_INPUT_COLUMNS = 256  # of one block: wider ones are no inputs of the explainer (`explainer/inputs.py` says why)
+MAX_INPUT_COLUMNS = 256  # of one block: wider ones are no inputs of the explainer, see `explainer/inputs.py`
 CATEGORY_BUCKETS = 16  # one-hot columns for integer edge data
 
 

@@ -129,7 +129,7 @@ def _read_weights(path: Path) -> dict[str, Tensor]:
 
 
 def load_weights(model: Callable, path: Path) -> None:
-    """Load a file of weights into the model inside its adapters; raise InputError if they do not fit."""
+    """Load a file of weights into the model inside its adapters. Raise InputError if they do not fit."""
     weights, inner = _read_weights(path), unwrap_to_weights(model)
     if not isinstance(inner, nn.Module):
         raise InputError("weights.no_module", path=path, got=type(inner).__name__)

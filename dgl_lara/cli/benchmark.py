@@ -80,7 +80,7 @@ def benchmark(
 ) -> None:
     """Compare LARA with baselines. An interrupted comparison continues where it stopped."""
     check_run(folder)
-    from dgl_lara._util.progress import log_info
+    from dgl_lara._util.notices import notice
     from dgl_lara._util.writable import check_folder
     from dgl_lara.evaluation.benchmark import Benchmark, quick_note, results_folder, run_benchmark
     from dgl_lara.lara import LARA
@@ -100,13 +100,15 @@ def benchmark(
         game = LARA(model, dataset.graph, dataset.features, dataset.task, value=value).game
     benchmark = Benchmark.on(dataset, game, targets, quick)
     many = f"{len(methods)} method{'s' * (len(methods) != 1)}, {seeds} seed{'s' * (seeds != 1)} of each"
-    anew = "; LARA is trained anew for each seed" if folder and set(methods) & set(LARA_FORMS) else ""
-    sooner = "" if quick else "; --quick, --methods, --seeds or --targets make it shorter"
-    log_info(f"comparing {many}, {len(benchmark.targets)} targets{anew}{sooner}")
+    notice("benchmark.comparing", methods=many, targets=len(benchmark.targets))
+    if folder and set(methods) & set(LARA_FORMS):
+        notice("benchmark.trains_lara")
+    if not quick:
+        notice("benchmark.shorter")
     lacking = {metric: METRICS[metric].unavailable(benchmark.case) for metric in metrics}
     for metric, reason in lacking.items():
         if reason:
-            log_info(f"no {metric}: {message(reason)}")
+            notice("benchmark.no_metric", metric=metric, reason=message(reason))
     out = out or RUNS / f"benchmark-{dataset.name}"
     records = run_benchmark(benchmark, methods, metrics, seeds, results_folder(benchmark, metrics, out))
     table = summary(records)

@@ -132,12 +132,13 @@ def measure_side_by_side(names: Sequence[str], words: list[str], jobs: int, out:
         jobs: Number of processes at a time.
         out: Folder of the results.
     """
-    from dgl_lara._util.progress import Progress, log_info
+    from dgl_lara._util.notices import notice
+    from dgl_lara._util.progress import Progress
 
     out.mkdir(parents=True, exist_ok=True)
-    log_info(f"{jobs} data sets at a time; what each is doing: {out}/*.log")
+    notice("reproduce.parallel", jobs=jobs, out=out)
     for name in Progress(_finished(names, words, jobs, out), "measuring", total=len(names), unit="data set"):
-        log_info(f"measured: {name}")
+        notice("reproduce.measured", name=name)
 
 
 def _finished(names: Sequence[str], words: list[str], jobs: int, out: Path) -> Iterator[str]:

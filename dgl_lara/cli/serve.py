@@ -77,7 +77,7 @@ def start(folders: tuple[Path, ...], options: ServeOptions, announce: Callable[[
     """Serve until a signal ends it.
 
     Args:
-        folders: Runs to serve. None: the newest one.
+        folders: Runs to serve. None means the newest one.
         options: How to serve.
         announce: Called with names and address when requests are answered.
     """

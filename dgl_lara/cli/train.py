@@ -254,7 +254,7 @@ def _own_model(name: str, weights: Path | None, dataset: Dataset) -> ModelToExpl
 
 
 def _shipped_model(dataset: Dataset, file: Path | None, seed: int, own_graph: bool) -> ModelToExplain:
-    """Load or train one of our models and print which, so that nobody takes it for their own."""
+    """Load or train one of our models and print which one."""
     from dgl_lara._util.distributed import get_process_group
     from dgl_lara._util.notices import notice
 

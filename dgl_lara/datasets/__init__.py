@@ -31,7 +31,7 @@ class DatasetInfo:
         labels: Number of classes.
         features: Number of feature columns.
         truth: Ground truth, "-" for none.
-        origin: Where it comes from.
+        origin: Its source.
         generated: It can be generated offline from a seed.
         files: Original files in a data folder, all of them needed.
         stand_in: Generated data set to use instead.
@@ -177,7 +177,7 @@ def is_path(name: str) -> bool:
 
 
 def check_name(name: str) -> str:
-    """Return the name; raise InputError if it is neither registered nor looks like a file."""
+    """Return the name. Raise InputError if it is neither registered nor looks like a file."""
     if name in DATASETS or is_path(name):
         return name
     close = difflib.get_close_matches(name, DATASETS, n=1, cutoff=0.4)

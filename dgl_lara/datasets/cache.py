@@ -90,7 +90,7 @@ def _seal(arrays: Arrays, parameters: dict) -> str:
 
 
 def read_arrays(path: Path, skip_objects: bool = False) -> Arrays:
-    """Return all arrays of an .npz file; raise LaraError if it is damaged.
+    """Return all arrays of an .npz file. Raise LaraError if it is damaged.
 
     Args:
         path: The file. Its checksums are verified.
@@ -128,7 +128,7 @@ def text_checksum(*paths: Path) -> str:
 
 
 def download(url: str, path: Path, remedy: str) -> None:
-    """Download a file with a progress bar; raise LaraError with a remedy if that fails."""
+    """Download a file with a progress bar. Raise LaraError with a remedy if that fails."""
     try:
         with urllib.request.urlopen(url, timeout=30) as reply, atomic_write(path) as temporary:
             if url.startswith("https:") and not reply.url.startswith("https:"):

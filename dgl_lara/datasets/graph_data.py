@@ -131,7 +131,7 @@ class GraphData:
 
 
 def whole_numbers(path: Path, name: str, values: Tensor) -> Tensor:
-    """Return int64 values; raise InputError for fractions and for floats beyond 2^53, which are not exact."""
+    """Return int64 values. Raise InputError for fractions and for floats beyond 2^53, which are not exact."""
     if values.is_floating_point() and not bool((values == values.round()).all()):
         raise InputError("graph_file.fractions", path=path, name=name)
     if values.is_floating_point() and bool((values.abs() > 2**53).any()):
@@ -140,7 +140,7 @@ def whole_numbers(path: Path, name: str, values: Tensor) -> Tensor:
 
 
 def build_graph(path: Path, edges: Mapping[Relation, tuple[Tensor, Tensor]], counts: Mapping[str, int]) -> dgl.DGLGraph:
-    """Build a graph of these edges; raise InputError if one joins nodes that do not exist.
+    """Build a graph of these edges. Raise InputError if one joins nodes that do not exist.
 
     Args:
         path: The file, for errors.

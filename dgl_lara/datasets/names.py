@@ -37,7 +37,7 @@ def _texts(path: Path, kind: str, names: Any) -> Any:
 
 
 def check_names(path: Path, names: Names, counts: dict[str, Any]) -> Names:
-    """Return the names; raise InputError if there is not one line of text for each node, class or feature.
+    """Return the names. Raise InputError if there is not one line of text for each node, class or feature.
 
     Args:
         path: The file, for errors.

@@ -73,7 +73,7 @@ def _numbers(path: Path, name: str, array: np.ndarray) -> Tensor:
 
 
 def _only(path: Path, what: str, found: dict[str, Tensor]) -> Tensor | None:
-    """Return the one value that is stored under several names; raise InputError if they differ."""
+    """Return the one value that is stored under several names. Raise InputError if they differ."""
     values = list(found.values())
     if any(not torch.equal(values[0], value) for value in values[1:]):
         raise InputError("npz.ambiguous", path=path, what=what, names=" and as ".join(found))

@@ -64,7 +64,7 @@ class PartitionedDataset:
         return indices
 
     def to(self, device: torch.device | str) -> PartitionedDataset:
-        """Return the data set; raise InputError unless the device is the CPU."""
+        """Return the data set. Raise InputError unless the device is the CPU."""
         if torch.device(device).type != "cpu":
             raise InputError("partitioned.device")
         return self

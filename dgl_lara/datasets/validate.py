@@ -14,11 +14,11 @@ from dgl_lara.game.tasks import as_task
 
 
 def validate_dataset(dataset: Dataset, file: Path | None = None) -> Dataset:
-    """Return the data set; raise InputError if its parts do not fit together.
+    """Return the data set. Raise InputError if its parts do not fit together.
 
     Args:
         dataset: The data set.
-        file: Where it was read from, for errors.
+        file: The file that it was read from, for errors.
     """
     name = str(file or dataset.name)
     _check_features(dataset, name)

@@ -80,7 +80,7 @@ class PairBatch:
         players: The pairs.
         p: Result of `Decoder.sources`.
         t: (num_targets, num_endpoints * width).
-        nodes: Nodes whose rows `p` has, in rising order. None: all.
+        nodes: Nodes whose rows `p` has, in rising order. None means all.
     """
 
     game: Game
@@ -128,7 +128,7 @@ class Decoder:
     def receptive_hops(self, config: ExplainerShape) -> int:
         """Return how many hops around a target the encoder needs.
 
-        t needs one hop for each layer, and p of the farthest player needs as many beyond it.
+        t needs one hop for each layer, and p of the farthest player needs the same number beyond it.
         """
         return config.hops + config.layers
 

@@ -37,7 +37,7 @@ def explainer_inputs(game: Game, inputs: str, nodes: Tensor | None = None) -> Te
     Args:
         game: The game that is explained.
         inputs: "features" or "rich".
-        nodes: Some nodes. None: all.
+        nodes: Some nodes. None means all.
     """
     count = game.graph.num_nodes() if nodes is None else len(nodes)
     if count <= game.nodes_per_call:

@@ -131,7 +131,7 @@ class Embeddings:
     """p of all nodes and t of all targets.
 
     Attributes:
-        source: p, as `Explainer.source_shape` says: one row for each node, or for each feature column.
+        source: p, one row for each node or for each feature column, see `Explainer.source_shape`.
         target: t, (num_targets, width).
     """
 
@@ -252,7 +252,7 @@ def load_explainer(path: Path, device: torch.device) -> tuple[Explainer, dict[st
 
     Args:
         path: File that `save_explainer` wrote.
-        device: Where the explainer is loaded.
+        device: Device of the explainer.
 
     Raises:
         LaraError: If the file is damaged.

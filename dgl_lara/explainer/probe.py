@@ -25,7 +25,7 @@ def probe_outputs(game: Game, nodes: Tensor | None = None) -> Tensor:
 
     Args:
         game: A game on a heterogeneous graph.
-        nodes: Some nodes. None: all.
+        nodes: Some nodes. None means all.
     """
     assert isinstance(game.f, HeteroAdapter)
     graph, types = game.graph, game.f.types

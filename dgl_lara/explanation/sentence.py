@@ -280,7 +280,7 @@ def _hardly_differs(facts: SentenceInput, after: float) -> bool:
 
 
 def _strongest(facts: SentenceInput, players: list[int]) -> list[int]:
-    """Return the first players without those that are faint beside the very first."""
+    """Return the first players without those that are faint compared to the first."""
     least = FAINT_SCORE * abs(facts.score[players[0]])
     return [i for i in players[:MAX_REMOVED] if abs(facts.score[i]) >= least]
 

@@ -15,7 +15,7 @@ class ClassQuery:
 
     Attributes:
         classes: (num_targets,) the explained classes.
-        versus: (num_targets,) the classes they are contrasted with. None: no contrast.
+        versus: (num_targets,) the classes they are contrasted with. None means no contrast.
 
     Examples:
         >>> query = ClassQuery(torch.tensor([2, 0]), versus=torch.tensor([1, 1]))
@@ -32,7 +32,7 @@ class ClassQuery:
         Args:
             numbers: No class, one class, or two classes of which the first is contrasted with the second.
             count: Number of targets.
-            device: Where the tensors are made.
+            device: Device of the tensors.
 
         Returns:
             The query; None without classes.

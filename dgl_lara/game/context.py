@@ -12,7 +12,7 @@ from dgl_lara.graphs.graph import Graph
 
 @dataclass(frozen=True, eq=False)
 class GameContext:
-    """Where a game is played.
+    """Graph, features and task of a game.
 
     Attributes:
         task: What is a target.

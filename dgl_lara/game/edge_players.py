@@ -33,7 +33,7 @@ class EdgePlayers(PlayerSet):
     removal = "To remove a player is to take the edge away. All nodes stay, with their features."
 
     def samples_after_update(self, samples: object) -> None:
-        return None  # edges are numbered anew
+        return None  # edges get new numbers
 
     def __init__(self, context: GameContext, directed: bool = False) -> None:
         super().__init__(context)

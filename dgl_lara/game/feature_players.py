@@ -30,10 +30,10 @@ class FeaturePlayers(PlayerSet):
     columns that differ from the baseline in the target's receptive field are players, because all others have phi = 0.
 
     Args:
-        context: Where the game is played.
-        of: "field" or "target", where a column is removed.
+        context: Graph, features and task of the game.
+        of: "field" or "target", the nodes that lose a column.
         baseline: "zero", "mean" or "rows".
-        groups: Columns of each player. None: one column per player.
+        groups: Columns of each player. None means one column per player.
         group_names: Names of the groups.
     """
 

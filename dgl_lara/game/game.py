@@ -54,13 +54,13 @@ class ParentGraph:
 
 @dataclass(frozen=True, eq=False)
 class ModelOutputs:
-    """Results of f on the full graph. None: not known yet.
+    """Results of f on the full graph. None means not known yet.
 
     Attributes:
         full: (num_targets, num_outputs) outputs of f.
         null: (num_classes,) logits of a target without any player.
         context_hops: Hops around a target on which f returns its own predictions, K or K + 1.
-        valid_targets: Targets whose rows of `full` are valid. None: all.
+        valid_targets: Targets whose rows of `full` are valid. None means all.
     """
 
     full: Tensor | None = None
@@ -139,7 +139,7 @@ class Game:
             value: What is explained.
             players: What is a player.
             memory: Bytes that calls of f and chunks of targets keep to.
-            uses_edge_data: Whether f uses edge data. None: f is called to find out.
+            uses_edge_data: Whether f uses edge data. None means f is called to find out.
             known: Results of f that are known already.
             parent: The full graph, if `graph` was extracted from it.
             index: The law of coalitions: "banzhaf", "shapley" or "keep-P".

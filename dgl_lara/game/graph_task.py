@@ -37,7 +37,7 @@ class GraphTask(Task):
     settings_of_some_targets = settings_of_many_targets = {}  # targets share no masks
     paper_settings = {"lr": 1e-4}
     num_context_nodes = 0
-    head_layers = 2  # no gate tells players apart by their distances
+    head_layers = 2  # players have no distances that a gate could use
 
     def homogeneous_inputs(
         self, model: Callable, graph: Graph, features: Any, target_type: str | None, relation: str | Relation | None

@@ -45,7 +45,7 @@ class LinkTask(Task):
         """Store the pairs.
 
         Args:
-            pairs: (num_targets, 2) nodes. None: no pairs are known yet.
+            pairs: (num_targets, 2) nodes. None means no pairs are known yet.
         """
         self.pairs = torch.empty(0, 2, dtype=torch.long) if pairs is None else pairs
 

@@ -35,7 +35,7 @@ class NodeTask(Task):
         """Store the number of targets.
 
         Args:
-            count: The first `count` nodes can be targets. None: all nodes.
+            count: The first `count` nodes can be targets. None means all nodes.
         """
         self.count = count
 

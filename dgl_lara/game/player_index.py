@@ -44,7 +44,7 @@ class Players:
 
     @property
     def indptr(self) -> Tensor:
-        """Return (num_targets + 1,) where the pairs of each target begin."""
+        """Return (num_targets + 1,) the first pair of each target."""
         return torch.cat([self.counts.new_zeros(1), self.counts.cumsum(0)])
 
     @property

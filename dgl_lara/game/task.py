@@ -174,7 +174,7 @@ class Task(ABC):
         return num_bytes > available
 
     def compute_device(self, device: torch.device | None) -> torch.device | None:
-        """Return the device that computes batches, or None if the task computes everything where the data is."""
+        """Return the device that computes batches, or None if the task computes on the device of the data."""
         return None
 
     def nearby_nodes(self, graph: Graph, targets: Tensor, hops: int) -> Tensor | None:
@@ -255,7 +255,7 @@ class Task(ABC):
 
     @abstractmethod
     def target_embeddings(self, pooled: Tensor, targets: Tensor, nodes: Tensor | None) -> Tensor:
-        """Return (num_targets, num_endpoints * width) t of targets, if g saw `nodes` (None: all)."""
+        """Return (num_targets, num_endpoints * width) t of targets, if g saw `nodes` (None means all)."""
 
     def endpoints_of(self, target: int) -> Tensor:
         """Return the nodes that one target consists of, in order."""
@@ -304,7 +304,7 @@ class Task(ABC):
     def node_labels(
         self, nodes: Tensor, labels: Sequence[str] | None, names: Callable[[], list[str]]
     ) -> list[str] | None:
-        """Return what a table calls nodes beside their numbers, or None. `names` returns the full names."""
+        """Return what a table calls nodes besides their numbers, or None. `names` returns the full names."""
         return None if labels is None else [labels[node] for node in nodes.tolist()]
 
     def subject(self, target_names: Sequence[str]) -> str:

@@ -38,7 +38,7 @@ def save_gnn(model: ShippedModel, path: Path, details: dict) -> None:
 
 
 def load_gnn(path: Path, dataset: Dataset) -> tuple[ShippedModel, dict]:
-    """Return the model in a file and its details; raise InputError if it does not fit the data set."""
+    """Return the model in a file and its details. Raise InputError if it does not fit the data set."""
     if not path.is_file():
         raise InputError("gnn.missing", path=path, dataset=dataset.name)
     model: ShippedModel

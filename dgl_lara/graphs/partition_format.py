@@ -4,7 +4,7 @@ meta.json            the graph, its partition and a checksum of every file, writ
 train.npy, val.npy, test.npy   the splits, ids of nodes
 place.npy            the position of every node in the order of the parts, left out if that is its id
 part-0000/
-    indptr.npy       (nodes + 1,) where the in-edges of each node begin
+    indptr.npy       (nodes + 1,) the first in-edge of each node
     sources.npy      (edges,) their source nodes
     features.npy     (nodes, columns) float32 or float16
     labels.npy       (nodes,)
@@ -43,7 +43,7 @@ class Meta:
     """Content of meta.json."""
 
     name: str
-    source: str  # in words: where the graph comes from
+    source: str  # source of the graph, in words
     nodes: int
     edges: int
     columns: int
@@ -54,7 +54,7 @@ class Meta:
     parts: list[dict[str, Any]]
     versions: dict[str, str]
     key: dict[str, Any]
-    files: dict[str, str]  # the sums of those beside meta.json
+    files: dict[str, str]  # checksums of the files next to meta.json
     fingerprint: str
 
     @property

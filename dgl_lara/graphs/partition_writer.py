@@ -22,8 +22,8 @@ class PartitionData:
     """One part.
 
     Attributes:
-        nodes: Ids of its nodes, ascending. None: the next ones in the order of the graph.
-        indptr: Where the in-edges of each node begin.
+        nodes: Ids of its nodes, ascending. None means the next ones in the order of the graph.
+        indptr: First in-edge of each node.
         sources: Their source nodes.
         labels: Labels of the nodes.
         features: Consecutive blocks of rows.

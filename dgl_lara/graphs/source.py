@@ -1,4 +1,4 @@
-"""`GraphSource`: where the rows of a graph come from that is never loaded as a whole."""
+"""`GraphSource`, the rows of a graph that is never loaded as a whole."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class GraphSource(ABC):
 
     @abstractmethod
     def in_edges(self, nodes: Tensor) -> tuple[Tensor, Tensor]:
-        """Return (len(nodes) + 1,) where the in-edges of each node begin, and (num_edges,) their source nodes."""
+        """Return (len(nodes) + 1,) the first in-edge of each node, and (num_edges,) their source nodes."""
 
     @abstractmethod
     def in_degrees(self, nodes: Tensor) -> Tensor:

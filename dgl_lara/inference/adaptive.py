@@ -1,4 +1,4 @@
-"""Model calls only for doubtful explanations: samples of their own correct them until they are trusted."""
+"""Correction of doubtful explanations by model calls until they reach a confidence."""
 
 from __future__ import annotations
 
@@ -19,31 +19,45 @@ if TYPE_CHECKING:
     from dgl_lara.explanation import Explanations
     from dgl_lara.game.game import Game
 
-ROUNDS = (64, 128, 256)  # pairs of coalitions that are spent on a target, one after the other
+ROUNDS = (64, 128, 256)  # pairs of coalitions of each round
 AT_LEAST = 0.9
-MOST_SPENT = sum(ROUNDS)
+MAX_PAIRS_SPENT = sum(ROUNDS)
 
 
 @dataclass(frozen=True, eq=False)
 class AdaptiveResult:
-    """Explanations, the pairs of coalitions spent on each, and whether each is `still` doubtful."""
+    """Corrected explanations.
+
+    Attributes:
+        explanations: The explanations.
+        pairs: (num_targets,) pairs of coalitions spent on each.
+        still: (num_targets,) bool, whether each is doubtful afterwards.
+    """
 
     explanations: Explanations
-    pairs: Tensor  # (num_targets,)
-    still: Tensor  # (num_targets,) bool
+    pairs: Tensor
+    still: Tensor
 
 
 def refine_until_confident(
     game: Game, explanations: Explanations, stretch: float, at_least: float = AT_LEAST, seed: int = 0
 ) -> AdaptiveResult:
-    """Correct explanations whose confidence is below `at_least`. stretch: see `ErrorModel`."""
+    """Correct explanations whose confidence is too low.
+
+    Args:
+        game: The game that is explained.
+        explanations: The explanations.
+        stretch: Factor of the posterior variance, see `ErrorModel`.
+        at_least: Confidence to reach.
+        seed: Seed of the coalitions.
+
+    Raises:
+        InputError: If the errors of the scores are unknown.
+    """
     if not 0 < at_least < 1:
-        raise InputError(f"the confidence to reach must be above 0 and below 1 (got {at_least}).")
+        raise InputError("confidence.range", got=at_least)
     if explanations.variance is None:
-        raise InputError(
-            "nothing is known of how wrong these scores are, so the doubtful ones cannot be told; refine all of them "
-            "with a number of pairs, or train again, which learns it."
-        )
+        raise InputError("confidence.unknown")
     spent = torch.zeros(len(explanations), dtype=torch.long)
     for number, pairs in enumerate(ROUNDS, 1):
         doubtful = _doubtful(explanations, at_least)
@@ -64,17 +78,26 @@ def _doubtful(explanations: Explanations, at_least: float) -> Tensor:
 def with_own_samples(
     game: Game, explanations: Explanations, chosen: Tensor, pairs: int, stretch: float, seed: int
 ) -> Explanations:
-    """Correct some explanations, whose errors are known, with samples of their own."""
-    players, known = explanations.players, explanations.variance
-    assert known is not None
-    scores, variance, own = explanations.scores.clone(), known.clone(), explanations.is_target
-    some, places = players.only(chosen), chosen[players.row].nonzero().flatten()
-    masks = per_target_masks(game, some, pairs, seed, pairs)  # a round has pairs of its own
-    y = responses(game, some, masks, explanations.query[chosen])
-    for each, sigma, d in Samples(game.index, some, masks, y, own[places]).each():
-        place = places[each]
-        better = posterior_update(sigma, d, scores[place], variance[place], own[place], stretch)
-        scores[place], variance[place] = better.scores, better.variance
+    """Correct some explanations that have expected errors with new samples.
+
+    Args:
+        game: The game that is explained.
+        explanations: The explanations.
+        chosen: (num_targets,) bool, which ones to correct.
+        pairs: Pairs of coalitions for each of them.
+        stretch: Factor of the posterior variance.
+        seed: Seed of the coalitions.
+    """
+    players, prior = explanations.players, explanations.variance
+    assert prior is not None
+    scores, variance, own = explanations.scores.clone(), prior.clone(), explanations.is_target
+    chosen_players, positions = players.only(chosen), chosen[players.row].nonzero().flatten()
+    masks = per_target_masks(game, chosen_players, pairs, seed, pairs)  # each round draws other masks
+    y = responses(game, chosen_players, masks, explanations.query[chosen])
+    for each, sigma, d in Samples(game.index, chosen_players, masks, y, own[positions]).each():
+        index = positions[each]
+        update = posterior_update(sigma, d, scores[index], variance[index], own[index], stretch)
+        scores[index], variance[index] = update.scores, update.variance
     scores = complete(game, players, explanations.query, scores)
     corrected = explanations.corrected
     corrected = chosen.cpu() if corrected is None else corrected | chosen.cpu()

@@ -28,8 +28,8 @@ def correct_with_samples(
 
     Args:
         explanations: Amortised explanations.
-        samples: Samples of training. None: scores are not corrected.
-        errors: Expected errors. None: scores are not corrected either.
+        samples: Samples of training. None means scores are not corrected.
+        errors: Expected errors. None means scores are not corrected either.
     """
     if errors is None:
         return replace(explanations, corrected=torch.zeros(len(explanations), dtype=torch.bool))

@@ -27,14 +27,14 @@ def per_target_uniform(game: Game, players: Players, count: int, seed: int, numb
         number: Distinguishes draws for several purposes.
     """
     game.budget.check(BYTES_A_DRAW * count * len(players.player), f"{count:,} draws for each of these targets")
-    who = torch.stack(game.task.endpoints(players.targets), dim=1)  # a link is its ends, wherever it is listed
+    ids = torch.stack(game.task.endpoints(players.targets), dim=1)  # positions of links in a list may change
     if game.parent is not None:
-        who = game.parent.node_ids[who]
-    drawn = torch.empty(count, len(players.player))
-    for target, mine in zip(who.tolist(), players.slices, strict=True):
-        own = np.random.default_rng([seed % 2**64, number, *target])  # numpy takes no negative seed
-        drawn[:, mine] = torch.from_numpy(own.random((count, mine.stop - mine.start), np.float32))
-    return drawn.to(players.player.device)
+        ids = game.parent.node_ids[ids]
+    draws = torch.empty(count, len(players.player))
+    for target, pairs in zip(ids.tolist(), players.slices, strict=True):
+        rng = np.random.default_rng([seed % 2**64, number, *target])  # numpy takes no negative seed
+        draws[:, pairs] = torch.from_numpy(rng.random((count, pairs.stop - pairs.start), np.float32))
+    return draws.to(players.player.device)
 
 
 def per_target_masks(game: Game, players: Players, count: int, seed: int, number: int = 0) -> Masks:

@@ -21,7 +21,7 @@ class Embedder:
     """Computes the embeddings of one explainer on one graph, at most once.
 
     Args:
-        store: File that keeps them. None: they are kept in memory only.
+        store: File that keeps them. None means they are kept in memory only.
         compute_device: Device of the layer-wise pass, if the data stays in main memory.
     """
 

@@ -55,10 +55,10 @@ def explain_to_file(
     Args:
         scorer: Scores the players.
         targets: (num_targets,) ids.
-        top: Players kept of each target. None: all.
+        top: Players kept of each target. None means all.
         out: File to write.
         metadata: What the explanations depend on. Parts of an export with other metadata are not reused.
-        make_rows: Makes the rows of a part. None: amortised scores without a list of all players.
+        make_rows: Makes the rows of a part. None means amortised scores without a list of all players.
         pairs: Pairs of coalitions that `make_rows` evaluates for each target.
 
     Returns:
@@ -170,7 +170,7 @@ def split_targets(game: Game, targets: Tensor, top: int | None, pairs: int = 0) 
     Args:
         game: The game that is explained.
         targets: (num_targets,) ids.
-        top: Players held of each target. None: all of them.
+        top: Players held of each target. None means all of them.
         pairs: Pairs of coalitions evaluated for each target.
     """
     num_parts = -(-len(targets) // REFINED_TARGETS_A_PART) if pairs else 0

@@ -20,9 +20,9 @@ class Fitted:
     Attributes:
         explainer: The trained g.
         config: Settings of the training.
-        samples: Outputs of f for coalitions that all targets share. None: nothing is kept.
-        errors: Expected errors of the scores. None: unknown.
-        cost: Nodes of all graphs that f was given in training, for each target. None: unknown.
+        samples: Outputs of f for coalitions that all targets share. None means nothing is kept.
+        errors: Expected errors of the scores. None means unknown.
+        cost: Nodes of all graphs that f was given in training, for each target. None means unknown.
         history: Step, epoch, loss and agreement of each validation.
     """
 

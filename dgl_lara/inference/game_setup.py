@@ -56,11 +56,11 @@ def create_game(
         task: The task.
         hops: K, "auto" or "measure".
         value: The explained value.
-        memory: Bytes of working memory. None: most of what is free.
+        memory: Bytes of working memory. None means most of what is free.
         players: The player set.
         compute_device: Device of the model, if it differs from that of the graph.
         store: File with outputs of f.
-        edge_data: Whether f depends on edge data. None: it is tested.
+        edge_data: Whether f depends on edge data. None means it is tested.
         index: The law of coalitions.
     """
     f = place_model(f, compute_device)

@@ -1,7 +1,7 @@
-"""Passes over graphs that do not fit: f in batches of targets, g layer by layer in batches of nodes.
+"""Passes over graphs that do not fit into memory. f runs in batches of targets, g layer by layer in batches of nodes.
 
-Inputs and results stay in main memory, only one batch at a time is where the model is. DGL's samplers cut the batches
-out, in `workers` processes besides this one. The numbers are those of `scores.embed_all`, up to rounding.
+Inputs and results stay in main memory. Only one batch at a time is on the device of the model. DGL's samplers extract
+the batches in `workers` processes. The numbers equal those of `scorer.embed_all` up to rounding.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ warnings.filterwarnings("ignore", message="Dataloader CPU affinity")  # DGL's ad
 
 
 def full_pass_bytes(explainer: Explainer, num_nodes: int) -> int:
-    """What `scores.embed_all` holds at its peak, for the choice between the two."""
+    """Return the bytes that `scorer.embed_all` needs at its peak."""
     config = explainer.config
     states = config.hidden * (config.layers + 1)
     numbers = 2 * config.in_dim + 2 * states + 2 * config.hidden + 2 * config.terms * config.dim
@@ -38,7 +38,7 @@ def full_pass_bytes(explainer: Explainer, num_nodes: int) -> int:
 
 
 def predict_in_batches(f: Model, graph: dgl.DGLGraph, features: Tensor, hops: int, size: int = NODES_A_BATCH) -> Tensor:
-    """(num_nodes, num_classes): f on all nodes of a node task, on the (K + 1)-hop subgraph of a batch at a time."""
+    """Return the outputs of f for all nodes of a node task, computed on (K + 1)-hop subgraphs of batches."""
     parts = []
     with eval_mode(f):
         for targets in Progress(torch.arange(graph.num_nodes()).split(size), "predicting", unit="batch"):
@@ -48,65 +48,72 @@ def predict_in_batches(f: Model, graph: dgl.DGLGraph, features: Tensor, hops: in
 
 
 def embed_layerwise(
-    explainer: Explainer, game: Game, kind: str, size: int = NODES_A_BATCH, workers: int = 0
+    explainer: Explainer, game: Game, inputs: str, size: int = NODES_A_BATCH, workers: int = 0
 ) -> Embeddings:
-    """p and t of all nodes. Beside them, only two layers' states of all nodes are held at a time."""
+    """Return p and t of all nodes. Only the states of two layers are held at a time.
+
+    Args:
+        explainer: The trained g.
+        game: The game that is explained.
+        inputs: Name of the input features of the explainer.
+        size: Nodes of a batch.
+        workers: Sampler processes.
+    """
     game.task.check_layerwise()
-    where, graph = explainer.unit.device, game.graph
-    # cut into batches in main memory: DGL's loader wants graph and numbers in one place
-    looped = add_self_loops(graph).to("cpu")
+    device, graph = explainer.unit.device, game.graph
+    looped = add_self_loops(graph).to("cpu")  # DGL's loader needs graph and ids on one device
     scale = walk_scale(graph).unsqueeze(1).cpu()
-    heads = StreamedHeads(explainer, graph.num_nodes())
+    heads = _StreamedHeads(explainer, graph.num_nodes())
     config, encoder = explainer.config, explainer.encoder
     with eval_mode(explainer):
         state = torch.empty(graph.num_nodes(), config.hidden)  # in main memory
         for nodes in torch.arange(graph.num_nodes()).split(size):
-            x = explainer.normalised(explainer_inputs(game, kind, nodes.to(graph.device)).to(where))
+            x = explainer.normalised(explainer_inputs(game, inputs, nodes.to(graph.device)).to(device))
             state[nodes] = F.relu(encoder.first(x)).to(state.device)
         for layer, (conv, norm) in enumerate(zip(encoder.convs, encoder.norms, strict=True)):
             if encoder.residual:
                 heads.add(state, layer, size)
             after = torch.empty_like(state)
-            for block, sources, own in layer_batches(looped, size, workers, f"layer {layer + 1}"):
-                h = norm(rows_on(state, sources, where)) * scale[sources].to(where)
-                message = F.relu(conv(block.to(where), h) * scale[own].to(where))
+            for block, sources, own in _layer_batches(looped, size, workers, f"layer {layer + 1}"):
+                h = norm(_rows_on(state, sources, device)) * scale[sources].to(device)
+                message = F.relu(conv(block.to(device), h) * scale[own].to(device))
                 if encoder.residual:
-                    message = state[own].to(where) + message
+                    message = state[own].to(device) + message
                 after[own] = message.to(after.device)
             state = after
         heads.add(state, config.layers if encoder.residual else 0, size)
         return Embeddings(*explainer.embeddings(heads.source, heads.target, scale))
 
 
-def rows_on(state: Tensor, nodes: Tensor, device: torch.device) -> Tensor:
-    """These rows where the model is; on their way to a GPU they are gathered in pinned memory."""
+def _rows_on(state: Tensor, nodes: Tensor, device: torch.device) -> Tensor:
+    """Return rows of `state` on a device. For a GPU they are gathered in pinned memory."""
     if device.type != "cuda":
         return state[nodes]
     gathered = torch.empty(len(nodes), state.shape[1], dtype=state.dtype, pin_memory=True)
     return torch.index_select(state, 0, nodes, out=gathered).to(device, non_blocking=True)
 
 
-def layer_batches(
+def _layer_batches(
     looped: dgl.DGLGraph, size: int, workers: int, label: str
 ) -> Iterator[tuple[dgl.DGLGraph, Tensor, Tensor]]:
-    """(block, source nodes, own nodes) of one GraphConv layer, batch by batch."""
-    everyone = torch.arange(looped.num_nodes())
+    """Yield the block, source nodes and own nodes of each batch of one GraphConv layer."""
+    nodes = torch.arange(looped.num_nodes())
     loader = DataLoader(
-        looped, everyone, MultiLayerFullNeighborSampler(1), batch_size=size, shuffle=False, num_workers=workers
+        looped, nodes, MultiLayerFullNeighborSampler(1), batch_size=size, shuffle=False, num_workers=workers
     )
     for sources, own, blocks in Progress(loader, label, total=len(loader), unit="batch"):
         yield blocks[0], sources, own
 
 
-class StreamedHeads:
-    """Linear heads on all layers' states, summed state by state, so that the states need not be kept."""
+class _StreamedHeads:
+    """Linear heads on the states of all layers, added layer by layer, so that states need not be kept."""
 
     def __init__(self, explainer: Explainer, num_nodes: int) -> None:
         self.width = explainer.config.hidden
-        nothing = torch.empty(num_nodes, 0)  # said of a node where the source head is not asked
+        no_source = torch.empty(num_nodes, 0)
         self.heads = [head for head in (explainer.source_head, explainer.target_head) if isinstance(head, nn.Linear)]
         self.sums = [head.bias.detach().cpu().repeat(num_nodes, 1) for head in self.heads]
-        self.source, self.target = self.sums if len(self.sums) == 2 else (nothing, self.sums[0])
+        self.source, self.target = self.sums if len(self.sums) == 2 else (no_source, self.sums[0])
 
     def add(self, state: Tensor, layer: int, size: int) -> None:
         columns = slice(layer * self.width, (layer + 1) * self.width)

@@ -40,7 +40,7 @@ def explain_nearby(
         game: The game, or that of `game_nearby`.
         inputs: Name of the input features of the explainer.
         targets: (num_targets,) ids.
-        query: Classes to explain. None: the predicted ones.
+        query: Classes to explain. None means the predicted ones.
 
     Returns:
         The same scores as `Scorer.explain`, up to rounding.

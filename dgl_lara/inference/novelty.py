@@ -1,4 +1,4 @@
-"""Distance of an explanation from the training data: inputs of all nodes around the target, in training spreads.
+"""Distance of an explanation from the training data, by the inputs of all nodes around the target.
 
 It is about 1 on a graph like that of the training. 2 is far away.
 """
@@ -15,7 +15,7 @@ from dgl_lara.explainer.network import Explainer
 from dgl_lara.explanation import Explanations
 from dgl_lara.game.game import Game
 
-FURTHEST = 10.0  # spreads: a single wild number does not decide alone
+MAX_DEVIATIONS = 10.0  # limits the influence of a single outlier
 
 
 def with_novelty(explanations: Explanations, explainer: Explainer, inputs: str) -> Explanations:
@@ -27,8 +27,8 @@ def with_novelty(explanations: Explanations, explainer: Explainer, inputs: str) 
 def novelty(explainer: Explainer, game: Game, inputs: str, targets: Tensor) -> Tensor:
     """Compute the root mean square of normalised inputs of all nodes that reach a target, (num_targets,)."""
     near = game.task.reach(game.graph, targets, game.hops)
-    nodes, place = torch.unique(near.player, return_inverse=True)
-    off = (explainer_inputs(game, inputs, nodes) - explainer.centre) / explainer.spread
-    square = off.clamp(-FURTHEST, FURTHEST).square().mean(1)
-    total = torch.zeros(len(targets), device=square.device).index_add(0, near.row, square[place])
+    nodes, index = torch.unique(near.player, return_inverse=True)
+    deviation = (explainer_inputs(game, inputs, nodes) - explainer.centre) / explainer.spread
+    square = deviation.clamp(-MAX_DEVIATIONS, MAX_DEVIATIONS).square().mean(1)
+    total = torch.zeros(len(targets), device=square.device).index_add(0, near.row, square[index])
     return (total / near.counts.clamp(min=1)).sqrt()

@@ -40,16 +40,16 @@ class ExplainRequest:
     """A request for explanations. It holds names and numbers only, so that any process can open it.
 
     Args:
-        run: Folder of the run. None: the run that is served.
+        run: Folder of the run. None means the run that is served.
         refine: Model calls to spend.
-        top: Players kept of each target. None: all of them.
+        top: Players kept of each target. None means all of them.
         classes: Class to explain instead of the predicted one, and the class it is set against.
-        players: Player set. None: the first one trained.
+        players: Player set. None means the first one trained.
         split: Targets of this split ("all", "train", "val", "test").
         nodes: File of target numbers, instead of a split.
         pairs: File of links, instead of those of the run.
         graph: File with another graph, instead of that of the run.
-        memory: Bytes of working memory. None: most of what is free.
+        memory: Bytes of working memory. None means most of what is free.
         workers: Sampler processes for graphs that are too large for one pass.
         offload: Keep data in main memory and move batches to the device.
         device: Device to compute on.

@@ -17,7 +17,7 @@ MakeRows = Callable[[Scorer, Tensor, int | None], pd.DataFrame]
 
 
 def amortised_rows(scorer: Scorer, targets: Tensor, top: int | None) -> pd.DataFrame:
-    """Return the rows of amortised explanations. `top` players are kept of each target (None: all)."""
+    """Return the rows of amortised explanations. `top` players are kept of each target (None means all)."""
     if top is None:
         return scorer.explain(targets).to_frame()
     best = scorer.top(targets, min(top, scorer.game.max_players(targets)))

@@ -82,7 +82,7 @@ class Scorer:
 
         Args:
             targets: (num_targets,) ids.
-            query: Classes to explain. None: the predicted ones.
+            query: Classes to explain. None means the predicted ones.
         """
         game = self.game
         game.check_targets(targets)

@@ -24,7 +24,7 @@ def parse_classes(classes: Any, count: int, num_classes: int, device: torch.devi
         classes: One class for each target, a pair (a, b) for all targets, or a pair for each target.
         count: Number of targets.
         num_classes: Number of classes of the model.
-        device: Where the tensors are made.
+        device: Device of the tensors.
 
     Raises:
         InputError: If a class does not exist, is contrasted with itself, or if the meaning is ambiguous.

@@ -1,6 +1,10 @@
 """Texts of metrics and evaluations."""
 
 MESSAGES = {
+    "benchmark.comparing": "Comparing {methods}, on {targets} targets.",
+    "benchmark.trains_lara": "LARA is trained again for each seed.",
+    "benchmark.shorter": "--quick, --methods, --seeds or --targets make the comparison shorter.",
+    "benchmark.no_metric": "{metric} is not measured: {reason}",
     "agreement.above_one": (
         "An R2 above 1 is noise because there are too few reference pairs (--reference-pairs asks for more)."
     ),

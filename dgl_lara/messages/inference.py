@@ -17,6 +17,11 @@ MESSAGES = {
         "This explainer was trained for the predicted class only. Train it with all classes to explain another one."
     ),
     "top.range": "At least one player must be kept of each target (got {got}).",
+    "confidence.range": "The confidence to reach must be above 0 and below 1 (got {got}).",
+    "confidence.unknown": (
+        "The errors of these scores are unknown, so doubtful explanations cannot be found. "
+        "Refine all of them with a number of pairs, or train again."
+    ),
     "export.ending": "The file must end in {expected} (got '{got}').",
     "export.interrupted": "{kept:,} of {total:,} parts are kept in {folder}. The same command resumes from there.",
     "export.damaged_part": "{path} is damaged ({reason}). It is computed again.",

@@ -1,6 +1,10 @@
 """Texts of reports, of tables of a benchmark and of summaries."""
 
 MESSAGES = {
+    "report.measuring": "Measuring {metric} on {count} {split} {task}s.",
+    "report.examples": "Measuring time and choosing examples.",
+    "reproduce.parallel": "{jobs} data sets at a time. Their output is in {out}/*.log.",
+    "reproduce.measured": "{name} is measured.",
     "summary.class_of_no_target": "the class must be predicted for some {task} of the split '{split}' (got {got}).",
     "summary.sampled": "summing up {count:,} of {total:,} {task}s, drawn at random{hint}",
     "eval.not_kept": "the table of {metric} cannot be kept in {folder} ({reason}).",

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from torch import Tensor
 
-from dgl_lara._util.progress import log_info
+from dgl_lara._util.notices import notice
 from dgl_lara._util.randomness import sample_targets
 from dgl_lara._util.timing import seconds
 from dgl_lara.baselines.sampled import Sampled
@@ -56,9 +56,9 @@ def measure(run: Run, split: str, max_targets: int, pairs: int | None, reference
     tables = {}
     for metric in metrics:
         if METRICS[metric].unavailable(evaluation.case) is None:
-            log_info(f"measuring {metric} on {len(targets)} {split} {dataset.task}s")
+            notice("report.measuring", metric=metric, count=len(targets), split=split, task=dataset.task)
         tables[metric] = evaluate(evaluation, metric)
-    log_info("timing explanations, choosing examples")
+    notice("report.examples")
     explanations = evaluation.explanations[-1].named(**run.names)
     predicted, accuracy = lara.game.explained_class[targets], _accuracy(run)
     return ReportData(

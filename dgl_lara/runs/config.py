@@ -27,7 +27,7 @@ class RunConfig:
         value: Number that is explained.
         training: Settings of the explainer and its training.
         preset: Name of the settings that `training` started from.
-        model: Where the user's model is built. None: the run holds a model of this package.
+        model: File and name of the user's model. None means the run holds a model of this package.
         data: Fingerprint of the data set.
         index: What a score is, see `game/index.py`.
         players: Player sets. Each has an explainer, the first one in the folder of the run itself.

@@ -28,7 +28,7 @@ def create_run(out: Path | None, config: RunConfig, dataset: Dataset, lara: LARA
     """Create the folder of a new run.
 
     Args:
-        out: The folder. None: runs/<dataset>-<time>.
+        out: The folder. None means runs/<dataset>-<time>.
         config: What identifies the run.
         dataset: Its data set.
         lara: The method with the first player set.

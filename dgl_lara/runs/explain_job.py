@@ -19,7 +19,7 @@ from dgl_lara.datasets.user_files import load_graph
 from dgl_lara.errors import InputError
 from dgl_lara.explanation import Explanations
 from dgl_lara.game.class_query import ClassQuery
-from dgl_lara.inference.adaptive import MOST_SPENT
+from dgl_lara.inference.adaptive import MAX_PAIRS_SPENT
 from dgl_lara.inference.export import explain_to_file
 from dgl_lara.inference.request import ExplainRequest, RefineCost
 from dgl_lara.inference.rows import refined_rows
@@ -81,7 +81,7 @@ class ExplainJob:
         if options.calls_model or options.corrected or self.classes:
             stretch = lara.fitted.stretch
             make = refined_rows(self._explain, options, stretch, self.run.config.training.seed, self.cost)
-        pairs = options.pairs or (MOST_SPENT if options.min_confidence else 0)
+        pairs = options.pairs or (MAX_PAIRS_SPENT if options.min_confidence else 0)
         chosen = targets.to(lara.features.device)
         return explain_to_file(self._scorer, chosen, self.request.top, out, self.metadata, make, pairs)
 

@@ -30,7 +30,7 @@ def build_manifest(config: RunConfig, model: Callable, players: PlayerSpec) -> d
 
 
 def flattened(manifest: dict[str, Any]) -> dict[str, Any]:
-    """Return a manifest with the training settings beside the other entries."""
+    """Return a manifest with the training settings next to the other entries."""
     return {**manifest, **manifest["training"]} if isinstance(manifest.get("training"), dict) else manifest
 
 

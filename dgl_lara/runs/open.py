@@ -39,11 +39,11 @@ def open_run(
     Args:
         folder: The folder.
         device: Device to compute on.
-        memory: Bytes of working memory. None: most of what is free.
+        memory: Bytes of working memory. None means most of what is free.
         offload: Keep data in main memory and move batches to the device.
         trust: Whether to run the code of a user's model. True runs the code that the folder names, a text like
             "my_module:build_model" names it again.
-        players: Player set to explain with. None: the first one of the run.
+        players: Player set to explain with. None means the first one of the run.
         to_explain: Raise an error before anything is loaded if there is no explainer.
 
     Returns:

@@ -117,7 +117,7 @@ class Run:
         Args:
             lara: The method on that graph.
             file: File of the graph.
-            graph: Graph of the file. None: the graph of this run.
+            graph: Graph of the file. None means the graph of this run.
             features: Features of that graph.
             pairs: Links to explain.
         """

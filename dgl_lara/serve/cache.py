@@ -130,7 +130,7 @@ class ExplanationCache:
         return TopKRows(*(getattr(self, name)[targets] for name in (*NUMBER_COLUMNS, "state")))
 
     def texts(self, targets: np.ndarray) -> list[memoryview] | None:
-        """Return the explanations as JSON with all their players. None: a text was too long to be kept."""
+        """Return the explanations as JSON with all their players. None means a text was too long to be kept."""
         lengths = self.length[targets].tolist()
         if 0 in lengths:
             return None

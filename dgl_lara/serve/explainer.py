@@ -56,7 +56,7 @@ class ServedExplainer:
         target: t of all targets.
         cache: Explanations that are computed already.
         ids: Ids and names for answers.
-        unchanged: (num_targets,) bool, targets that the samples of training still correct. None: all of them.
+        unchanged: (num_targets,) bool, targets that the samples of training still correct. None means all of them.
     """
 
     def __init__(

@@ -156,7 +156,7 @@ def parse_query(model: type[Query], query: Mapping[str, str]) -> Query:
 def parse_plain_nodes(body: bytes) -> list[int] | None:
     """Return the nodes of a request with default options, in a tenth of the time of `parse_body`.
 
-    None: the request has other options, or is invalid.
+    None means the request has other options, or is invalid.
     """
     try:
         content = orjson.loads(body)

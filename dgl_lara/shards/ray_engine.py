@@ -40,8 +40,8 @@ def explain_by_ray(
     Args:
         request: What to explain.
         folder: Folder of the shards.
-        shards: Number of shards. None: that of the folder, or some for each core.
-        address: Cluster to connect to, such as "auto" or "host:6379". None: start Ray on this machine.
+        shards: Number of shards. None means that of the folder, or some for each core.
+        address: Cluster to connect to, such as "auto" or "host:6379". None means start Ray on this machine.
 
     Returns:
         The manifest of the folder.

@@ -100,7 +100,7 @@ class ShardFolder:
         return self.folder / f"_{shard.name}.json"
 
     def request(self) -> dict[str, Any] | None:
-        """Return what the shards explain. None: there are no shards yet."""
+        """Return what the shards explain. None means there are no shards yet."""
         path = self.folder / REQUEST
         if not path.exists():
             return None

@@ -1,4 +1,4 @@
-"""Where the steps of training take place: on a graph in memory, out of core, or distributed (`distributed.py`)."""
+"""Backends of training steps: in memory, out of core, or distributed (`distributed.py`)."""
 
 from __future__ import annotations
 

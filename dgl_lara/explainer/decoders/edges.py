@@ -1,10 +1,10 @@
-"""Edges: the node that an edge enters holds its q, made from what g says of both ends.
+"""Edges as players. The node that an edge enters holds its q, computed from the embeddings of both ends.
 
     phi_hat(u -> v, to i) = sum_d w_d(i, v) <q_uv^(d), t_i^(d)>,    d = 0 ... K - 1
     q_uv = a_u + b_v + W relu(c_u + e_v + D x_uv)
 
-a, b, c, e are linear in the encoder's states, one row a node, so that p is stored and passed on as for nodes; x is what
-an edge carries, where f reads that, and its relation. An undirected pair has the sum of its two directions.
+a, b, c, e are linear in the states of the encoder, one row for each node, so p is stored as for nodes. x is the data of
+the edge, if f reads it, and its relation. An undirected pair has the sum of its two directions.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ class ColumnEmbedding(nn.Module):
         self.linear = nn.Linear((1 + NUM_CONTEXTS) * classes, width)
         self.mlp = nn.Sequential(nn.Linear((1 + NUM_CONTEXTS) * classes, hidden), nn.ReLU(), nn.Linear(hidden, width))
         self.own = nn.Parameter(torch.zeros(columns, width))
-        self.register_buffer("spread", torch.ones(columns))  # how large each column is, so that r is on one scale
+        self.register_buffer("spread", torch.ones(columns))  # size of each column, so that r is on one scale
         self.register_buffer("responses", torch.zeros(columns, (1 + NUM_CONTEXTS) * classes))
 
     def forward(self) -> Tensor:
@@ -63,19 +63,19 @@ class FeatureDecoder(Decoder):
         for columns in torch.arange(game.player_set.num_columns).split(MAX_COLUMNS_AT_ONCE):
             part = slice(int(columns[0]), int(columns[-1]) + 1)
             square = game.player_set.deviation(slice(None), part).square()
-            present = (square > 0).sum(0).clamp(min=1)  # a rare column is as large as it is where it is there
+            present = (square > 0).sum(0).clamp(min=1)  # the mean is over nodes that have the column
             g.decoder_weights.spread[part] = (square.sum(0) / present).sqrt().clamp(min=1e-6)
         moved = responses(game, g.decoder_weights.spread)
         g.decoder_weights.responses.copy_(moved / moved.square().mean(0).sqrt().clamp(min=1e-9))
         targets = evenly_spaced(game.num_targets, NUM_COUNTED_TARGETS, moved.device)
-        # so many scores share what there is to explain; r begins small enough for all of them together
+        # all scores of a target share its value, so r begins small
         g.decoder_weights.spread *= game.players(targets).counts.float().mean().clamp(min=1).sqrt()
 
     def reach(self, config: ExplainerShape) -> int:
         return 0 if config.alone else config.hops
 
     def receptive_hops(self, config: ExplainerShape) -> int:
-        return max(self.reach(config), config.layers)  # r speaks of columns: nobody's p is needed
+        return max(self.reach(config), config.layers)  # r belongs to columns, so no p is needed
 
     def source_width(self, config: ExplainerShape) -> int:
         return 0

@@ -152,7 +152,7 @@ def _spread(nodes: np.ndarray, angle: np.ndarray, down: np.ndarray, gap: float) 
     wish = np.angle(toward[nodes]) % (2 * np.pi)
     order = np.argsort(wish, kind="stable")
     nodes, wish = nodes[order], wish[order]
-    # cut the ring where it is emptiest, then move the nodes as little as keeps the gap (isotonic regression)
+    # cut the ring at its largest gap, then move the nodes as little as keeps the gap (isotonic regression)
     start = (int(np.argmax(np.diff(wish, append=wish[0] + 2 * np.pi))) + 1) % len(wish)
     nodes, wish = np.roll(nodes, -start), np.concatenate([wish[start:], wish[:start] + 2 * np.pi])
     steps = gap * np.arange(len(nodes))

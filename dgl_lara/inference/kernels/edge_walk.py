@@ -1,8 +1,8 @@
-"""Compiled walks if edges are players: scores of all edges near many targets, or of the best ones.
+"""Compiled walks that score all edges near many targets, or the best ones.
 
 From each target the weights of the gate walk out to the nodes at most K - 1 hops away. Every edge that enters one of
-these nodes adds w_d <q, t> to its player. `decoders/edges.py` computes the same numbers on any device, and a test
-compares the two.
+these nodes adds w_d <q, t> to its player. A test compares the scores with those of `decoders/edges.py`, which work on
+any device.
 """
 
 from __future__ import annotations
@@ -96,8 +96,10 @@ def _walk_all(  # type: ignore[no-untyped-def]
     worker, workers, indptr, sources, slots, scale, q, t, targets, gate, reach, players,
     best, best_score, best_hop, counts, ends, player, hop, score,
 ):  # fmt: skip
-    """The best players of each target go to `best`, if it has room; all of them to `player`, from place ends[row] on,
-    if `ends` is given; how many there are to `counts`."""
+    """Write the best players of each target to `best` if it has room.
+
+    `counts` gets the number of players. If there are `ends`, `player` gets all players from index ends[row] on.
+    """
     nodes, terms = len(indptr) - 1, len(q)
     weight = np.zeros((terms, nodes), np.float32)
     distance, near = np.full(nodes, -1, np.int8), np.empty(nodes, np.int32)
@@ -139,12 +141,12 @@ def _walk_all(  # type: ignore[no-untyped-def]
 
 @inner()
 def _near(indptr, sources, scale, target, gate, reach, weight, distance, near):  # type: ignore[no-untyped-def]
-    """Lists the nodes at most `reach` hops away, nearest first, and leaves the gate's weights of each in `weight`."""
+    """List the nodes at most `reach` hops away, nearest first, and write the gate weights of each to `weight`."""
     near[0], distance[target], weight[0, target], count = target, 0, 1, 1
     begin = 0
     for step in range(1, reach + 1):
         stop = count
-        first = 0 if gate == BY_WALK else begin  # only walks may stay where they are, or turn back
+        first = 0 if gate == BY_WALK else begin  # only walks may stay or turn back
         for place in range(first, stop):
             node = near[place]
             passed = weight[step - 1, node] * scale[node] if gate == BY_WALK else np.float32(1)

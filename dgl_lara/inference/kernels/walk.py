@@ -1,7 +1,7 @@
-"""Compiled walks: scores of all nodes near many targets, or of the best ones, without lists of walks in between.
+"""Compiled walks that score all nodes near many targets, or the best ones.
 
-A walk starts at one target and adds w_d <p, t> at every node it meets. `decoders/nodes.py` computes the same numbers on
-any device, and a test compares the two.
+A walk starts at one target and adds w_d <p, t> at every node it meets. A test compares the scores with those of
+`decoders/nodes.py`, which work on any device.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def by_term(rows: Tensor, terms: int) -> np.ndarray:
 
 @kernel()
 def _score(worker, workers, indptr, sources, scale, p, t, targets, gate, hops, ends, player, hop, score):  # type: ignore[no-untyped-def]
-    """Players in rising order, their distance and score, from place ends[row] on."""
+    """Write players in rising order, with distance and score, from index ends[row] on."""
     total, weight, distance, here, there, seen, now = scratch(len(indptr) - 1)
     term = 0 if gate == ONE_TERM else hops
     for row in range(worker, len(targets), workers):
@@ -121,7 +121,7 @@ def _score(worker, workers, indptr, sources, scale, p, t, targets, gate, hops, e
 
 @kernel()
 def _keep_top(worker, workers, indptr, sources, scale, p, length, t, targets, gate, hops, player, score, hop):  # type: ignore[no-untyped-def]
-    """The best players of each target; every worker has scratch rows of its own."""
+    """Find the best players of each target."""
     total, weight, distance, here, there, seen, now = scratch(len(indptr) - 1)
     for row in range(worker, len(targets), workers):
         count, reached = walk(
@@ -138,10 +138,10 @@ def _keep_top(worker, workers, indptr, sources, scale, p, length, t, targets, ga
 def _keep_best(  # type: ignore[no-untyped-def]
     p, length, scale, t, gate, hops, total, weight, distance, there, reached, seen, count, player, score, hop
 ):
-    """The last step and the choice of the best in one: near players first, then the many that are K hops away.
+    """Take the last step and keep the best players.
 
-    Of those, a player whose score cannot reach the list (Cauchy-Schwarz, with a margin for rounding) is passed over
-    without reading its embedding. Leaves `weight` and `distance` as they were before the target came.
+    Near players come first, then the players K hops away. If a score cannot reach the list (Cauchy-Schwarz, with a
+    margin for rounding), the embedding of its player is not read. `weight` and `distance` are reset afterwards.
     """
     term = 0 if gate == ONE_TERM else hops
     kept, top = 0, len(player)
@@ -166,7 +166,7 @@ def _keep_best(  # type: ignore[no-untyped-def]
 
 @inner()
 def scratch(nodes):  # type: ignore[no-untyped-def]
-    """What one worker's walks write on: total, weight, distance, here, there, seen, now (see `walk`)."""
+    """Return the buffers of one worker, which are total, weight, distance, here, there, seen and now of `walk`."""
     total, weight, now = np.zeros(nodes, np.float32), np.zeros(nodes, np.float32), np.empty(nodes, np.float32)
     here, there, seen = np.empty(nodes, np.int32), np.empty(nodes + 1, np.int32), np.empty(nodes, np.int32)
     return total, weight, np.full(nodes, -1, np.int8), here, there, seen, now
@@ -176,8 +176,11 @@ def scratch(nodes):  # type: ignore[no-untyped-def]
 def walk(  # type: ignore[no-untyped-def]
     indptr, sources, scale, p, t, target, gate, hops, total, weight, distance, here, there, seen, now
 ):
-    """Leaves the scores of all players nearer than K hops in `total` (the first number returned says how many are
-    listed in `seen`), and what the last step reached in `there` with its `weight` (the second number)."""
+    """Walk from one target.
+
+    `total` holds the scores of all players nearer than K hops, which are listed in `seen`. `there` lists the nodes that
+    the last step reached, with their `weight`. Return the lengths of both lists.
+    """
     here[0], now[0], seen[0], count, size = target, 1, target, 1, 1
     distance[target] = 0
     total[target] = dot(p[0, target], t[0])
@@ -186,7 +189,7 @@ def walk(  # type: ignore[no-untyped-def]
         reached = 0
         for place in range(size):
             node = here[place]
-            passed = max(now[place] * scale[node], TINY)  # a weight of 0 means: not reached
+            passed = max(now[place] * scale[node], TINY)  # a weight of 0 marks nodes that are not reached
             for edge in range(indptr[node], indptr[node + 1]):
                 other = sources[edge]
                 there[reached] = other
@@ -225,7 +228,7 @@ def dot(a, b):  # type: ignore[no-untyped-def]
 
 @inner()
 def insert(value, node, distance, kept, player, score, hop):  # type: ignore[no-untyped-def]
-    """Into a short sorted list; of equal scores the lower node comes first. Returns the length of the list."""
+    """Insert a player into a short sorted list and return its length. Equal scores are sorted by node."""
     top = len(player)
     if kept == top and (value < score[top - 1] or (value == score[top - 1] and node > player[top - 1])):
         return kept
