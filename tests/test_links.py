@@ -17,7 +17,7 @@ from dgl_lara.attribution.exact import all_coalitions, exact
 from dgl_lara.attribution.monte_carlo import least_squares, sample_shared, shared_least_squares
 from dgl_lara.attribution.shared_samples import SampleReservoir, draw_more
 from dgl_lara.explainer.decoder import PairBatch, sum_over_endpoints
-from dgl_lara.explainer.inputs import encoder_graph
+from dgl_lara.explainer.inputs import encoder_graph, explainer_inputs
 from dgl_lara.game.game import Game
 from dgl_lara.game.inputs import normalize_inputs
 from dgl_lara.inference.correction import _one_by_one
@@ -183,6 +183,24 @@ def test_pairs_with_next_to_no_samples_are_not_corrected():
 
 
 # --- g
+
+
+def test_inputs_of_nodes_that_end_no_pair():
+    """Each chunk has nodes of one type only."""
+    game = typed(3)
+    expected = explainer_inputs(game, "rich")
+    game.caller.nodes_per_call = 2
+    torch.testing.assert_close(explainer_inputs(game, "rich"), expected)
+
+
+def test_columns_of_features_as_players_of_pairs():
+    pairs = [(n, (7 * n + 3) % 40) for n in range(40) if n != (7 * n + 3) % 40]
+    game = homogeneous(40, 60, pairs)
+    config = TrainingConfig(hidden=16, dim=8, masks=4, steps=100)
+    lara = LARA(Pairing(), game.graph, game.features, "link", hops=2, config=config, players="features").fit(pairs)
+    truth = exact(game := lara.game, game.players(torch.arange(len(pairs))))
+    scores = torch.cat([each.scores for each in lara.explain(pairs)])
+    assert ((scores - truth) ** 2).sum() < 0.1 * (truth - truth.mean()).square().sum()
 
 
 def explain_with_a_new_g(game, targets):

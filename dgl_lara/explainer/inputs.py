@@ -101,9 +101,9 @@ def _paired(game: Game, nodes: Tensor | None) -> list[Tensor]:
         own_nodes, partners = nodes[is_end].repeat_interleave(len(others)), others.repeat(int(is_end.sum()))
         ends = (own_nodes, partners) if side == 0 else (partners, own_nodes)
         for graph in (game.graph, alone):
-            logits = game.caller(graph, game.features, *ends).view(int(is_end.sum()), -1)
-            rows = logits.new_zeros(len(nodes), logits.shape[1])
-            rows[is_end] = logits
+            rows = game.full_logits.new_zeros(len(nodes), len(others) * game.num_classes)
+            if len(own_nodes):
+                rows[is_end] = game.caller(graph, game.features, *ends).view(-1, rows.shape[1])
             columns.append(rows)
     return columns
 

@@ -130,6 +130,9 @@ class LinkTask(Task):
     def mark_singles(self, graph: Graph) -> Graph:
         return graph
 
+    def single_endpoints(self, nodes: Tensor) -> tuple[Tensor, ...]:
+        return nodes, nodes
+
     def pool(self, sizes: Tensor, t: Tensor) -> Tensor:
         return t
 

@@ -141,6 +141,10 @@ class Task(ABC):
     def mark_singles(self, graph: Graph) -> Graph:
         """Return a graph without edges with every node a target of its own."""
 
+    def single_endpoints(self, nodes: Tensor) -> tuple[Tensor, ...]:
+        """Return what f is called with besides graph and features for single nodes: each twice for pairs, or ()."""
+        return ()
+
     # --- what a task allows and needs
 
     num_endpoints: ClassVar[int] = 1

@@ -140,16 +140,19 @@ class FeatureDecoder(Decoder):
 
 def contexts(game: Game) -> Tensor:
     """Return zeros and the average node of each of the most common classes, (1 + NUM_CONTEXTS, num_columns)."""
-    classes, counts = torch.unique(game.full_logits.argmax(1), return_counts=True)
+    predicted = game.full_logits.argmax(1)
+    classes, counts = torch.unique(predicted, return_counts=True)
     common = classes[counts.argsort(descending=True)[:NUM_CONTEXTS]]
-    of_node = game.task.expand_to_nodes(game.graph, game.full_logits.argmax(1))
-    rows = [game.features[of_node == one].float().mean(0) for one in common]
+    nodes = [game.task.target_nodes(game.graph, (predicted == each).nonzero().flatten()) for each in common]
+    rows = [game.features[index].float().mean(0) for index in nodes]
     rows += [rows[0]] * (NUM_CONTEXTS - len(rows))
     return torch.stack([torch.zeros_like(rows[0]), *rows])
 
 
 def responses(game: Game, size: Tensor) -> Tensor:
     """Return how adding a column to typical single nodes moves the logits of f, (num_columns, contexts * classes).
+
+    If targets are pairs, each node is paired with itself.
 
     Args:
         game: The game that is explained.
@@ -161,12 +164,13 @@ def responses(game: Game, size: Tensor) -> Tensor:
     for columns in torch.arange(kind.num_columns, device=size.device).split(max(1, game.nodes_per_call // 2)):
         place = torch.arange(len(columns), device=size.device)
         singles = game.task.mark_singles(isolated(game.graph, 2 * len(columns)))
+        ends = game.task.single_endpoints(torch.arange(2 * len(columns), device=size.device))
         moved = []
         for context in around:
             x = context.repeat(2 * len(columns), 1)
             x[place, columns] += size[columns]
             with eval_mode(game.f):
-                logits = game.caller(singles, x.to(game.features)).float()
+                logits = game.caller(singles, x.to(game.features), *ends).float()
             moved.append(logits[: len(columns)] - logits[len(columns) :])
         parts.append(torch.cat(moved, dim=1))
     return torch.cat(parts)
