@@ -431,7 +431,7 @@ class LARA:
         Returns:
             `Explanations`. A few targets are explained from their neighbourhoods if nothing is embedded yet.
         """
-        num_classes = self.explainer_.config.num_classes
+        num_classes = self.fitted.explainer.config.num_classes
         lara = self.for_pairs(targets)
         ids = lara._ids_of(targets)
         query = None if classes is None else parse_classes(classes, len(ids), num_classes, ids.device)
@@ -459,10 +459,11 @@ class LARA:
         return with_novelty(other.explain(targets, classes), self.explainer_, self.config_.inputs)
 
     def _amortised(self, targets: Tensor, query: ClassQuery | None = None) -> Explanations:
-        if len(targets) > self.task.max_nearby_targets or self.is_embedded:
+        explainer, inputs, embedder = self.fitted.explainer, self.fitted.config.inputs, self.embedder
+        if len(targets) > self.task.max_nearby_targets or embedder.has(explainer, self.features.device):
             return self.scorer().explain(targets, query)
         game = self._game or self._game_nearby(targets)
-        return explain_nearby(self.explainer_, game, self.config_.inputs, targets, query)
+        return explain_nearby(explainer, game, inputs, targets, query, embedder.graph)
 
     def _game_nearby(self, targets: Tensor) -> Game:
         """Return a game that calls f around the targets only."""

@@ -214,6 +214,18 @@ class Explainer(nn.Module):
             raise InputError("explainer.inputs", expected=self.config.in_dim, got=inputs.shape[1])
         return (inputs - self.centre).div_(self.spread).clamp_(-self.clip, self.clip)
 
+    def checked_query(self, predicted: ClassQuery, query: ClassQuery | None) -> ClassQuery:
+        """Return the query, or the one about the predicted classes if there is none.
+
+        Raises:
+            InputError: If g was trained for the predicted class only and another one is requested.
+        """
+        if query is None or self.class_weight is not None:
+            return query or predicted
+        if query.versus is not None or bool((query.classes != predicted.classes).any()):
+            raise InputError("classes.predicted_only")
+        return query
+
     def for_class(self, target: Tensor, query: ClassQuery) -> Tensor:
         """Return t weighted by the class of each row, (rows, width).
 

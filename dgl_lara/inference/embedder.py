@@ -29,7 +29,7 @@ class Embedder:
         self.store, self.compute_device = store, compute_device
         self._lock = threading.RLock()  # threads that ask at the same time wait for one pass
         self._embeddings: Embeddings | None = None
-        self._graph: EncoderGraph | None = None
+        self.graph: EncoderGraph | None = None  # kept from training until all nodes are embedded
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name != "_lock"}
@@ -43,12 +43,12 @@ class Embedder:
         Args:
             graph: The full graph as the explainer sees it, if it is known already.
         """
-        self._embeddings, self._graph = None, graph
+        self._embeddings, self.graph = None, graph
 
     def has(self, explainer: Explainer, device: torch.device) -> bool:
         """Return whether the embeddings are in memory or in the store."""
         with self._lock:
-            if self._embeddings is None:
+            if self._embeddings is None and self.store is not None:
                 self._embeddings = self._stored(explainer, device)
             return self._embeddings is not None
 
@@ -91,7 +91,7 @@ class Embedder:
         needed = full_pass_bytes(explainer, game.graph.num_nodes())
         if not self.compute_device and not game.task.exceeds_memory(needed, game.budget.memory):
             with status("one pass of the explainer over everything"):
-                graph, self._graph = self._graph or encoder_graph(game, inputs), None
+                graph, self.graph = self.graph or encoder_graph(game, inputs), None
                 return embed_graph(explainer, graph)
         try:
             found = embed_layerwise(explainer.to(self.compute_device or device), game, inputs, workers=workers)

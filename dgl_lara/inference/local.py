@@ -10,6 +10,7 @@ from torch import Tensor
 from dgl_lara.attribution.efficiency import complete
 from dgl_lara.blackbox.call import Model, predict_and_validate
 from dgl_lara.blackbox.eval_mode import eval_mode
+from dgl_lara.explainer.decoder import PairBatch, sum_over_endpoints
 from dgl_lara.explainer.encoder import EncoderGraph
 from dgl_lara.explainer.inputs import explainer_inputs
 from dgl_lara.explanation import Explanations
@@ -18,9 +19,7 @@ from dgl_lara.game.index import BANZHAF, Index
 from dgl_lara.game.node_task import khop_batch
 from dgl_lara.game.tasks import NODE
 from dgl_lara.graphs.indexing import is_member
-from dgl_lara.inference.scorer import Scorer, checked_query, embed_all
-from dgl_lara.training.objective import local_scores
-from dgl_lara.training.subgraphs import SubgraphEmbeddings
+from dgl_lara.inference.scorer import Scorer, embed_all
 
 if TYPE_CHECKING:
     from dgl_lara.explainer.network import Explainer
@@ -31,7 +30,12 @@ if TYPE_CHECKING:
 
 
 def explain_nearby(
-    explainer: Explainer, game: Game, inputs: str, targets: Tensor, query: ClassQuery | None = None
+    explainer: Explainer,
+    game: Game,
+    inputs: str,
+    targets: Tensor,
+    query: ClassQuery | None = None,
+    full: EncoderGraph | None = None,
 ) -> Explanations:
     """Return the scores of all players of a few targets, from embeddings of their 2K-hop neighbourhood.
 
@@ -41,21 +45,22 @@ def explain_nearby(
         inputs: Name of the input features of the explainer.
         targets: (num_targets,) ids.
         query: Classes to explain. None means the predicted ones.
+        full: The full graph as g sees it, whose inputs need not be computed again.
 
     Returns:
-        The same scores as `Scorer.explain`, up to rounding.
+        The scores of `Scorer.explain`, up to rounding.
     """
-    game.check_targets(targets)
     nodes = game.task.nearby_nodes(game.graph, targets, explainer.decoder.receptive_hops(explainer.config))
     if nodes is None:
         return Scorer(explainer, game, embed_all(explainer, game, inputs)).explain(targets, query)
-    query = checked_query(explainer, game.query(targets), query)
+    query = explainer.checked_query(game.query(targets), query)
     with eval_mode(explainer):
-        graph = EncoderGraph.around(game.graph, nodes, explainer_inputs(game, inputs, nodes), game.in_degrees)
-        p, t = explainer(graph)
-        embedded = SubgraphEmbeddings(graph, nodes, p, game.task.target_embeddings(t, targets, nodes))
+        rows = explainer_inputs(game, inputs, nodes) if full is None else full.inputs[nodes]
+        p, t = explainer(EncoderGraph.around(game.graph, nodes, rows, game.in_degrees))
+        t = explainer.for_class(game.task.target_embeddings(t, targets, nodes), query)
         players = game.players(targets)
-        scores = complete(game, players, query, local_scores(explainer, game, embedded, players, query))
+        pairs = PairBatch(game, players, p, t, nodes)
+        scores = complete(game, players, query, sum_over_endpoints(explainer.decoder.scores, explainer, pairs))
     return Explanations(players, scores, query.classes, game.task, "lara", game, rather_than=query.versus)
 
 

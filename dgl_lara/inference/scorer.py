@@ -86,7 +86,7 @@ class Scorer:
         """
         game = self.game
         game.check_targets(targets)
-        query = checked_query(self.explainer, game.query(targets), query)
+        query = self.explainer.checked_query(game.query(targets), query)
         kernel = self._pairs if len(targets) < self.min_compiled else self._fastest
         players, scores = [], []
         with eval_mode(self.explainer):
@@ -154,16 +154,3 @@ def fastest_kernel(explainer: Explainer, game: Game) -> type[PairKernel]:
     """Return the fastest kernel for the players of a game."""
     kernel = KERNELS.get(game.player_set.name, PairKernel)
     return kernel if kernel.supports(explainer, game) else PairKernel
-
-
-def checked_query(explainer: Explainer, predicted: ClassQuery, query: ClassQuery | None) -> ClassQuery:
-    """Return the query, or the one about the predicted classes if there is none.
-
-    Raises:
-        InputError: If the explainer was trained for the predicted class only and another one is requested.
-    """
-    if query is None or explainer.class_weight is not None:
-        return query or predicted
-    if query.versus is not None or bool((query.classes != predicted.classes).any()):
-        raise InputError("classes.predicted_only")
-    return query
