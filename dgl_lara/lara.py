@@ -65,10 +65,10 @@ if TYPE_CHECKING:
     from dgl_lara.blackbox.call import Model
     from dgl_lara.blackbox.hetero_index import HeteroIndex, Relation
     from dgl_lara.explainer.network import Embeddings, Explainer
-    from dgl_lara.game.class_query import ClassQuery
     from dgl_lara.game.player_specs import PlayerSpec
     from dgl_lara.game.target_reader import TargetReader
     from dgl_lara.game.task import Task
+    from dgl_lara.game.values import ClassQuery
     from dgl_lara.graphs.graph import Graph
     from dgl_lara.inference.adaptive import AdaptiveResult
     from dgl_lara.inference.error_model import ErrorModel

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -16,38 +17,30 @@ import torch
 from torch import Tensor
 
 from dgl_lara._util.progress import status
-from dgl_lara.blackbox.eval_mode import eval_mode
-from dgl_lara.datasets.partitioned import PartitionedDataset
 from dgl_lara.errors import InputError
-from dgl_lara.game.distributed_game import DistributedGame
-from dgl_lara.game.index import BANZHAF, Index, as_index
 from dgl_lara.game.partitioned_game import PartitionedGame
 from dgl_lara.game.player_specs import Nodes, PlayerSpec, as_players
 from dgl_lara.game.receptive_field import choose_hops
 from dgl_lara.game.target_reader import parse_targets
 from dgl_lara.game.tasks import NODE
-from dgl_lara.graphs.remote import RemoteGraph
 from dgl_lara.graphs.row_store import RowStore
-from dgl_lara.inference.error_model import ErrorModel, learn_errors
-from dgl_lara.inference.fitting import MIN_ERROR_SAMPLES
+from dgl_lara.inference.fitting import errors_on_samples
 from dgl_lara.inference.local import explain_nearby
-from dgl_lara.inference.out_of_core import OutOfCoreScorer, embed_out_of_core, key_of
-from dgl_lara.inference.scorer import Scorer
+from dgl_lara.inference.out_of_core import OutOfCoreScorer, embed_out_of_core
 from dgl_lara.lara import LARA, Targets
 from dgl_lara.training.backend import OutOfCore
-from dgl_lara.training.config import ALL, TrainingConfig, default, with_mini_batches
-from dgl_lara.training.distributed import DistributedBackend, part_graph
+from dgl_lara.training.config import TrainingConfig, default, with_mini_batches, without_full_graph
 from dgl_lara.training.loop import train
-from dgl_lara.training.objectives import OBJECTIVES
 
 if TYPE_CHECKING:
     from dgl_lara.blackbox.call import Model
-    from dgl_lara.datasets.dataset import Dataset
     from dgl_lara.explainer.network import Embeddings
     from dgl_lara.explanation import Explanations
-    from dgl_lara.game.class_query import ClassQuery
+    from dgl_lara.game.game import Game
+    from dgl_lara.game.values import ClassQuery
     from dgl_lara.graphs.source import GraphSource
     from dgl_lara.inference.fitted import Fitted
+    from dgl_lara.inference.scorer import Scorer
     from dgl_lara.training.state import TrainingState
 
 
@@ -89,7 +82,7 @@ class PartitionedLara(LARA):
 
     def fit_config(self, config: TrainingConfig, requested: Container[str] = ()) -> TrainingConfig:
         """Return settings with mini-batches. Raise InputError if they need the whole graph."""
-        return checked_config(with_mini_batches(config, requested))
+        return without_full_graph(with_mini_batches(config, requested))
 
     def keep_embeddings(self, folder: Path, data: str) -> None:
         self.rows = RowStore(folder / "rows", data)
@@ -138,7 +131,7 @@ class PartitionedLara(LARA):
         """Do nothing, since targets are nodes."""
 
     def _training_config(self, num_targets: int) -> TrainingConfig:
-        return checked_config(self.config or with_mini_batches(default(self.task, num_targets)))
+        return without_full_graph(self.config or with_mini_batches(default(self.task, num_targets)))
 
     def _hold_out(self, targets: Tensor, seed: int) -> tuple[Tensor, Tensor]:
         raise InputError("partition.validation")
@@ -155,15 +148,11 @@ class PartitionedLara(LARA):
         state = train(backend, targets, validation, resume, report)
         self._adopt(state, config)
         with status("learning how far the scores can be trusted"):
-            errors = self._errors(state, backend)
+            explain = partial(
+                explain_nearby, self.explainer_, cast("Game", backend.validation_game), self.config_.inputs
+            )
+            errors = errors_on_samples(state.validation_samples, explain)
         self.fitted_ = replace(self.fitted, errors=errors, cost=state.nodes_asked / self.game.num_targets)
-
-    def _errors(self, state: TrainingState, backend: OutOfCore) -> ErrorModel | None:
-        samples, game = state.validation_samples, backend.validation_game
-        if samples is None or game is None or len(samples.responses) < MIN_ERROR_SAMPLES:
-            return None
-        amortised = explain_nearby(self.explainer_, game, self.config_.inputs, samples.players.targets)
-        return learn_errors(amortised, samples)
 
     # --- explaining
 
@@ -179,7 +168,7 @@ class PartitionedLara(LARA):
 
     def scorer(self, workers: int = 0) -> Scorer:
         explainer = self.explainer_
-        return cast(Scorer, OutOfCoreScorer(explainer, self.game, self.embed()))
+        return cast("Scorer", OutOfCoreScorer(explainer, self.game, self.embed()))
 
     def _amortised(self, targets: Tensor, query: ClassQuery | None = None) -> Explanations:
         if len(targets) > self.task.max_nearby_targets:
@@ -195,75 +184,3 @@ class PartitionedLara(LARA):
 
     def on_graph(self, graph: Any, features: Any, pairs: Any = None) -> Any:
         raise InputError("partition.another_graph")
-
-
-class DistributedLara(PartitionedLara):
-    """A `LARA` whose processes each hold one part of the graph, and train together.
-
-    Afterwards outputs, p and t of all nodes are in a folder, and one process, or shards, explain with them.
-    """
-
-    @property
-    def game(self) -> DistributedGame:  # type: ignore[override]
-        return cast(DistributedGame, super().game)
-
-    def _create_game(self) -> Any:
-        source = cast(RemoteGraph, self.graph_source)
-        return DistributedGame(self.model, source, self._known_hops(), self.value, self.memory)
-
-    def _train(
-        self,
-        config: TrainingConfig,
-        targets: Tensor,
-        validation: Tensor,
-        resume: dict | None,
-        report: Callable[[TrainingState], None],
-    ) -> None:
-        state = train(DistributedBackend(self.game, config), targets, validation, resume, report)
-        self._adopt(state, config)
-        self.fitted_ = replace(self.fitted, cost=state.nodes_asked / self.game.num_targets)
-        if self.rows:
-            self._keep(self.rows)
-
-    def _keep(self, store: RowStore) -> None:
-        """Write outputs, p and t of the nodes of this part next to those of the others."""
-        game, ranks = self.game, self.game.ranks
-        with status("embedding every node"), eval_mode(self.explainer_), torch.no_grad():
-            p, t = self.explainer_(part_graph(game, self.config_.inputs))
-        of = key_of(self.explainer_, game)
-        for name, key, rows in (("answer", game.model_key, game.full_outputs), ("p", of, p), ("t", of, t)):
-            store.keep_part(name, key, game.num_targets, game.source.nodes, rows, ranks)
-
-    def embed(self, workers: int = 0) -> Embeddings:
-        raise InputError("partition.explain_processes")
-
-
-def lara_on(
-    dataset: Dataset | PartitionedDataset,
-    model: Model,
-    hops: int | str,
-    value: str | None = None,
-    config: TrainingConfig | None = None,
-    memory: int | None = None,
-    compute_device: torch.device | None = None,
-    players: str | PlayerSpec = "nodes",
-    index: str | Index = BANZHAF,
-) -> LARA:
-    """Return the `LARA` of a data set, whose graph is in memory or partitioned."""
-    if isinstance(dataset, PartitionedDataset):
-        if as_index(index) != BANZHAF:
-            raise InputError("partition.index", got=index)
-        kind = DistributedLara if isinstance(dataset.graph_source, RemoteGraph) else PartitionedLara
-        return kind(model, dataset.graph_source, None, "", hops, value, config, memory, players)
-    where = (model, dataset.graph, dataset.features, dataset.task, hops, value, config, memory, compute_device)
-    return LARA(*where, players=players, index=index, **dataset.lara_arguments)
-
-
-def checked_config(config: TrainingConfig) -> TrainingConfig:
-    if config.batch_size == ALL:
-        raise InputError("partition.batch_size")
-    if config.shared_pairs:
-        raise InputError("partition.shared_pairs", got=config.shared_pairs)
-    if OBJECTIVES[config.objective].keeps_table:
-        raise InputError("partition.objective", got=config.objective)
-    return config

@@ -24,8 +24,8 @@ from dgl_lara.blackbox.adapters import (
 from dgl_lara.blackbox.adapters import pyg as pyg_adapter
 from dgl_lara.blackbox.identity import weights_hash, weights_of
 from dgl_lara.errors import InputError, ModelError
-from dgl_lara.game.class_query import ClassQuery
 from dgl_lara.game.game import Game
+from dgl_lara.game.values import ClassQuery
 from dgl_lara.training.config import TrainingConfig
 
 GRAPH = random_graph(40, 46, 0)

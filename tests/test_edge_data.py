@@ -17,8 +17,8 @@ from dgl_lara.blackbox.input_adapter import EDGE_ID
 from dgl_lara.errors import InputError, ModelError
 from dgl_lara.explainer.decoder import PairBatch
 from dgl_lara.explainer.inputs import encoder_graph, explainer_inputs
-from dgl_lara.game.class_query import ClassQuery
 from dgl_lara.game.game import Game, ModelOutputs
+from dgl_lara.game.values import ClassQuery
 from dgl_lara.inference.layerwise import embed_layerwise, predict_in_batches
 from dgl_lara.inference.scorer import Scorer, embed_all
 from dgl_lara.training.coalitions import evaluate_coalitions

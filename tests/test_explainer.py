@@ -14,9 +14,9 @@ from dgl_lara.explainer.decoder import PairBatch
 from dgl_lara.explainer.encoder import EncoderGraph
 from dgl_lara.explainer.inputs import explainer_inputs, fit_normalisation
 from dgl_lara.explainer.network import Embeddings, Explainer, ExplainerConfig
-from dgl_lara.game.class_query import ClassQuery
 from dgl_lara.game.game import Game
 from dgl_lara.game.removal import edgeless
+from dgl_lara.game.values import ClassQuery
 from dgl_lara.game.walks import walk_weights
 from dgl_lara.graphs.indexing import lookup_sorted
 from dgl_lara.inference.scorer import Scorer, embed_all

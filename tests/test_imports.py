@@ -25,6 +25,7 @@ ROOMS = [
     {"lara_io"},
     {"lara"},
     {"lara_partitioned"},
+    {"lara_distributed"},
     {"runs", "evaluation", "pyg"},
     {"reports", "serve", "shards"},
     {"cli"},

@@ -16,9 +16,9 @@ from dgl_lara.baselines.random import Random
 from dgl_lara.baselines.sampled import Sampled
 from dgl_lara.errors import message
 from dgl_lara.explanation import Explanations
-from dgl_lara.game.class_query import ClassQuery
 from dgl_lara.game.game import Game
 from dgl_lara.game.tasks import GRAPH, NODE
+from dgl_lara.game.values import ClassQuery
 from dgl_lara.metrics import METRICS
 from dgl_lara.metrics.agreement import agreement
 from dgl_lara.metrics.auc import auc, roc_auc

@@ -16,8 +16,8 @@ from dgl_lara.attribution.monte_carlo import least_squares
 from dgl_lara.errors import InputError
 from dgl_lara.explainer.decoder import PairBatch
 from dgl_lara.explainer.inputs import encoder_graph
-from dgl_lara.game.class_query import ClassQuery
 from dgl_lara.game.game import Game
+from dgl_lara.game.values import ClassQuery
 from dgl_lara.inference.scorer import Scorer, embed_all
 from dgl_lara.training.coalitions import evaluate_coalitions
 from dgl_lara.training.config import TrainingConfig

@@ -23,7 +23,8 @@ from dgl_lara.datasets.dataset import Dataset
 from dgl_lara.datasets.partitioning import partition
 from dgl_lara.graphs.mapped import MappedGraph
 from dgl_lara.graphs.remote import RemoteGraph
-from dgl_lara.lara_partitioned import DistributedLara, PartitionedLara
+from dgl_lara.lara_distributed import DistributedLara
+from dgl_lara.lara_partitioned import PartitionedLara
 from dgl_lara.runs.open import open_run
 from dgl_lara.serve.app import make_app
 from dgl_lara.serve.model import ServedModel

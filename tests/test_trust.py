@@ -16,10 +16,10 @@ from dgl_lara.attribution.posterior import posterior_update
 from dgl_lara.cli import main
 from dgl_lara.errors import InputError
 from dgl_lara.explanation import Explanations
-from dgl_lara.game.class_query import ClassQuery
 from dgl_lara.game.game import Game
 from dgl_lara.game.index import BANZHAF
 from dgl_lara.game.tasks import GRAPH, NODE
+from dgl_lara.game.values import ClassQuery
 from dgl_lara.inference import export
 from dgl_lara.inference.refine import correction, covariance, refine
 from dgl_lara.inference.request import RefineCost, RefineOptions

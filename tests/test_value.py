@@ -6,9 +6,8 @@ import torch
 from codes import raises
 from games import PooledGCN, SmallGCN, gcn_game, random_graph, star_game
 
-from dgl_lara.game.class_query import ClassQuery
 from dgl_lara.game.game import Game
-from dgl_lara.game.values import to_values
+from dgl_lara.game.values import ClassQuery, to_values
 
 
 def test_coalitions_remove_players_and_leave_everyone_else():

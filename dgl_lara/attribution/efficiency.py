@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 if TYPE_CHECKING:
-    from dgl_lara.game.class_query import ClassQuery
     from dgl_lara.game.game import Game
     from dgl_lara.game.player_index import Players
+    from dgl_lara.game.values import ClassQuery
 
 
 def add_up(scores: Tensor, players: Players, total: Tensor) -> Tensor:

@@ -19,9 +19,9 @@ from dgl_lara.attribution.efficiency import add_up
 from dgl_lara.game.index import BANZHAF, Index, Masks
 
 if TYPE_CHECKING:
-    from dgl_lara.game.class_query import ClassQuery
     from dgl_lara.game.game import Game
     from dgl_lara.game.player_index import Players
+    from dgl_lara.game.values import ClassQuery
 
 RIDGES = torch.logspace(-4, 4, 33)
 BYTES_A_DRAW = 6  # per player and coalition: a random number, then a bool

@@ -11,7 +11,7 @@ import torch
 from dgl_lara._util.tables import text_table
 from dgl_lara.cli.console import UsageError, echo, warn_about, width
 from dgl_lara.explanation import Explanation, Explanations
-from dgl_lara.game.class_query import ClassQuery
+from dgl_lara.game.values import ClassQuery
 from dgl_lara.inference.novelty import with_novelty
 from dgl_lara.inference.request import ExplainRequest, RefineOptions, refine_as_requested
 from dgl_lara.runs.explain_job import class_indices, open_requested_run

@@ -313,7 +313,7 @@ def _lara(
     index: Index,
 ) -> tuple[LARA, str]:
     """Return the method on this data, and where its K comes from."""
-    from dgl_lara.lara_partitioned import lara_on
+    from dgl_lara.lara_distributed import lara_on
 
     if hops == "auto" and not hasattr(model, "num_hops"):
         hops = "measure"

@@ -6,10 +6,8 @@ interrupted benchmark resumes. Speed is a unit of its own, measured relative to 
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -20,18 +18,25 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from dgl_lara import __version__
-from dgl_lara._util.atomic import atomic_write, short_hash
 from dgl_lara._util.notices import notice
 from dgl_lara._util.progress import Progress
 from dgl_lara._util.randomness import sample_targets
-from dgl_lara._util.schema import Check, maybe, table, text, validate, whole
 from dgl_lara._util.timing import clock
 from dgl_lara.baselines import BASELINES
 from dgl_lara.baselines.common.method import BenchmarkSetting, Method
 from dgl_lara.blackbox.identity import weights_hash
 from dgl_lara.errors import LaraError, message
 from dgl_lara.evaluation.lara_method import LaraMethod
+from dgl_lara.evaluation.results import (
+    load_explainer,
+    read_record,
+    read_result,
+    settings_key,
+    speed_file,
+    trained_explainers,
+    versioned_hash,
+    write_record,
+)
 from dgl_lara.evaluation.timing import compare_speed
 from dgl_lara.metrics import METRICS
 from dgl_lara.metrics.common.metric import EvalCase
@@ -169,7 +174,7 @@ def results_folder(benchmark: Benchmark, metrics: Sequence[str], out: Path) -> P
         "device": benchmark.targets.device.type,
     }
     identity |= {"steps": benchmark.steps} if benchmark.steps else {}
-    return out / "parts" / short_hash({**identity, "version": __version__})
+    return out / "parts" / versioned_hash(identity)
 
 
 def run_benchmark(
@@ -189,16 +194,16 @@ def run_benchmark(
     """
     folder.mkdir(parents=True, exist_ok=True)
     paths = {(seed, name): folder / f"{name}-{seed}.json" for seed in range(seeds) for name in methods}
-    stored = {unit: _read_result(path, _settings(benchmark, unit[1], unit[0])) for unit, path in paths.items()}
+    stored = {unit: read_result(path, _settings(benchmark, unit[1], unit[0])) for unit, path in paths.items()}
     records = {unit: record for unit, record in stored.items() if record is not None}
     missing = [unit for unit in paths if unit not in records]
     for seed, name in Progress(missing, "comparing", done=len(records), unit="method"):
         path = paths[seed, name]
-        _speed_file(path).unlink(missing_ok=True)  # it belonged to other settings
-        records[seed, name], method = run_unit(benchmark, name, metrics, seed, _trained_explainers(folder, seed))
+        speed_file(path).unlink(missing_ok=True)  # it belonged to other settings
+        records[seed, name], method = run_unit(benchmark, name, metrics, seed, trained_explainers(folder, seed))
         if isinstance(method, LaraMethod):
             method.save(path.with_suffix(".pt"))
-        _write(path, records[seed, name])
+        write_record(path, records[seed, name])
     if any(METRICS[name].measures_speed for name in metrics):
         measured = {unit: path for unit, path in paths.items() if "left out" not in records[unit]}
         speeds = _run_speed_units(benchmark, measured, folder)
@@ -264,8 +269,8 @@ def fit_method(
     method = benchmark.makers[name](benchmark, seed)
     start = time.perf_counter()
     if isinstance(method, LaraMethod):
-        stored = trained.get(_key(method.settings))
-        if not (stored and _load(method, stored, "benchmark.trained_again")):
+        stored = trained.get(settings_key(method.settings))
+        if not (stored and load_explainer(method, stored, "benchmark.trained_again")):
             method.fit(benchmark.dataset.split(method.config.train_on))
             method.fit_seconds = time.perf_counter() - start
         return method, method.fit_seconds
@@ -305,8 +310,8 @@ def _run_speed_units(
     benchmark: Benchmark, paths: Mapping[tuple[int, str], Path], folder: Path
 ) -> dict[tuple[int, str], dict]:
     """Measure the speed of each method and seed, unless it is stored."""
-    files = {unit: _speed_file(path) for unit, path in paths.items()}
-    stored = {unit: _read(path, {}) for unit, path in files.items()}
+    files = {unit: speed_file(path) for unit, path in paths.items()}
+    stored = {unit: read_record(path, {}) for unit, path in files.items()}
     speeds = {unit: record for unit, record in stored.items() if record is not None}
     missing = [unit for unit in files if unit not in speeds]
     yardsticks: dict[int, Method] = {}  # LARA, by seed
@@ -316,71 +321,16 @@ def _run_speed_units(
         yardstick, method = yardsticks[seed], benchmark.makers[name](benchmark, seed)
         weights = folder / f"{name}-{seed}.pt"
         has_weights = isinstance(method, LaraMethod) and weights.exists()
-        if not (has_weights and _load(method, weights, "benchmark.timed_untrained")):
+        if not (has_weights and load_explainer(method, weights, "benchmark.timed_untrained")):
             method = briefly_trained(benchmark, name, seed)
         assert isinstance(yardstick, LaraMethod)
         speeds[seed, name] = compare_speed(method, yardstick)
-        _write(files[seed, name], speeds[seed, name])
+        write_record(files[seed, name], speeds[seed, name])
     return speeds
-
-
-# --- stored results
-
-
-def _trained_explainers(folder: Path, seed: int) -> dict[str, Path]:
-    """Return the explainers of LARA that units of this benchmark have trained, by their settings."""
-    explainers = {}
-    for path in sorted(folder.glob(f"lara*-{seed}.pt")):
-        with suppress(OSError, ValueError, RecursionError, LaraError):  # damaged: its own unit reports it
-            record = path.with_suffix(".json")
-            content = validate(json.loads(record.read_text()), {"settings": maybe(table)}, record)
-            explainers[_key(content["settings"])] = path
-    return explainers
-
-
-def _key(settings: dict | None) -> str:
-    return json.dumps(settings, sort_keys=True)
 
 
 def _settings(benchmark: Benchmark, name: str, seed: int) -> dict | None:
     try:
         return benchmark.makers[name](benchmark, seed).settings
     except LaraError:  # the row of the method will have the reason
-        return None
-
-
-def _load(method: Method, weights: Path, code: str) -> bool:
-    """Load an explainer. If it is damaged, print a notice and return False."""
-    assert isinstance(method, LaraMethod)
-    try:
-        method.load(weights)
-    except LaraError as damage:
-        notice(code, problem=str(damage))
-        return False
-    return True
-
-
-def _speed_file(path: Path) -> Path:
-    return path.with_name(f"{path.stem}-speed.json")
-
-
-def _write(path: Path, record: dict) -> None:
-    with atomic_write(path) as temporary:
-        temporary.write_text(json.dumps(record, indent=1))
-
-
-def _read_result(path: Path, settings: dict | None) -> dict | None:
-    """Return the stored values if they were measured with these settings of LARA."""
-    record = _read(path, {"method": text, "label": text, "seed": whole()})
-    return record if record is not None and record.get("settings") == settings else None
-
-
-def _read(path: Path, fields: dict[str, Check]) -> dict | None:
-    """Return a stored record, or None if there is none or it is damaged."""
-    if not path.exists():
-        return None
-    try:
-        return validate(json.loads(path.read_text()), fields, path)
-    except (ValueError, RecursionError, LaraError) as damage:
-        notice("benchmark.damaged", path=path, problem=str(damage))
         return None

@@ -42,10 +42,10 @@ from dgl_lara.explainer.decoders import DECODERS
 from dgl_lara.explainer.encoder import Encoder, EncoderGraph
 from dgl_lara.explainer.gate import Gate
 from dgl_lara.explainer.gates import GATES
-from dgl_lara.game.class_query import ClassQuery
 from dgl_lara.game.receptive_field import MAX_HOPS
 from dgl_lara.game.task import Task
 from dgl_lara.game.tasks import TASKS, as_task
+from dgl_lara.game.values import ClassQuery
 
 FIELDS = {
     "task": word(*TASKS), "in_dim": whole(1, 2**31), "num_classes": whole(1, 2**31), "hops": whole(0, MAX_HOPS),

@@ -17,7 +17,7 @@ from dgl_lara._util.atomic import atomic_write
 from dgl_lara.errors import InputError, message
 from dgl_lara.explanation.explanation import Explanation
 from dgl_lara.explanation.table import SOURCES, Labels, pairs_frame, player_columns, to_user_ids
-from dgl_lara.game.class_query import ClassQuery
+from dgl_lara.game.values import ClassQuery
 
 if TYPE_CHECKING:
     from dgl_lara.explanation.summary import Summary

@@ -18,14 +18,13 @@ from dgl_lara.blackbox.eval_mode import eval_mode
 from dgl_lara.blackbox.input_adapter import input_adapter
 from dgl_lara.errors import InputError
 from dgl_lara.game.caller import ModelCaller
-from dgl_lara.game.class_query import ClassQuery
 from dgl_lara.game.context import GameContext
 from dgl_lara.game.index import BANZHAF, Index, as_index
 from dgl_lara.game.player_specs import PlayerSpec, as_players
 from dgl_lara.game.receptive_field import MAX_HOPS
 from dgl_lara.game.removal import strip_data
 from dgl_lara.game.tasks import as_task
-from dgl_lara.game.values import checked_value, to_values
+from dgl_lara.game.values import ClassQuery, checked_value, to_values
 from dgl_lara.graphs.subgraph import EgoBatch, SharedSubgraph
 
 if TYPE_CHECKING:

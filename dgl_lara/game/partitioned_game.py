@@ -22,13 +22,12 @@ from dgl_lara.blackbox.identity import weights_hash
 from dgl_lara.blackbox.layerwise import LayerwiseModel
 from dgl_lara.errors import InputError
 from dgl_lara.game.caller import NUM_CHECKED_TARGETS, ModelCaller
-from dgl_lara.game.class_query import ClassQuery
 from dgl_lara.game.context import GameContext
 from dgl_lara.game.game import ROUNDING, Game, ModelOutputs, ParentGraph, check_targets
 from dgl_lara.game.receptive_field import evenly_spaced
 from dgl_lara.game.removal import null_prediction
 from dgl_lara.game.tasks import NODE
-from dgl_lara.game.values import to_values
+from dgl_lara.game.values import ClassQuery, to_values
 from dgl_lara.graphs.graph import graph_from_edges
 
 if TYPE_CHECKING:

@@ -23,6 +23,7 @@ from dgl_lara.training.loop import train
 from dgl_lara.training.state import TrainingState
 
 if TYPE_CHECKING:
+    from dgl_lara.attribution.monte_carlo import Samples
     from dgl_lara.explainer.encoder import EncoderGraph
     from dgl_lara.explanation import Explanations
     from dgl_lara.game.game import Game
@@ -134,7 +135,11 @@ def finish(
     cost = (state.nodes_asked + game.caller.nodes_evaluated - before) / game.num_targets
     with status("learning how far the scores can be trusted"):
         targets = sample_targets(validation, MAX_ERROR_TARGETS, fitted.config.seed)
-        errors = _errors(game, state, samples, targets, explain)
+        on_validation = state.validation_samples
+        if samples is not None:
+            players = game.players(targets.sort().values)
+            on_validation = samples.of(players, game.task.is_target(players))
+        errors = errors_on_samples(on_validation, explain)
     if warns_if_poor:
         notice_low_agreement(fitted.agreement, state.best_of_neighbours)
     return replace(fitted, samples=samples, errors=errors, cost=cost)
@@ -152,18 +157,13 @@ def _shared_samples(game: Game, state: TrainingState, config: TrainingConfig, ma
     return reservoir.samples()
 
 
-def _errors(
-    game: Game,
-    state: TrainingState,
-    shared: SharedSamples | None,
-    targets: Tensor,
-    explain: Callable[[Tensor], Explanations],
-) -> ErrorModel | None:
-    """Return the errors of g on targets that it has not learned from, None if there are too few samples."""
-    samples = state.validation_samples
-    if shared is not None:
-        players = game.players(targets.sort().values)
-        samples = shared.of(players, game.task.is_target(players))
+def errors_on_samples(samples: Samples | None, explain: Callable[[Tensor], Explanations]) -> ErrorModel | None:
+    """Return the errors of g on targets that it has not learned from, None if there are too few samples.
+
+    Args:
+        samples: Samples of validation targets.
+        explain: Returns amortised explanations of targets.
+    """
     if samples is None or int((~samples.responses.isnan()).sum(0).min()) < MIN_ERROR_SAMPLES:
         return None
     return learn_errors(explain(samples.players.targets), samples)

@@ -23,9 +23,9 @@ from dgl_lara.inference.scorer import Scorer, embed_all
 
 if TYPE_CHECKING:
     from dgl_lara.explainer.network import Explainer
-    from dgl_lara.game.class_query import ClassQuery
     from dgl_lara.game.player_specs import PlayerSpec
     from dgl_lara.game.task import Task
+    from dgl_lara.game.values import ClassQuery
     from dgl_lara.graphs.graph import Graph
 
 

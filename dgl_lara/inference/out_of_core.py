@@ -20,9 +20,9 @@ from dgl_lara.blackbox.identity import weights_hash
 from dgl_lara.explainer.inputs import explainer_inputs
 from dgl_lara.explainer.network import Embeddings, Explainer
 from dgl_lara.explanation import Explanations
-from dgl_lara.game.class_query import ClassQuery
 from dgl_lara.game.partitioned_game import PartitionedGame
 from dgl_lara.game.player_index import MANY
+from dgl_lara.game.values import ClassQuery
 from dgl_lara.game.walks import scale_of
 from dgl_lara.graphs.row_store import Make, RowStore
 from dgl_lara.inference.kernels.walk import WalkKernel

@@ -16,9 +16,9 @@ from dgl_lara.explainer.encoder import EncoderGraph
 from dgl_lara.explainer.inputs import encoder_graph
 from dgl_lara.explainer.network import Embeddings, Explainer
 from dgl_lara.explanation import Explanations
-from dgl_lara.game.class_query import ClassQuery
 from dgl_lara.game.game import Game
 from dgl_lara.game.player_index import MANY, joined
+from dgl_lara.game.values import ClassQuery
 from dgl_lara.inference.kernels.edge_walk import EdgeWalkKernel
 from dgl_lara.inference.kernels.pairs import AddingUp, EndpointSum, PairKernel
 from dgl_lara.inference.kernels.table import TableKernel

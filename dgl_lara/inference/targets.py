@@ -11,8 +11,8 @@ from torch import Tensor
 from dgl_lara._util.registry import closest
 from dgl_lara._util.schema import abbreviated
 from dgl_lara.errors import InputError
-from dgl_lara.game.class_query import ClassQuery
 from dgl_lara.game.target_reader import UNREADABLE
+from dgl_lara.game.values import ClassQuery
 
 MAX_LISTED_CLASSES = 8  # names of classes in an error
 

@@ -18,7 +18,7 @@ from dgl_lara.datasets.text_files import NODE_ID, read_lines, read_pairs
 from dgl_lara.datasets.user_files import load_graph
 from dgl_lara.errors import InputError
 from dgl_lara.explanation import Explanations
-from dgl_lara.game.class_query import ClassQuery
+from dgl_lara.game.values import ClassQuery
 from dgl_lara.inference.adaptive import MAX_PAIRS_SPENT
 from dgl_lara.inference.export import explain_to_file
 from dgl_lara.inference.request import ExplainRequest, RefineCost

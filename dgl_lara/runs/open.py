@@ -16,7 +16,7 @@ from dgl_lara._util.settings import from_dict
 from dgl_lara.blackbox.user_model import UserModelRef, find_model, open_model
 from dgl_lara.errors import InputError, LaraError
 from dgl_lara.gnns.checkpoint import load_gnn
-from dgl_lara.lara_partitioned import lara_on
+from dgl_lara.lara_distributed import lara_on
 from dgl_lara.runs.config import RunConfig
 from dgl_lara.runs.folder import is_trained, not_trained
 from dgl_lara.runs.run import Run, make_run

@@ -14,8 +14,8 @@ from torch import Tensor
 from dgl_lara.attribution.shared_samples import SharedSamples
 from dgl_lara.explainer.network import Embeddings
 from dgl_lara.explanation import SOURCES, Explanations
-from dgl_lara.game.class_query import ClassQuery
 from dgl_lara.game.game import Game, ModelOutputs
+from dgl_lara.game.values import ClassQuery
 from dgl_lara.graphs.graph import Graph
 from dgl_lara.inference.kernels.walk import WalkKernel, by_term
 from dgl_lara.inference.scorer import Scorer, fastest_kernel

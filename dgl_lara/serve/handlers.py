@@ -12,7 +12,7 @@ import orjson
 import torch
 
 from dgl_lara.errors import InputError
-from dgl_lara.game.class_query import ClassQuery
+from dgl_lara.game.values import ClassQuery
 from dgl_lara.inference.request import refine_as_requested
 from dgl_lara.inference.targets import classes_of_options
 from dgl_lara.serve.cache import TopKRows, round_digits

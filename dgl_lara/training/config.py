@@ -177,3 +177,14 @@ def step_bytes(config: TrainingConfig, hops: int, columns: int, classes: int, nu
     in_dim = columns + 2 * classes
     floats_per_node = 3 * in_dim + 6 * config.hidden * (layers + 1) + 6 * config.dim * (hops + 1)
     return 4 * floats_per_node * num_nodes
+
+
+def without_full_graph(config: TrainingConfig) -> TrainingConfig:
+    """Return the settings. Raise InputError if they need the full graph in memory."""
+    if config.batch_size == ALL:
+        raise InputError("partition.batch_size")
+    if config.shared_pairs:
+        raise InputError("partition.shared_pairs", got=config.shared_pairs)
+    if OBJECTIVES[config.objective].keeps_table:
+        raise InputError("partition.objective", got=config.objective)
+    return config

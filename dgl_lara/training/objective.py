@@ -14,9 +14,9 @@ from dgl_lara.training.running_mean_table import AttributionTable
 
 if TYPE_CHECKING:
     from dgl_lara.explainer.network import Explainer
-    from dgl_lara.game.class_query import ClassQuery
     from dgl_lara.game.game import Game
     from dgl_lara.game.player_index import Players
+    from dgl_lara.game.values import ClassQuery
     from dgl_lara.training.coalitions import CoalitionBatch
     from dgl_lara.training.subgraphs import SubgraphEmbeddings
 
