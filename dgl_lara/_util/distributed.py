@@ -100,7 +100,7 @@ class ProcessGroup:
         """Wait for all processes at the end of the work."""
 
 
-class TorchProcessGroup(ProcessGroup):
+class _TorchProcessGroup(ProcessGroup):
     """One process of several, connected by torch.distributed."""
 
     def __init__(self, store: dist.Store, rank: int, count: int, nearby: int, backend: str) -> None:
@@ -242,7 +242,7 @@ def get_process_group() -> ProcessGroup:
     return _group
 
 
-def is_one_of_several() -> bool:
+def _is_one_of_several() -> bool:
     """Return whether this process was started as one of several."""
     return MEETING in os.environ or "TORCHELASTIC_RUN_ID" in os.environ
 
@@ -250,7 +250,7 @@ def is_one_of_several() -> bool:
 def join(device: str = "cpu") -> ProcessGroup:
     """Join the group that this process was started in. All processes but the first print errors only."""
     global _group
-    if not is_one_of_several() or _group is not ALONE:
+    if not _is_one_of_several() or _group is not ALONE:
         return _group
     rank, count, nearby = (int(os.environ[name]) for name in ("RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE"))
     if count == 1:
@@ -260,7 +260,7 @@ def join(device: str = "cpu") -> ProcessGroup:
             store: dist.Store = dist.FileStore(os.environ[MEETING], count)
         else:
             store, rank, count = next(iter(dist.rendezvous("env://", timeout=timedelta(seconds=PATIENCE))))
-        _group = TorchProcessGroup(store, rank, count, nearby, "cpu:gloo,cuda:nccl" if device == "cuda" else "gloo")
+        _group = _TorchProcessGroup(store, rank, count, nearby, "cpu:gloo,cuda:nccl" if device == "cuda" else "gloo")
     except RuntimeError as error:
         raise LaraError("processes.no_meeting", count=count, problem=str(error).splitlines()[0]) from error
     atexit.register(_forget)

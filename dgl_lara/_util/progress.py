@@ -25,7 +25,7 @@ FIGURE_COLUMNS = 50  # of a bar, besides its label
 
 _loudness = USUAL
 _last_output = 0.0
-_stack: list[Status | Progress] = []  # work that goes on, the innermost last
+_stack: list[_Status | Progress] = []  # work that goes on, the innermost last
 _prefix: ContextVar[str] = ContextVar("prefix", default="")
 
 
@@ -76,7 +76,7 @@ def status(label: str, as_prefix: bool = True) -> Iterator[None]:
         label: What is done.
         as_prefix: Put the label before those of the work inside.
     """
-    work = Status(_titled(label))
+    work = _Status(_titled(label))
     with phase(work.label if as_prefix else _prefix.get()), _reported(work):
         yield
     detail(f"{work.label}: {time.monotonic() - work.started:.1f} s")
@@ -85,18 +85,18 @@ def status(label: str, as_prefix: bool = True) -> Iterator[None]:
 @contextmanager
 def idle() -> Iterator[None]:
     """Report nothing about the work inside, such as a service that waits for requests."""
-    with _reported(Status("")):
+    with _reported(_Status("")):
         yield
 
 
-def report_silence(over: threading.Event, own: Status | Progress | None = None) -> None:
+def report_silence(over: threading.Event, own: _Status | Progress | None = None) -> None:
     """Print what is done when nothing was printed for a while, until an event is set.
 
     Args:
         over: The event.
         own: Work whose thread this is. None means report only if no other work is known.
     """
-    work, patience = Status("working") if own is None else own, DELAY
+    work, patience = _Status("working") if own is None else own, DELAY
     while not over.wait(DELAY / 4):
         is_mine = not _stack if own is None else bool(_stack) and _stack[0] is own
         if is_mine and min(_silence(), time.monotonic() - work.started) >= patience:
@@ -104,7 +104,7 @@ def report_silence(over: threading.Event, own: Status | Progress | None = None) 
             patience = INTERVAL
 
 
-class Status:
+class _Status:
     """Work without a count.
 
     Args:
@@ -205,7 +205,7 @@ def duration(seconds: float) -> str:
 
 
 @contextmanager
-def _reported(work: Status | Progress) -> Iterator[None]:
+def _reported(work: _Status | Progress) -> Iterator[None]:
     """Keep work on the stack. A thread reports it, unless there is one for work around it."""
     over = threading.Event()
     if not _stack:

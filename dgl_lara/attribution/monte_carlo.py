@@ -55,7 +55,7 @@ def responses(game: Game, players: Players, masks: Masks, query: ClassQuery | No
     return index.response(inside, outside, *_full_and_empty(game, players, query), masks.probability)
 
 
-def shared_responses(game: Game, players: Players, masks: Masks, query: ClassQuery) -> Tensor:
+def _shared_responses(game: Game, players: Players, masks: Masks, query: ClassQuery) -> Tensor:
     """(num_masks, num_targets) Evaluate f under coalitions of all players there are."""
     index, targets = game.index, players.targets
     inside = query.select(game.shared_values(masks.keep)[:, targets])
@@ -168,7 +168,7 @@ def sample_shared(game: Game, players: Players, pairs: int, generator: torch.Gen
     step = max(1, game.nodes_per_call // game.graph.num_nodes())  # never all masks x nodes x classes at once
     bar = Progress(masks.split(step), "asking the model about coalitions (random subsets)", unit="pass")
     query = game.query(players.targets)
-    y = torch.cat([shared_responses(game, players, part, query) for part in bar])
+    y = torch.cat([_shared_responses(game, players, part, query) for part in bar])
     y = mask_invalid(game, masks.keep, y, players.targets)
     own, total = game.task.is_target(players), total_of(game, players, query)
     return Samples(game.index, players, masks, y, own, total, players.player)

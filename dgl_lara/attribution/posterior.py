@@ -20,7 +20,7 @@ NUM_ITERATIONS = 60  # of the fixed point in `posterior_variance`
 
 
 @dataclass(frozen=True, eq=False)
-class Posterior:
+class _Posterior:
     """(players,) scores of one target and their expected squared errors."""
 
     scores: Tensor
@@ -29,7 +29,7 @@ class Posterior:
 
 def posterior_update(
     z: Tensor, y: Tensor, scores: Tensor, prior: Tensor, own: Tensor, stretch: float = 1.0
-) -> Posterior:
+) -> _Posterior:
     """Compute the posterior of one target's scores.
 
     The target's own score is not shrunk towards the prior, because every sample is informative about it.
@@ -52,7 +52,7 @@ def posterior_update(
     if observed.own is not None and observed.own_column is not None:
         better[own] += observed.own - observed.along(observed.z) @ step
         variance[own] = stretch * noise / observed.own_column.square().sum()
-    return Posterior(better, variance)
+    return _Posterior(better, variance)
 
 
 def prior_and_noise(observed: Residual, prior: Tensor) -> tuple[Tensor, Tensor]:

@@ -169,7 +169,7 @@ def to_homogeneous(
         features: By node type.
         target_types: The type of the targets, or of both ends of a pair. Their nodes come first.
     """
-    features = validate_features(graph, features)
+    features = _validate_features(graph, features)
     order = list(dict.fromkeys([*target_types, *graph.ntypes]))
     node_offsets = _offsets([graph.num_nodes(name) for name in order], graph.device)
     relations = tuple(graph.canonical_etypes)
@@ -192,7 +192,7 @@ def _offsets(counts: Sequence[int], device: torch.device) -> Tensor:
     return torch.tensor([0, *counts], device=device).cumsum(0)
 
 
-def validate_features(graph: dgl.DGLGraph, features: Any) -> dict[str, Tensor]:
+def _validate_features(graph: dgl.DGLGraph, features: Any) -> dict[str, Tensor]:
     """Return the features of every node type as tensors with one row per node. Raise InputError if one is wrong."""
     if features is None:
         features = {name: graph.nodes[name].data["feat"] for name in graph.ntypes if "feat" in graph.nodes[name].data}

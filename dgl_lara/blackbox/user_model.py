@@ -128,7 +128,7 @@ def _read_weights(path: Path) -> dict[str, Tensor]:
     return content
 
 
-def load_weights(model: Callable, path: Path) -> None:
+def _load_weights(model: Callable, path: Path) -> None:
     """Load a file of weights into the model inside its adapters. Raise InputError if they do not fit."""
     weights, inner = _read_weights(path), unwrap_to_weights(model)
     if not isinstance(inner, nn.Module):
@@ -162,7 +162,7 @@ def open_model(
         model = build_model(ref, {node_type: rows.shape[1] for node_type, rows in features.items()}, num_classes)
         device = next(iter(features.values())).device
     if weights is not None:
-        load_weights(model, weights)
+        _load_weights(model, weights)
     if isinstance(model, nn.Module) and not any(parameter.is_meta for parameter in model.parameters()):
         model.to(device)
     return model

@@ -56,7 +56,7 @@ class Parsed(click.ParamType):
             fail(error.code, param, ctx, **error.fields)
 
 
-def parse_memory(text: str) -> int:
+def _parse_memory(text: str) -> int:
     """Return the bytes of a size such as 4GB or 500MB."""
     try:
         size = int(float(text[:-2]) * MEMORY_UNITS[text[-2:].upper()])
@@ -67,14 +67,14 @@ def parse_memory(text: str) -> int:
     return size
 
 
-def parse_index(text: str) -> int:
+def _parse_index(text: str) -> int:
     """Return a number from 0 on."""
     if not re.fullmatch("[0-9]{1,9}", text):
         raise InputError("option.index", got=text[:40])
     return int(text)
 
 
-def parse_shard(text: str) -> tuple[int, int]:
+def _parse_shard(text: str) -> tuple[int, int]:
     """Return number and total of a shard such as 0/4."""
     parts = re.fullmatch("([0-9]{1,5})/([0-9]{1,5})", text)
     number, total = map(int, parts.groups()) if parts else (0, 0)
@@ -128,7 +128,7 @@ class OutputPath(NonEmptyPath):
         return path
 
 
-class RunFolder(NonEmptyPath):
+class _RunFolder(NonEmptyPath):
     """A run folder, or its name in runs/."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
@@ -146,12 +146,14 @@ FILE = NonEmptyPath(dir_okay=False, path_type=Path)
 FOLDER = NonEmptyPath(file_okay=False, path_type=Path)
 NEW_FILE = OutputPath(dir_okay=False, path_type=Path)
 NEW_FOLDER = OutputPath(file_okay=False, path_type=Path)
-RUN = RunFolder(file_okay=False, path_type=Path)
+RUN = _RunFolder(file_okay=False, path_type=Path)
 DATASET_NAME = Parsed("name|file", check_name)
-MEMORY = Parsed("size", parse_memory)
-SHARD = Parsed("i/n", parse_shard)
-CLASS = Parsed("number|name", lambda text: parse_index(text) if re.fullmatch("[+-]?[0-9]+", text) else text)
-INDEX_OR_FILE = Parsed("number|file", lambda text: Path(text) if text.endswith((".bin", ".npz")) else parse_index(text))
+MEMORY = Parsed("size", _parse_memory)
+SHARD = Parsed("i/n", _parse_shard)
+CLASS = Parsed("number|name", lambda text: _parse_index(text) if re.fullmatch("[+-]?[0-9]+", text) else text)
+INDEX_OR_FILE = Parsed(
+    "number|file", lambda text: Path(text) if text.endswith((".bin", ".npz")) else _parse_index(text)
+)
 
 
 # --- combinations of options

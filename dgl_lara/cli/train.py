@@ -53,7 +53,7 @@ WITH_RESUME = ("resume", "own_name", "trust", "memory", "processes", "device")  
 REQUIRES = {"--weights": ["--model"]}
 
 
-def training_options(command: Callable) -> Callable:
+def _training_options(command: Callable) -> Callable:
     """Add an option for each setting of `TrainingConfig`, which checks the values."""
     options = [
         click.option("--preset", type=click.Choice(PRESETS), default="default", show_default=True,
@@ -117,7 +117,7 @@ def training_options(command: Callable) -> Callable:
 )
 @click.option("--feature-groups", type=FILE,
               help='With --players features: columns that are one player, a JSON file {"job": [1, 2, 3]}.')  # fmt: skip
-@training_options
+@_training_options
 @click.option("--out", type=NEW_FOLDER, help="Run folder. Default is runs/<dataset>-<time>.")
 @click.option("--resume", type=RUN, help="Continue this run with its own settings.")
 @memory_option
@@ -236,7 +236,7 @@ def _create(
 
 
 @dataclass(frozen=True)
-class ModelToExplain:
+class _ModelToExplain:
     """The model to explain, facts about one of our models, and where a user's model comes from."""
 
     model: Any
@@ -244,16 +244,16 @@ class ModelToExplain:
     own: UserModelRef | None = None
 
 
-def _own_model(name: str, weights: Path | None, dataset: Dataset) -> ModelToExplain:
+def _own_model(name: str, weights: Path | None, dataset: Dataset) -> _ModelToExplain:
     from dgl_lara.blackbox.user_model import find_model, open_model
 
     own = find_model(name)
     model = open_model(own, weights, dataset.features, dataset.num_classes)
     echo(f"explained model: {name}" + ("" if weights else ", with the weights that it is built with (no --weights)"))
-    return ModelToExplain(model, own=own)
+    return _ModelToExplain(model, own=own)
 
 
-def _shipped_model(dataset: Dataset, file: Path | None, seed: int, own_graph: bool) -> ModelToExplain:
+def _shipped_model(dataset: Dataset, file: Path | None, seed: int, own_graph: bool) -> _ModelToExplain:
     """Load or train one of our models and print which one."""
     from dgl_lara._util.distributed import get_process_group
     from dgl_lara._util.notices import notice
@@ -272,7 +272,7 @@ def _shipped_model(dataset: Dataset, file: Path | None, seed: int, own_graph: bo
     what = f"{architecture}, {layers} layers" + (f", test accuracy {test:.3f}" if test else "")
     own = "; for your own model use --model MODULE:FUNCTION --weights FILE" if own_graph and not file else ""
     echo(f"explained model: {file or 'one that dgl-lara trained for this data set'} ({what}){own}")
-    return ModelToExplain(model, details)
+    return _ModelToExplain(model, details)
 
 
 def _player_specs(

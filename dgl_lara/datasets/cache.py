@@ -167,13 +167,13 @@ def locate(name: str, data_dir: Path | None, url: str | None = None, folder: str
     archive = target.with_suffix(".zip")
     download(url, archive, how_to_get(name))
     try:
-        unzip(archive, target, files)
+        _unzip(archive, target, files)
     finally:
         archive.unlink()
     return cache_dir()
 
 
-def unzip(archive: Path, into: Path, files: tuple[str, ...]) -> None:
+def _unzip(archive: Path, into: Path, files: tuple[str, ...]) -> None:
     """Unpack the one folder of an archive as `into`, which appears complete or not at all."""
     with tempfile.TemporaryDirectory(dir=into.parent) as temporary:
         try:

@@ -103,14 +103,14 @@ class Dataset:
     def names(self) -> dict[str, Any]:
         """Arguments of `Explanations.named`."""
         return {
-            "labels": self.display_names.get("nodes", self.node_categories),
+            "labels": self.display_names.get("nodes", self._node_categories),
             "columns": self.display_names.get("features", self.category_names),
             "motif": self.motif,
             "classes": self.display_names.get("classes"),
         }
 
     @cached_property
-    def node_categories(self) -> list[str] | None:
+    def _node_categories(self) -> list[str] | None:
         """The category of each node (its atom), if features are one-hot categories."""
         names = self.category_names
         return None if names is None else [names[column] for column in self.features.argmax(dim=1).tolist()]

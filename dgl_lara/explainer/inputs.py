@@ -64,9 +64,9 @@ def _rows(game: Game, inputs: str, nodes: Tensor | None) -> Tensor:
     distinct, place = (_all_rows(features),) * 2 if loops_differ else _distinct_rows(features, loops)
     ids = distinct if nodes is None else nodes[distinct]
     own = [
-        signed_log(features[distinct].float()).index_select(0, place)
+        _signed_log(features[distinct].float()).index_select(0, place)
         if block is game.features
-        else signed_log(block[index].float())
+        else _signed_log(block[index].float())
         for block in game.input_blocks
         if block.shape[1] <= MAX_INPUT_COLUMNS
     ]
@@ -134,7 +134,7 @@ def encoder_graph(game: Game, inputs: str) -> EncoderGraph:
     return EncoderGraph.of(game.graph, explainer_inputs(game, inputs), game.in_degrees)
 
 
-def signed_log(x: Tensor) -> Tensor:
+def _signed_log(x: Tensor) -> Tensor:
     """Compress large values of either sign, so that one outlier does not set the scale."""
     return x.sign() * x.abs().log1p()
 

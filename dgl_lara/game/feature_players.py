@@ -55,7 +55,7 @@ class FeaturePlayers(PlayerSet):
         self.target_only, self.baseline, self.groups = of == "target" and self.task.has_distances, baseline, groups
         self.supports_shared_masks = not self.target_only
         self.num_baselines = len(self.baseline_rows)
-        if self.all_columns_play and self.task.num_endpoints == 1:
+        if self._all_columns_play and self.task.num_endpoints == 1:
             self.num_table_columns = self.count
 
     @property
@@ -89,7 +89,7 @@ class FeaturePlayers(PlayerSet):
         return self.features[drawn.to(self.features.device)]
 
     @property
-    def all_columns_play(self) -> bool:
+    def _all_columns_play(self) -> bool:
         """Return whether all columns are players of every target."""
         return self.num_columns <= MAX_SHARED_COLUMNS
 
@@ -115,7 +115,7 @@ class FeaturePlayers(PlayerSet):
         return super().cost_bound().clamp(min=self.count)
 
     def players(self, targets: Tensor) -> Players:
-        if self.all_columns_play:
+        if self._all_columns_play:
             counts = torch.full_like(targets, self.count)
             player = torch.arange(self.count, device=targets.device).repeat(len(targets))
         else:

@@ -23,7 +23,7 @@ from dgl_lara.graphs.graph import Graph
 
 
 @dataclass(frozen=True, eq=False)
-class GameInputs:
+class _GameInputs:
     """What a game is created from.
 
     Attributes:
@@ -57,7 +57,7 @@ def normalize_inputs(
     pairs: Any = None,
     relation: str | Relation | None = None,
     leave_out: bool = False,
-) -> GameInputs:
+) -> _GameInputs:
     """Return the inputs of the game. The arguments are those of `LARA`.
 
     Raises:
@@ -72,19 +72,19 @@ def normalize_inputs(
     task = as_task(task)
     task.check_pair_options(pairs, relation, leave_out)
     if graph.is_homogeneous and EDGE_ID in graph.edata:  # normalized before
-        return GameInputs(model, graph, features, task)
+        return _GameInputs(model, graph, features, task)
     if graph.is_homogeneous:
         if target_type is not None or relation is not None:
             raise InputError("graph.one_type")
         f, plain = detach_edge_data(model, graph)
-        inputs = GameInputs(f, plain, as_features(graph, features), task)
+        inputs = _GameInputs(f, plain, _as_features(graph, features), task)
     else:
-        inputs = GameInputs(*task.homogeneous_inputs(model, graph, features, target_type, relation))
+        inputs = _GameInputs(*task.homogeneous_inputs(model, graph, features, target_type, relation))
     if pairs is None:
         return inputs
     f, plain = inputs.f, inputs.graph
     links = LinkTask(to_internal_pairs(f, plain, pairs, relation))
-    return GameInputs(f, without_pairs(plain, links.pairs) if leave_out else plain, inputs.features, links)
+    return _GameInputs(f, without_pairs(plain, links.pairs) if leave_out else plain, inputs.features, links)
 
 
 def _check_model(model: object) -> None:
@@ -139,7 +139,7 @@ def _without_relation(f: Callable, triples: Sequence[Any], relation: str | Relat
     return [(u, v) for u, _, v in triples]
 
 
-def as_features(graph: Graph, values: Any) -> Tensor:
+def _as_features(graph: Graph, values: Any) -> Tensor:
     """Return (num_nodes, columns) features as a tensor, float64 arrays as float32.
 
     Args:

@@ -29,7 +29,7 @@ def evenly_spaced(count: int, most: int, device: torch.device) -> Tensor:
     return torch.linspace(0, count - 1, min(most, count)).long().clamp(max=count - 1).to(device)
 
 
-def on_ego_graphs(
+def _on_ego_graphs(
     f: Model, task: Task, graph: Graph, features: Tensor, targets: Tensor, hops: int, nodes_per_call: int
 ) -> Tensor:
     """Return (len(targets), num_classes) f of each target on its own ego graph, many in one call."""
@@ -67,7 +67,7 @@ def fewest_hops(
         nodes_per_call: Nodes of all ego graphs of one call.
     """
     for hops in tried:
-        if (on_ego_graphs(f, task, graph, features, targets, hops, nodes_per_call) - full).abs().max() <= allowed:
+        if (_on_ego_graphs(f, task, graph, features, targets, hops, nodes_per_call) - full).abs().max() <= allowed:
             return hops
     return None
 

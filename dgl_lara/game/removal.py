@@ -60,7 +60,7 @@ def _some_edges(of: Graph, src: Tensor, dst: Tensor, nodes: int, edges: Tensor |
     return graph
 
 
-def has_all_loops(graph: Graph) -> bool:
+def _has_all_loops(graph: Graph) -> bool:
     """Return whether every node has a self-loop, which some models need."""
     src, dst = graph.edges()
     loops = src[src == dst]
@@ -74,7 +74,7 @@ def null_prediction(f: Model, graph: Graph, null_features: Tensor, *endpoints: T
 
 def isolated(graph: Graph, count: int) -> Graph:
     """Return nodes without edges, with a self-loop each if every node of the graph has one."""
-    own = torch.arange(count if has_all_loops(graph) else 0, device=graph.device)
+    own = torch.arange(count if _has_all_loops(graph) else 0, device=graph.device)
     return _some_edges(graph, own, own, count, None)
 
 

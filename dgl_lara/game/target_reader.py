@@ -67,7 +67,7 @@ class TargetReader:
         return ids, torch.ones_like(ids, dtype=torch.bool)
 
 
-class PairReader(TargetReader):
+class _PairReader(TargetReader):
     """Reads pairs of nodes in the ids of the user's graph."""
 
     task: LinkTask
@@ -123,7 +123,7 @@ def target_reader(f: Callable, graph: Graph, task: Task, relation: Any, device: 
         relation: The relation of pairs, if the graph has several.
         device: Where ids are returned.
     """
-    reader = PairReader if isinstance(task, LinkTask) else TargetReader
+    reader = _PairReader if isinstance(task, LinkTask) else TargetReader
     return reader(f, graph, task, relation, device)
 
 

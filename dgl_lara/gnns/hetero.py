@@ -84,7 +84,7 @@ class HeteroGNN(ShippedModel):
         self.config = config
         # lists, not dicts, because a node type may have names that a module may not
         self.inputs = nn.ModuleList(nn.Linear(dim, config.hidden) for dim in config.in_dims.values())
-        make = {"rgcn": RelationalLayer, "hgt": TransformerLayer}[config.architecture]
+        make = {"rgcn": _RelationalLayer, "hgt": _TransformerLayer}[config.architecture]
         self.layers = nn.ModuleList(make(config) for _ in range(config.layers))
         self.head = nn.Linear(config.hidden, config.num_classes)
 
@@ -96,7 +96,7 @@ class HeteroGNN(ShippedModel):
         return self.head(h[self.config.target_type])
 
 
-class RelationalLayer(nn.Module):
+class _RelationalLayer(nn.Module):
     """R-GCN: h_i' = ReLU(W_0 h_i + sum_r mean_{j in N_r(i)} W_r h_j), with one W_0 per node type."""
 
     def __init__(self, config: HeteroConfig) -> None:
@@ -115,7 +115,7 @@ class RelationalLayer(nn.Module):
         return {name: F.relu(rows) for name, rows in new.items()}
 
 
-class TransformerLayer(nn.Module):
+class _TransformerLayer(nn.Module):
     """HGT: attention over all in-neighbours of a node, with weights for each node type and relation."""
 
     def __init__(self, config: HeteroConfig) -> None:

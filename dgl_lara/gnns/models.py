@@ -84,17 +84,17 @@ class GCNLayer(nn.Module):
         degree = ops.copy_e_sum(graph, edge_weight) if weighed else graph.in_degrees().to(h.dtype)
         scale = (degree + 1).rsqrt().unsqueeze(1)  # (num_nodes, 1)
         h = (h @ self.weight) * scale
-        return (sum_neighbours(graph, h, edge_weight) + h) * scale + self.bias
+        return (_sum_neighbours(graph, h, edge_weight) + h) * scale + self.bias
 
 
-def sum_neighbours(graph: dgl.DGLGraph, h: Tensor, edge_weight: Tensor | None) -> Tensor:
+def _sum_neighbours(graph: dgl.DGLGraph, h: Tensor, edge_weight: Tensor | None) -> Tensor:
     """Return the sum of the in-neighbours' rows."""
     if edge_weight is None:
         return ops.copy_u_sum(graph, h)
     return ops.u_mul_e_sum(graph, h, edge_weight.unsqueeze(1))
 
 
-class GATLayer(nn.Module):
+class _GATLayer(nn.Module):
     """Graph attention (mean of four heads) with a linear skip, so that an isolated node keeps its features."""
 
     def __init__(self, in_dim: int, out_dim: int) -> None:
@@ -110,7 +110,7 @@ class SAGELayer(SAGEConv):
     """GraphSAGE with the mean of the neighbours, at half the peak memory of DGL's."""
 
     def forward(self, graph: dgl.DGLGraph, h: Tensor, edge_weight: Tensor | None = None) -> Tensor:
-        total, degree = sum_neighbours(graph, h, edge_weight), graph.in_degrees().clamp(min=1).unsqueeze(1)
+        total, degree = _sum_neighbours(graph, h, edge_weight), graph.in_degrees().clamp(min=1).unsqueeze(1)
         if torch.is_grad_enabled():
             return torch.addmm(self.fc_self(h), total / degree, self.fc_neigh.weight.T)
         return self.fc_self(h).addmm_(total.div_(degree), self.fc_neigh.weight.T)
@@ -120,7 +120,7 @@ def _make_layer(architecture: str, in_dim: int, out_dim: int, weigh_degrees: boo
     if architecture == "gcn":
         return GCNLayer(in_dim, out_dim, weigh_degrees)
     if architecture == "gat":
-        return GATLayer(in_dim, out_dim)
+        return _GATLayer(in_dim, out_dim)
     if architecture == "gin":
         mlp = nn.Sequential(nn.Linear(in_dim, out_dim), nn.ReLU(), nn.Linear(out_dim, out_dim))
         return GINConv(mlp, "sum")

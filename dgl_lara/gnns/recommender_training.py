@@ -37,7 +37,7 @@ def train_recommender(dataset: Dataset, recipe: Recipe, seed: int) -> Recommende
     steps = Progress(range(recipe.epochs), f"training a recommender on {dataset.name}")
     for _ in steps:
         hidden = (torch.rand(len(user), generator=draw) < HIDDEN_SHARE).to(dataset.device)
-        users, films = model.embed(hide_ratings(graph, model, hidden), dataset.features)
+        users, films = model.embed(_hide_ratings(graph, model, hidden), dataset.features)
         chosen, good = (ends[hidden & liked].repeat(NEGATIVES) for ends in (user, film))
         other = torch.randint(len(films), (len(chosen),), generator=draw).to(dataset.device)
         margin = (users[chosen] * (films[good] - films[other])).sum(dim=1)
@@ -49,7 +49,7 @@ def train_recommender(dataset: Dataset, recipe: Recipe, seed: int) -> Recommende
     return model.eval()
 
 
-def hide_ratings(graph: dgl.DGLGraph, model: Recommender, hidden: Tensor) -> dgl.DGLGraph:
+def _hide_ratings(graph: dgl.DGLGraph, model: Recommender, hidden: Tensor) -> dgl.DGLGraph:
     """Remove ratings in both directions, which hold them in one order."""
     keep = {relation: (~hidden).nonzero().flatten() for relation in (model.config.rates, model.config.rated_by)}
     return dgl.edge_subgraph(graph, keep, relabel_nodes=False, store_ids=False)

@@ -124,7 +124,7 @@ def gnn_path(dataset: Dataset, recipe: Recipe, seed: int) -> Path:
     return cache_dir() / "targets" / f"{dataset.name}-{recipe.architecture}-seed{seed}-{key}.pt"
 
 
-class StoredGNN(NamedTuple):
+class _StoredGNN(NamedTuple):
     """A trained model and its cache file, which is missing if it could not be written."""
 
     model: ShippedModel
@@ -132,7 +132,7 @@ class StoredGNN(NamedTuple):
     details: dict  # data set, seed, accuracy on the three splits
 
 
-def get_gnn(dataset: Dataset, recipe: Recipe, seed: int) -> StoredGNN:
+def get_gnn(dataset: Dataset, recipe: Recipe, seed: int) -> _StoredGNN:
     """Load the cached model of a data set, recipe and seed, or train and cache it."""
     if not dataset.is_labelled:
         raise InputError("gnn.no_labels", dataset=dataset.name)
@@ -142,7 +142,7 @@ def get_gnn(dataset: Dataset, recipe: Recipe, seed: int) -> StoredGNN:
             model, details = load_gnn(path, dataset)
             if (details.get("seed"), details.get("data")) != (seed, data) or not {*SPLITS} <= {*details}:
                 raise LaraError("gnn.changed", path=path)
-            return StoredGNN(model.to(dataset.device), path, details)
+            return _StoredGNN(model.to(dataset.device), path, details)
         except LaraError as error:
             notice("gnn.trained_again", cause=error)
     model = train_gnn(dataset, recipe, seed)
@@ -152,4 +152,4 @@ def get_gnn(dataset: Dataset, recipe: Recipe, seed: int) -> StoredGNN:
         save_gnn(model, path, details)
     except LaraError as error:
         notice("gnn.not_cached", cause=error)
-    return StoredGNN(model, path, details)
+    return _StoredGNN(model, path, details)

@@ -20,7 +20,7 @@ ORDERED_ROWS = 1_000_000  # nodes whose in-edges are read at a time
 
 
 @dataclass(frozen=True, eq=False)
-class PartitionArrays:
+class _PartitionArrays:
     """The arrays of one part. `nodes` are ascending ids."""
 
     indptr: np.ndarray
@@ -51,12 +51,12 @@ class MappedGraph(GraphSource):
         numbers = range(len(self.meta.parts)) if only is None else [only]
         self.parts = {number: self._part(number) for number in numbers}
 
-    def _part(self, number: int) -> PartitionArrays:
+    def _part(self, number: int) -> _PartitionArrays:
         inner, info = part_folder(self.folder, number), self.meta.parts[number]
         check(inner, info["files"])
         count, edges, first = info["nodes"], info["edges"], int(self.firsts[number])
         nodes = range(first, first + count) if self.place is None else mapped_array(inner / "original.npy", "i", count)
-        return PartitionArrays(
+        return _PartitionArrays(
             mapped_array(inner / "indptr.npy", "i", count + 1),
             mapped_array(inner / "sources.npy", "i", edges),
             mapped_array(inner / "features.npy", "f", count, self.columns),

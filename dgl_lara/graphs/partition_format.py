@@ -39,7 +39,7 @@ FIELDS = {
 
 
 @dataclass(frozen=True)
-class Meta:
+class _Meta:
     """Content of meta.json."""
 
     name: str
@@ -71,7 +71,7 @@ def part_folder(folder: Path, number: int) -> Path:
     return folder / f"part-{number:04d}"
 
 
-def read_meta(folder: Path) -> Meta:
+def read_meta(folder: Path) -> _Meta:
     """Return the validated description of a partitioned graph.
 
     Raises:
@@ -87,7 +87,7 @@ def read_meta(folder: Path) -> Meta:
         raise LaraError("partition.meta", path=path, cause=error) from error
     if wrong := validation_error(content, FIELDS):
         raise LaraError("partition.meta", path=path, cause=wrong)
-    meta = Meta(**{name: content[name] for name in FIELDS if name != "format"})
+    meta = _Meta(**{name: content[name] for name in FIELDS if name != "format"})
     if meta.firsts[-1] != meta.nodes or sum(part["edges"] for part in meta.parts) != meta.edges:
         raise LaraError("partition.meta", path=path, cause="its parts do not add up to the graph")
     if fingerprint(content) != meta.fingerprint:

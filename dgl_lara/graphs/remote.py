@@ -39,19 +39,19 @@ class RemoteGraph(GraphSource):
         """Return the nodes of this part, ascending."""
         return torch.from_numpy(np.array(self.own.parts[self.ranks.rank].nodes, np.int64))
 
-    def by_owner(self, nodes: Tensor) -> tuple[Tensor, list[Tensor]]:
+    def _by_owner(self, nodes: Tensor) -> tuple[Tensor, list[Tensor]]:
         """Return the order that groups nodes by owner, and the nodes of each owner."""
         owner, _ = self.own.part_of(nodes.numpy())
         order = torch.from_numpy(np.argsort(owner, kind="stable"))
         counts = np.bincount(owner, minlength=self.ranks.count).tolist()
         return order, list(nodes[order].split(counts))
 
-    def local_rows(self, nodes: Tensor) -> Tensor:
+    def _local_rows(self, nodes: Tensor) -> Tensor:
         """Return the rows of nodes of this part."""
         return torch.from_numpy(self.own.part_of(nodes.numpy())[1])
 
     def _exchange(self, nodes: Tensor, read: Callable[[Tensor], Tensor]) -> Tensor:
-        order, requested = self.by_owner(nodes)
+        order, requested = self._by_owner(nodes)
         received = torch.cat(self.ranks.exchange([read(some) for some in self.ranks.exchange(requested)]))
         return torch.empty_like(received).index_copy_(0, order, received)
 
@@ -62,7 +62,7 @@ class RemoteGraph(GraphSource):
         return self._exchange(nodes, self.own.features)
 
     def in_edges(self, nodes: Tensor) -> tuple[Tensor, Tensor]:
-        order, requested = self.by_owner(nodes)
+        order, requested = self._by_owner(nodes)
         entering = [self.own.in_edges(some) for some in self.ranks.exchange(requested)]
         lengths = torch.cat(self.ranks.exchange([indptr.diff() for indptr, _ in entering]))
         sources = torch.cat(self.ranks.exchange([sources for _, sources in entering]))
@@ -77,9 +77,9 @@ class RowFetcher:
 
     def __init__(self, source: RemoteGraph, nodes: Tensor) -> None:
         self.ranks = source.ranks
-        self.order, requested = source.by_owner(nodes)
+        self.order, requested = source._by_owner(nodes)
         self.counts = [len(some) for some in requested]
-        self.owed = [source.local_rows(some) for some in self.ranks.exchange(requested)]
+        self.owed = [source._local_rows(some) for some in self.ranks.exchange(requested)]
 
     def __call__(self, rows: Tensor) -> Tensor:
         """Return (len(nodes), columns) rows from (nodes of the part, columns) of all processes."""

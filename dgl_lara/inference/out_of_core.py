@@ -34,7 +34,7 @@ ROWS_AT_ONCE = 1_000_000  # of an array on disk
 def embed_out_of_core(explainer: Explainer, game: PartitionedGame, kind: str) -> Embeddings:
     """Return p and t of all nodes, mapped. States of layers are on disk until then."""
     assert game.store is not None
-    maker = OutOfCoreEncoder(explainer, game, kind, game.store)
+    maker = _OutOfCoreEncoder(explainer, game, kind, game.store)
     with eval_mode(explainer):
         return maker.embeddings()
 
@@ -44,7 +44,7 @@ def key_of(explainer: Explainer, game: PartitionedGame) -> str:
     return f"{weights_hash(explainer)} {game.model_key}"
 
 
-class OutOfCoreEncoder:
+class _OutOfCoreEncoder:
     """The encoder of g, one layer of all nodes after the other."""
 
     def __init__(self, explainer: Explainer, game: PartitionedGame, kind: str, store: RowStore) -> None:
@@ -113,7 +113,7 @@ def _add_rows(worker, workers, indptr, sources, rows, total):  # type: ignore[no
                 total[row, column] += rows[sources[edge], column]
 
 
-class MmapWalkKernel(WalkKernel):
+class _MmapWalkKernel(WalkKernel):
     """The compiled walk along edges and to embeddings on disk."""
 
     def __init__(
@@ -139,13 +139,13 @@ class OutOfCoreScorer:
         self.explainer, self.game, self.embeddings = explainer, game, embeddings
 
     @cached_property
-    def walks(self) -> MmapWalkKernel | None:
+    def walks(self) -> _MmapWalkKernel | None:
         """Return the compiled walk, or None if rows are elsewhere or the gate is not compiled."""
         store = self.game.store
         if self.explainer.gate.kernel is None or store is None:
             return None
         edges = self.game.source.ordered_edges(store.folder / "sources.npy")
-        return edges and MmapWalkKernel(self.explainer, self.game, self.embeddings.source, edges)
+        return edges and _MmapWalkKernel(self.explainer, self.game, self.embeddings.source, edges)
 
     def near(self, targets: Tensor) -> tuple[Scorer, Tensor]:
         """Return a scorer of these targets, and their indices in it."""

@@ -10,7 +10,7 @@ from dgl_lara.metrics.common.metric import Rows
 from dgl_lara.metrics.fidelity import AVERAGE, SPARSITIES
 
 
-class CharacterizationScore(LabelMetric):
+class _CharacterizationScore(LabelMetric):
     note_code = "characterization.note"
 
     def rows(self, predictions: MaskedPredictions) -> list[dict[str, object]]:
@@ -37,4 +37,4 @@ def characterization_score(plus: Tensor, minus: Tensor, plus_weight: float = 0.5
     return 1 / (plus_weight / plus + (1 - plus_weight) / (1 - minus))
 
 
-METRIC = CharacterizationScore()
+METRIC = _CharacterizationScore()

@@ -9,7 +9,7 @@ from dgl_lara.metrics.common.label_flips import LabelMetric, MaskedPredictions
 from dgl_lara.metrics.fidelity import SPARSITIES
 
 
-class FidelityCurve(LabelMetric):
+class _FidelityCurve(LabelMetric):
     note_code = "fidelity_curve.note"
 
     def rows(self, predictions: MaskedPredictions) -> list[dict[str, object]]:
@@ -22,4 +22,4 @@ def fidelity_curve_area(plus: Tensor, minus: Tensor, x: Tensor) -> Tensor:
     return torch.trapezoid((plus / (1 - minus)).masked_fill(minus == 1, torch.nan), x)
 
 
-METRIC = FidelityCurve()
+METRIC = _FidelityCurve()

@@ -14,7 +14,7 @@ from dgl_lara.metrics.common.metric import Rows
 from dgl_lara.metrics.fidelity import AVERAGE, SPARSITIES, format_with_error, standard_error
 
 
-class Unfaithfulness(LabelMetric):
+class _Unfaithfulness(LabelMetric):
     note_code = "unfaithfulness.note"
 
     def rows(self, predictions: MaskedPredictions) -> list[dict[str, object]]:
@@ -47,4 +47,4 @@ def unfaithfulness(full: Tensor, only: Tensor) -> Tensor:
     return -(-(y_hat.exp() * (y_hat - y)).sum(-1)).expm1()
 
 
-METRIC = Unfaithfulness()
+METRIC = _Unfaithfulness()

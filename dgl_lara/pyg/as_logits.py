@@ -21,7 +21,7 @@ from dgl_lara.graphs.graph import Graph
 MIN_PROBABILITY = 1e-7  # the logarithm of 0 is not finite
 
 
-class AsLogits(ModelAdapter):
+class _AsLogits(ModelAdapter):
     """A model that returns logits (a regression model its one output), whatever the wrapped model returns."""
 
     mode: ModelMode
@@ -44,4 +44,4 @@ class AsLogits(ModelAdapter):
 
 def as_logits(f: Callable, config: ModelConfig) -> Model:
     """Wrap a model of PyTorch Geometric so that it returns logits."""
-    return AsLogits(f, mode=config.mode, returns=config.return_type)
+    return _AsLogits(f, mode=config.mode, returns=config.return_type)

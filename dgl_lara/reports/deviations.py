@@ -14,7 +14,7 @@ WITH_DISTANCES = {"D2", "D4", "D6", "D12"}  # about the neighbourhood of a targe
 
 
 @dataclass(frozen=True)
-class Deviation:
+class _Deviation:
     """One row of the table."""
 
     number: str
@@ -24,14 +24,14 @@ class Deviation:
 
 
 @cache
-def deviations() -> list[Deviation]:
+def deviations() -> list[_Deviation]:
     """Return all deviations."""
     text = resources.files(__package__).joinpath("deviations.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| (D\d+) \| (.+?) \| (.+?) \| (.+?) \|$", text, re.MULTILINE)
-    return [Deviation(*row) for row in rows]
+    return [_Deviation(*row) for row in rows]
 
 
-def deviations_of(config: TrainingConfig, task: Task) -> list[Deviation]:
+def deviations_of(config: TrainingConfig, task: Task) -> list[_Deviation]:
     """Return the deviations of a run with these settings."""
     off = {
         "D5": config.objective == "running-mean",

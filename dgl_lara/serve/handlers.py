@@ -35,7 +35,7 @@ class RequestHandler:
         self.ids = model.ids
         self.computed = self.from_cache = self.model_calls = 0
 
-    def check_deadline(self) -> None:
+    def _check_deadline(self) -> None:
         if time.monotonic() > self.deadline:
             raise TimeoutError
 
@@ -62,19 +62,19 @@ class RequestHandler:
             raise InputError("players.untrained", trained=" and ".join(self.snapshot.explainers), got=players)
         return self.snapshot.explainers[players]
 
-    def parse(self, body: bytes) -> CachedQuery | ComputedQuery:
+    def parse(self, body: bytes) -> _CachedQuery | _ComputedQuery:
         """Parse a request to explain."""
         nodes = parse_plain_nodes(body) if self.ids.is_plain else None
         if nodes is not None:
             targets = self._present(self.ids.checked(nodes, len(self.snapshot.removed)))
-            return CachedQuery(self, self.snapshot.first, targets)
+            return _CachedQuery(self, self.snapshot.first, targets)
         instances = parse_body(ExplainBody, body).instances
         players = instances[0].players
         if all(one.is_cacheable and one.players == players for one in instances):
             targets = self.targets(instances)
             if not (targets == NOT_IN_RUN).any():
-                return CachedQuery(self, self.explainer(players), targets, [one.top for one in instances])
-        return ComputedQuery(self, instances)
+                return _CachedQuery(self, self.explainer(players), targets, [one.top for one in instances])
+        return _ComputedQuery(self, instances)
 
     # --- explanations
 
@@ -125,7 +125,7 @@ class RequestHandler:
         return {"predictions": [self._prediction(ref) for ref in body.instances]}
 
     def _prediction(self, ref: TargetRef) -> Json:
-        self.check_deadline()
+        self._check_deadline()
         first = self.snapshot.first.lara
         lara, target = self.locate(ref, first)
         if lara is not first:
@@ -140,7 +140,7 @@ class RequestHandler:
 
 
 @dataclass(frozen=True, eq=False)
-class CachedQuery:
+class _CachedQuery:
     """Explanations that the cache holds, or will hold: the best `tops` players of each, or all that it keeps."""
 
     handler: RequestHandler
@@ -170,7 +170,7 @@ class CachedQuery:
 
 
 @dataclass(frozen=True, eq=False)
-class ComputedQuery:
+class _ComputedQuery:
     """Explanations that no cache holds, computed one after the other."""
 
     handler: RequestHandler
@@ -183,7 +183,7 @@ class ComputedQuery:
         return {"predictions": predictions, "explanations": rows}
 
     def _single(self, instance: Instance) -> tuple[int | float, Json]:
-        self.handler.check_deadline()
+        self.handler._check_deadline()
         explanations = self.handler.explanation(instance)
         game, targets = explanations.game, explanations.players.targets
         assert game is not None

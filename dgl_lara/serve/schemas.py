@@ -29,13 +29,13 @@ EdgeColumn = Annotated[list[float | Row], Field(max_length=MAX_EDGES)]
 PlayerSetName = Literal["nodes", "edges", "features"]
 
 
-class RequestModel(BaseModel):
+class _RequestModel(BaseModel):
     """Base of all bodies. Types are strict and unknown fields are errors."""
 
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, populate_by_name=True)
 
 
-class Subgraph(RequestModel):
+class Subgraph(_RequestModel):
     """A graph of the client. Its nodes are the rows of `features`, numbered from 0.
 
     With several types, features are by type, and edges and their data by relation.
@@ -48,7 +48,7 @@ class Subgraph(RequestModel):
     )
 
 
-class TargetRef(RequestModel):
+class TargetRef(_RequestModel):
     """A node, a graph or a pair of nodes, by number. With `subgraph`, numbers are those of that graph."""
 
     node: Number | None = Field(None, examples=[0])
@@ -82,21 +82,21 @@ class Instance(TargetRef):
         return all(option is None for option in options) and self.top <= TOP
 
 
-class ExplainBody(RequestModel):
+class ExplainBody(_RequestModel):
     instances: list[Instance] = Field(min_length=1, max_length=MAX_INSTANCES)
 
 
-class PredictBody(RequestModel):
+class PredictBody(_RequestModel):
     instances: list[TargetRef] = Field(min_length=1, max_length=MAX_INSTANCES)
 
 
-class NewNode(RequestModel):
+class NewNode(_RequestModel):
     features: Row
     key: str | None = Field(None, max_length=200, description="name of the node in edges of the same update")
     name: str | None = Field(None, max_length=200)
 
 
-class GraphUpdate(RequestModel):
+class GraphUpdate(_RequestModel):
     """A change of the graph. Edges run from the first node to the second. Numbers of removed nodes are not reused."""
 
     add_nodes: list[NewNode] = Field(default=[], max_length=MAX_NODES)
@@ -131,9 +131,9 @@ class ViewQuery(BaseModel):
     most: Annotated[int, Field(ge=5, le=300)] = Field(100, description="nodes that are drawn")
 
 
-Body = TypeVar("Body", bound=RequestModel)
+Body = TypeVar("Body", bound=_RequestModel)
 Query = TypeVar("Query", bound=BaseModel)
-_parsers: dict[type[RequestModel], TypeAdapter] = {}
+_parsers: dict[type[_RequestModel], TypeAdapter] = {}
 
 
 def parse_body(model: type[Body], body: bytes) -> Body:

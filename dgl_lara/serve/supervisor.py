@@ -152,7 +152,7 @@ class WorkerGroup:
         gc.unfreeze()
         gc.collect()
 
-    def replace_dead(self) -> None:
+    def _replace_dead(self) -> None:
         """Start processes in place of those that died."""
         if not self.models and any(process.exitcode is not None for process in self.processes):
             self.models = self.supervisor.load()  # a reload has failed after it released them
@@ -233,7 +233,7 @@ class Supervisor:
                 with suppress(BlockingIOError):
                     os.read(wake, 4096)
                 if not self._signals:
-                    group.replace_dead()
+                    group._replace_dead()
         group.stop()
 
     def _reloaded(self, before: WorkerGroup) -> WorkerGroup:

@@ -56,7 +56,7 @@ def fetched(game: DistributedGame, near: LocalGame, p: Tensor, t: Tensor) -> Sub
 
 
 @dataclass(frozen=True, eq=False)
-class PartitionStep(Step):
+class _PartitionStep(Step):
     """A step on a subgraph that has the degrees of all players, so that masks can propagate along edges."""
 
     num_targets: int  # targets that count, 0 without a share
@@ -78,7 +78,7 @@ class PartitionStep(Step):
 
 
 @dataclass(frozen=True, eq=False)
-class GatheredStep(DistributedStep):
+class _GatheredStep(DistributedStep):
     """A step of all processes. Targets are indices in the batch, and masks are over targets only."""
 
     explained: Tensor
@@ -107,13 +107,13 @@ class BatchShare:
         # a process without a share computes the first target, because the others wait for its rows
         chosen = targets[mine] if mine.stop > mine.start else targets[:1]
         local = game.around(chosen)
-        coalitions = ask_about(game.game_on(local), masks, drawn)
+        coalitions = _ask_about(game.game_on(local), masks, drawn)
         return BatchShare(game.game_on(local, calls_f=False), coalitions, mine, len(targets))
 
-    def step(self, across: DistributedGame, explainer: Explainer, part: PartGraph) -> GatheredStep:
+    def step(self, across: DistributedGame, explainer: Explainer, part: PartGraph) -> _GatheredStep:
         local, game, ranks = self.coalitions, self.near.game, across.ranks
         num_targets = self.mine.stop - self.mine.start
-        own = PartitionStep(game, explainer, local, fetched(across, self.near, *explainer(part)), num_targets)
+        own = _PartitionStep(game, explainer, local, fetched(across, self.near, *explainer(part)), num_targets)
 
         def joined(rows: Tensor, dim: int = 1) -> Tensor:
             return ranks.joined(rows.narrow(dim, 0, num_targets), self.mine, self.total, dim)
@@ -123,10 +123,10 @@ class BatchShare:
         values = (joined(local.inside), joined(local.outside), joined(local.full, 0), joined(local.empty, 0))
         gathered = CoalitionBatch(game, numbers, numbers, masks, *values)
         classes, responses = joined(game.explained_class[local.targets], 0), joined(local.responses())
-        return GatheredStep(game, explainer, gathered, own.embedded, ranks, own, self.mine, 1, classes, responses)
+        return _GatheredStep(game, explainer, gathered, own.embedded, ranks, own, self.mine, 1, classes, responses)
 
 
-def ask_about(near: LocalGame, masks: int, drawn: torch.Generator) -> CoalitionBatch:
+def _ask_about(near: LocalGame, masks: int, drawn: torch.Generator) -> CoalitionBatch:
     """Evaluate coalitions. Features are kept for as long as f is called."""
     return evaluate_coalitions(
         near.game, near.game.player_set.batch(near.targets, near.game.context_hops), masks, drawn
@@ -155,9 +155,9 @@ class DistributedBackend(TrainingBackend):
         )
         return rows, torch.arange(len(rows))
 
-    def validator(self, validation: Tensor) -> DistributedValidator:
+    def validator(self, validation: Tensor) -> _DistributedValidator:
         chosen = sample_targets(validation, TARGETS, self.config.seed + 77)
-        return DistributedValidator(self, BatchShare.on(self.game, chosen, NUM_VALIDATION_COALITIONS, self._drawn(77)))
+        return _DistributedValidator(self, BatchShare.on(self.game, chosen, NUM_VALIDATION_COALITIONS, self._drawn(77)))
 
     def step(self, explainer: Explainer, targets: Tensor, number: int, reservoir: SampleReservoir | None) -> Step:
         share = BatchShare.on(self.game, targets, self.config.masks, self._drawn(number + 1000))
@@ -170,7 +170,7 @@ class DistributedBackend(TrainingBackend):
 
 
 @dataclass(frozen=True, eq=False)
-class DistributedValidator:
+class _DistributedValidator:
     """The share of d(S)'s variation under unseen coalitions of validation targets that the scores explain."""
 
     name: ClassVar[str] = "share of the model's variation under unseen coalitions that the scores explain"

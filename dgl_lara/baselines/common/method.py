@@ -57,7 +57,7 @@ class Method:
 
     def __init__(self, game: Game, seed: int = 0) -> None:
         self.game, self.seed = game, seed
-        if "edge weights" in self.needs and edge_weight_argument(game.f) is None:
+        if "edge weights" in self.needs and _edge_weight_argument(game.f) is None:
             raise InputError("baseline.needs_edge_weights", method=self.name)
         if "embeddings" in self.needs and not hasattr(game.f, "embed"):
             raise InputError("baseline.needs_embeddings", method=self.name)
@@ -91,7 +91,7 @@ class Method:
 
     def call_with_weights(self, graph: Any, features: Tensor, weights: Tensor) -> Tensor:
         """Evaluate f with a weight for every edge. Gradients flow."""
-        argument = edge_weight_argument(self.game.f)
+        argument = _edge_weight_argument(self.game.f)
         assert argument is not None
         self.game.caller.record(graph)
         return self.game.f(graph, features, **{argument: weights})
@@ -107,7 +107,7 @@ class Method:
         return self.name
 
 
-def edge_weight_argument(f: Callable) -> str | None:
+def _edge_weight_argument(f: Callable) -> str | None:
     """Return the name of f's argument for edge weights, or None if it has none."""
     try:
         parameters = inspect.signature(f.forward if isinstance(f, nn.Module) else f).parameters

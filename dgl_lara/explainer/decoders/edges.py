@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 MAX_EDGES_AT_ONCE = 400_000  # edges of targets whose q are held at a time
 
 
-class EdgeDataLayers(nn.Module):
+class _EdgeDataLayers(nn.Module):
     """Layers of edge vectors that read edge data."""
 
     def __init__(self, out: nn.Linear, data: nn.Linear) -> None:
@@ -55,7 +55,7 @@ class EdgeDecoder(Decoder):
 
     def weights(self, config: ExplainerShape) -> nn.Module:
         out = nn.Linear(config.hidden, config.width, bias=False)
-        return EdgeDataLayers(out, nn.Linear(config.edge_columns, config.hidden)) if config.edge_columns else out
+        return _EdgeDataLayers(out, nn.Linear(config.edge_columns, config.hidden)) if config.edge_columns else out
 
     def edge_vectors(
         self, g: ExplainerProtocol, p: Tensor, u: Tensor, v: Tensor, scale: Tensor, x: Tensor | None = None
@@ -74,7 +74,7 @@ class EdgeDecoder(Decoder):
         from_a, to_b, from_c, to_e = p.split([width, width, hidden, hidden], dim=1)
         inner, out = from_c[u] + to_e[v], g.decoder_weights
         assert out is not None
-        if isinstance(out, EdgeDataLayers):
+        if isinstance(out, _EdgeDataLayers):
             assert x is not None
             inner, out = inner + out.data(x), out.out
         q = from_a[u] + to_b[v] + out(torch.relu(inner))

@@ -33,7 +33,7 @@ NUM_CONTEXTS = 8  # typical nodes to which a column is added
 FULL_GRAPH_SHARE = 16  # with more than one target in 16 nodes, propagation covers the full graph
 
 
-class ColumnEmbedding(nn.Module):
+class _ColumnEmbedding(nn.Module):
     """The embedding r of each column: layers on the outputs of f for the column, and a learned part."""
 
     spread: Tensor
@@ -59,7 +59,7 @@ class FeatureDecoder(Decoder):
         return super().shape(game) | {"columns": game.player_set.num_columns, "alone": game.player_set.target_only}
 
     def prepare(self, g: ExplainerProtocol, game: Game) -> None:
-        assert isinstance(g.decoder_weights, ColumnEmbedding) and isinstance(game.player_set, FeaturePlayers)
+        assert isinstance(g.decoder_weights, _ColumnEmbedding) and isinstance(game.player_set, FeaturePlayers)
         for columns in torch.arange(game.player_set.num_columns).split(MAX_COLUMNS_AT_ONCE):
             part = slice(int(columns[0]), int(columns[-1]) + 1)
             square = game.player_set.deviation(slice(None), part).square()
@@ -81,10 +81,10 @@ class FeatureDecoder(Decoder):
         return 0
 
     def weights(self, config: ExplainerShape) -> nn.Module:
-        return ColumnEmbedding(config.columns, config.num_classes, config.hidden, config.width)
+        return _ColumnEmbedding(config.columns, config.num_classes, config.hidden, config.width)
 
     def sources(self, g: ExplainerProtocol, logits: Tensor, scale: Tensor) -> Tensor:
-        assert isinstance(g.decoder_weights, ColumnEmbedding)
+        assert isinstance(g.decoder_weights, _ColumnEmbedding)
         return g.decoder_weights()
 
     def signed_messages(
@@ -103,7 +103,7 @@ class FeatureDecoder(Decoder):
         assert isinstance(kind, FeaturePlayers)
         which, column = kind.columns_of(players.player)
         row = players.row[which]
-        arrived = PropagatedFeatures(g, pairs.game, players.targets).of(slice(None))[row, :, column]
+        arrived = _PropagatedFeatures(g, pairs.game, players.targets).of(slice(None))[row, :, column]
         each = arrived.repeat_interleave(g.config.dim, dim=1) * pairs.p[column] * t[row]
         return t.new_zeros(len(players.player), g.config.width).index_add(0, which, each)
 
@@ -115,7 +115,7 @@ class FeatureDecoder(Decoder):
         """Return the score of every player for every target, (num_targets, num_players)."""
         kind, dim = game.player_set, g.config.dim
         assert isinstance(kind, FeaturePlayers)
-        table, aggregate = t.new_zeros(len(targets), kind.count), PropagatedFeatures(g, game, targets)
+        table, aggregate = t.new_zeros(len(targets), kind.count), _PropagatedFeatures(g, game, targets)
         for start in range(0, kind.num_columns, MAX_COLUMNS_AT_ONCE):
             columns = slice(start, start + MAX_COLUMNS_AT_ONCE)
             group, arrived = kind.player_of_column[columns], aggregate.of(columns)
@@ -138,7 +138,7 @@ class FeatureDecoder(Decoder):
         return near.player, x * (weights @ met.T)
 
 
-def contexts(game: Game) -> Tensor:
+def _contexts(game: Game) -> Tensor:
     """Return zeros and the average node of each of the most common classes, (1 + NUM_CONTEXTS, num_columns)."""
     predicted = game.full_logits.argmax(1)
     classes, counts = torch.unique(predicted, return_counts=True)
@@ -160,7 +160,7 @@ def responses(game: Game, size: Tensor) -> Tensor:
     """
     kind = game.player_set
     assert isinstance(kind, FeaturePlayers)
-    parts, around = [], contexts(game)
+    parts, around = [], _contexts(game)
     for columns in torch.arange(kind.num_columns, device=size.device).split(max(1, game.nodes_per_call // 2)):
         place = torch.arange(len(columns), device=size.device)
         singles = game.task.mark_singles(isolated(game.graph, 2 * len(columns)))
@@ -176,7 +176,7 @@ def responses(game: Game, size: Tensor) -> Tensor:
     return torch.cat(parts)
 
 
-class PropagatedFeatures:
+class _PropagatedFeatures:
     """The sums sum_v w_d(i, v) x_vc of some targets.
 
     They are propagated along edges if the gate supports it, otherwise summed over pairs. What columns share is computed

@@ -12,7 +12,7 @@ from dgl_lara.graphs.graph import csc_block, dot_edges
 from dgl_lara.graphs.indexing import lookup_sorted
 
 
-class NodeDecoder(Decoder):
+class _NodeDecoder(Decoder):
     """Scores of nodes."""
 
     def sources(self, g: ExplainerProtocol, outputs: Tensor, scale: Tensor) -> Tensor:
@@ -43,4 +43,4 @@ class NodeDecoder(Decoder):
         return scores
 
 
-DECODER = NodeDecoder()
+DECODER = _NodeDecoder()

@@ -10,7 +10,7 @@ from dgl_lara.game.player_index import Players
 from dgl_lara.graphs.graph import Graph
 
 
-class HopGate(Gate):
+class _HopGate(Gate):
     """Weights by hop distance."""
 
     kernel = BY_HOP
@@ -19,4 +19,4 @@ class HopGate(Gate):
         return F.one_hot(players.hop, hops + 1).float()
 
 
-GATE = HopGate()
+GATE = _HopGate()

@@ -10,7 +10,7 @@ from dgl_lara.game.player_index import Players
 from dgl_lara.graphs.graph import Graph
 
 
-class NoGate(Gate):
+class _NoGate(Gate):
     """One term with weight 1."""
 
     kernel = ONE_TERM
@@ -22,4 +22,4 @@ class NoGate(Gate):
         return torch.ones(len(players.player), 1, device=players.player.device)
 
 
-GATE = NoGate()
+GATE = _NoGate()

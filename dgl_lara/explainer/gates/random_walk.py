@@ -10,11 +10,11 @@ from torch import Tensor
 from dgl_lara.explainer.gates.walk import WalkGate
 
 
-class RandomWalkGate(WalkGate):
+class _RandomWalkGate(WalkGate):
     """Weights of random walks."""
 
     def scaled(self, p: Tensor, t: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
         return p / scale, t * scale
 
 
-GATE = RandomWalkGate()
+GATE = _RandomWalkGate()

@@ -22,7 +22,7 @@ from dgl_lara.training.objectives.least_squares import squared_loss
 from dgl_lara.training.running_mean_table import AttributionTable
 
 
-class Balanced(Objective):
+class _Balanced(Objective):
     every_class = True
 
     def loss(self, step: Step, table: AttributionTable | None) -> Tensor:
@@ -67,4 +67,4 @@ def _over_classes(step: Step, squares: Tensor) -> Tensor:
     return 0.5 * step.of_explained_class(squares).mean() + 0.5 * squares.mean()
 
 
-OBJECTIVE = Balanced()
+OBJECTIVE = _Balanced()

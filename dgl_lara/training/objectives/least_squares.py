@@ -8,7 +8,7 @@ from dgl_lara.training.objective import Objective, Step
 from dgl_lara.training.running_mean_table import AttributionTable
 
 
-class LeastSquares(Objective):
+class _LeastSquares(Objective):
     every_class = True
 
     def loss(self, step: Step, table: AttributionTable | None) -> Tensor:
@@ -26,4 +26,4 @@ def squared_loss(step: Step, predicted: Tensor) -> Tensor:
     return 0.5 * step.of_explained_class(error).mean() + 0.5 * error.mean()
 
 
-OBJECTIVE = LeastSquares()
+OBJECTIVE = _LeastSquares()

@@ -11,7 +11,7 @@ from dgl_lara.training.objective import Step
 from dgl_lara.training.objectives.running_mean import RunningMean
 
 
-class MutualInformation(RunningMean):
+class _MutualInformation(RunningMean):
     def sample(self, step: Step, players: Players) -> Tensor:
         coalitions = step.coalitions
         full = step.game.full_logits[step.targets]
@@ -19,4 +19,4 @@ class MutualInformation(RunningMean):
         return torch.where(coalitions.contains(players.player), inside[:, players.row], outside[:, players.row]).mean(0)
 
 
-OBJECTIVE = MutualInformation()
+OBJECTIVE = _MutualInformation()
