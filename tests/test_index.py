@@ -166,6 +166,7 @@ def test_compiled_correction_equals_the_posterior(index):
     reservoir = SampleReservoir(game, 200, 0)
     draw_more(reservoir, 120)
     samples, own = reservoir.samples(), game.task.is_target(players)
+    assert samples is not None
     scores = 0.1 * torch.randn(len(players.player), generator=generator(1))
     prior = torch.full_like(scores, 0.05)
     found, variance = correct_all(players, own, scores, samples, prior, torch.ones(40, dtype=torch.bool))
@@ -180,7 +181,9 @@ def test_samples_of_another_index_correct_nothing():
     game = small_game("shapley")
     reservoir = SampleReservoir(game, 20, 0)
     draw_more(reservoir, 20)
-    samples = SharedSamples.from_dict(reservoir.samples().to_dict(), "samples")
+    drawn = reservoir.samples()
+    assert drawn is not None
+    samples = SharedSamples.from_dict(drawn.to_dict(), "samples")
     targets = torch.arange(40)
     assert samples.know(game, targets, game.explained_class).all()
     assert not samples.know(small_game("banzhaf"), targets, game.explained_class).any()

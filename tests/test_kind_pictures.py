@@ -40,7 +40,8 @@ def test_edges_are_drawn_by_their_scores(directed):
     one = one_of(Edges(directed))
     scene, nodes = scene_of_explanation(one, 40), one.nodes.tolist()
     player_set = one.game.player_set
-    assert scene.score is None and scene.edge_score.std() > 0.01
+    assert scene.score is None and scene.edge_score is not None and scene.edge_player is not None
+    assert scene.edge_score.std() > 0.01
     drawn = 0
     for (u, v), way, place, score in zip(
         scene.edges.tolist(), scene.one_way, scene.edge_player.tolist(), scene.edge_score, strict=True
