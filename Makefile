@@ -43,6 +43,7 @@ lint: install
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/python tests/house.py
 
 # The site, into site/: every link and every name of the API is checked.
 docs: .venv/docs-ready
