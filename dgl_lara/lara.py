@@ -7,9 +7,7 @@ explanations = LARA(model, graph, features).fit(nodes).explain(nodes)
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable, Container, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,68 +17,38 @@ from torch import Tensor
 
 from dgl_lara import lara_io
 from dgl_lara._util.progress import status
-from dgl_lara._util.validation import checked, checked_device, whole_number
-from dgl_lara.errors import InputError, LaraError
+from dgl_lara._util.validation import whole_number
+from dgl_lara.errors import InputError
+from dgl_lara.explained_model import ExplainedModel, Targets
 from dgl_lara.explanation import Explanations
-from dgl_lara.game.game import Game, ModelOutputs
-from dgl_lara.game.index import BANZHAF, Index, as_index
-from dgl_lara.game.inputs import normalize_inputs, types_of
-from dgl_lara.game.player_specs import players_for
-from dgl_lara.game.receptive_field import checked_hops
-from dgl_lara.game.removal import strip_data
-from dgl_lara.game.target_reader import target_reader
-from dgl_lara.game.values import checked_value
-from dgl_lara.inference import (
-    AT_LEAST,
-    DRAWS,
-    Embedder,
-    EmbeddingStore,
-    Fitted,
-    Scorer,
-    agree_on,
-    create_game,
-    explain_nearby,
-    finish,
-    game_nearby,
-    hold_out,
-    parse_classes,
-    place_model,
-    refine,
-    refine_until_confident,
-    reporter,
-    train_in_memory,
-    training_config,
-    user_model,
-    verify,
-    with_novelty,
-)
-from dgl_lara.training.config import TrainingConfig, within_memory
+from dgl_lara.inference.adaptive import AT_LEAST, refine_until_confident
+from dgl_lara.inference.fitting import agree_on, finish, hold_out, reporter, train_in_memory, training_config
+from dgl_lara.inference.local import explain_nearby
+from dgl_lara.inference.novelty import with_novelty
+from dgl_lara.inference.refine import refine
+from dgl_lara.inference.scorer import Scorer
+from dgl_lara.inference.targets import parse_classes
+from dgl_lara.inference.verification import DRAWS, verify
+from dgl_lara.training.config import TrainingConfig
 
 if TYPE_CHECKING:
     from typing import Self  # Python 3.10 has it not
 
     import pandas as pd
 
-    from dgl_lara.attribution.shared_samples import SharedSamples
     from dgl_lara.blackbox.call import Model
-    from dgl_lara.blackbox.hetero_index import HeteroIndex, Relation
-    from dgl_lara.explainer.network import Embeddings, Explainer
+    from dgl_lara.explainer.network import Explainer
+    from dgl_lara.game.game import Game
     from dgl_lara.game.player_specs import PlayerSpec
-    from dgl_lara.game.target_reader import TargetReader
-    from dgl_lara.game.task import Task
     from dgl_lara.game.values import ClassQuery
     from dgl_lara.graphs.graph import Graph
     from dgl_lara.inference.adaptive import AdaptiveResult
-    from dgl_lara.inference.error_model import ErrorModel
     from dgl_lara.inference.refine import RefineResult
     from dgl_lara.inference.scorer import TopPlayers
     from dgl_lara.training.state import TrainingState
 
-Targets = Tensor | Sequence[int] | Sequence[tuple[int, int]]
-Pairs = Tensor | Sequence[tuple[int, int]] | None
 
-
-class LARA:
+class LARA(ExplainedModel):
     """An explainer of one model, trained once. Afterwards an explanation is a dot product.
 
     Args:
@@ -122,40 +90,6 @@ class LARA:
     """
 
     warn_if_poor = True  # after `fit`, if little was learned
-    state_: TrainingState
-
-    def __init__(
-        self,
-        model: Model,
-        graph: Graph | None = None,
-        features: Tensor | np.ndarray | Mapping[str, Tensor] | None = None,
-        task: str | Task = "node",
-        hops: int | str = "auto",
-        value: str | None = None,
-        config: TrainingConfig | None = None,
-        memory: int | None = None,
-        compute_device: torch.device | None = None,
-        store: EmbeddingStore | None = None,
-        players: str | PlayerSpec = "nodes",
-        target_type: str | None = None,
-        pairs: Pairs = None,
-        relation: str | Relation | None = None,
-        leave_out: bool = False,
-        index: str | Index = BANZHAF,
-    ) -> None:
-        self.target_type, self.relation, self.leave_out = target_type, relation, leave_out
-        inputs = normalize_inputs(model, graph, features, task, target_type, pairs, relation, leave_out)
-        # what the game is played with: an input adapter returns edge data and node types to the model
-        self.model, self.graph, self.features, self.task = inputs.f, inputs.graph, inputs.features, inputs.task
-        self.players = players_for(players, inputs.types)
-        self.hops, self.value = checked_hops(hops), checked_value(value or self.task.value)
-        self.config = checked("config", config, TrainingConfig)
-        self.index = as_index(index)
-        self.memory = None if memory is None else whole_number("memory, in bytes,", memory, 1, 2**60)
-        self.compute_device = self.task.compute_device(checked_device(compute_device))
-        self.embedder = Embedder(checked("store", store, EmbeddingStore), self.compute_device)
-        self.fitted_: Fitted | None = None
-        self._game: Game | None = None
 
     @staticmethod
     def of_game(game: Game, config: TrainingConfig | None = None) -> LARA:
@@ -172,7 +106,7 @@ class LARA:
 
     def __repr__(self) -> str:
         size = f"{self.graph.num_nodes():,} nodes and {self.graph.num_edges():,} edges"
-        model = user_model(self.model)
+        model = self.user_model
         parts = [
             f"{self.task}s of {self.task.graph_text(self.graph, size)}",
             f"model {getattr(model, '__name__', type(model).__name__)}", f"value {self.value}",
@@ -186,104 +120,7 @@ class LARA:
             parts.append(f"agreement {best:.3f} after {self.history_[-1]['step']} steps")
         return f"LARA({', '.join(parts)})"
 
-    # --- what training left behind
-
-    @property
-    def is_trained(self) -> bool:
-        return self.fitted_ is not None
-
-    @property
-    def fitted(self) -> Fitted:
-        """Return what training left behind.
-
-        Raises:
-            LaraError: If this `LARA` is not trained yet.
-        """
-        if self.fitted_ is None:
-            raise LaraError("lara.not_trained")
-        return self.fitted_
-
-    @property
-    def explainer_(self) -> Explainer:
-        return self.fitted.explainer
-
-    @property
-    def config_(self) -> TrainingConfig:
-        return self.fitted.config
-
-    @property
-    def history_(self) -> Sequence[dict]:
-        return self.fitted.history
-
-    @property
-    def samples_(self) -> SharedSamples | None:
-        return self.fitted.samples
-
-    @property
-    def errors_(self) -> ErrorModel | None:
-        return self.fitted.errors
-
-    @property
-    def cost_(self) -> float | None:
-        return self.fitted.cost
-
-    @property
-    def agreement(self) -> float | None:
-        """Return the best agreement on validation targets, None if it is unknown."""
-        return self.fitted_.agreement if self.fitted_ else None
-
-    def with_fitted(self, fitted: Fitted) -> LARA:
-        """Use a trained explainer, and return this `LARA`.
-
-        Args:
-            fitted: What another training left behind.
-        """
-        self.fitted_ = fitted
-        self.embedder.reset()
-        return self
-
-    def with_samples(self, samples: SharedSamples | None) -> LARA:
-        """Use other samples to correct scores, and return this `LARA`.
-
-        Args:
-            samples: Outputs of f that are valid for this graph.
-        """
-        self.fitted_ = replace(self.fitted, samples=samples)
-        return self
-
-    # --- the game
-
-    @property
-    def user_model(self) -> Model:
-        """Return the model as it was passed to the constructor."""
-        return user_model(self.model)
-
-    @property
-    def types(self) -> HeteroIndex | None:
-        """Return the node types of a heterogeneous graph."""
-        return types_of(self.model)
-
-    @property
-    def game(self) -> Game:
-        """Return the game that is explained. It is created on first use."""
-        if self._game is None:
-            self._game = self._create_game()
-        return self._game
-
-    def _create_game(self) -> Game:
-        self._reader.check_not_empty()
-        return create_game(
-            self.model, self.graph, self.features, self.task, self.hops, self.value, self.memory, self.players,
-            self.compute_device, self.embedder.store, self._reads_edge_data, self.index,
-        )  # fmt: skip
-
-    @property
-    def _reads_edge_data(self) -> bool | None:
-        return self.fitted_.reads_edge_data if self.fitted_ else None
-
-    @property
-    def _reader(self) -> TargetReader:
-        return target_reader(self.model, self.graph, self.task, self.relation, self.features.device)
+    # --- the explainer of other players, pairs and graphs
 
     def for_players(self, players: PlayerSpec, hops: int | str = "auto") -> LARA:
         """Return an untrained `LARA` of the same model and graph for another player set.
@@ -297,29 +134,6 @@ class LARA:
             self.compute_device, players=players, target_type=self.target_type, relation=self.relation,
             leave_out=self.leave_out, index=self.index,
         )  # fmt: skip
-
-    def for_pairs(self, pairs: Targets) -> LARA:
-        """Return the trained explainer for pairs that were not named before. The model is called for them once.
-
-        Args:
-            pairs: [(u, v), ...]. Targets that are no pairs need nothing, and neither do pairs that were named.
-        """
-        unlisted = self._reader.unlisted(pairs)
-        if unlisted is None:
-            return self
-        task, positions, is_listed = unlisted
-        self.embed()  # nodes have the same embeddings in all pairs
-        other = copy.copy(self)
-        other.task = task
-        data = (self.game.f, self.graph, self.features, task, self.game.hops, self.value)
-        known = ModelOutputs(context_hops=self.game.context_hops)
-        edge_data = self._reads_edge_data
-        other._game = Game.create(
-            *data, players=self.players, memory=self.memory, uses_edge_data=edge_data, known=known, index=self.index
-        )
-        if self.samples_ is not None:
-            other.with_samples(self.samples_.at(positions, is_listed))
-        return other
 
     def on_graph(self, graph: Graph, features: Any, pairs: Any = None) -> LARA:
         """Return the trained explainer on another graph. Samples of this graph are not kept.
@@ -396,25 +210,7 @@ class LARA:
         may_draw = not self.compute_device
         self.fitted_ = finish(self.game, state, self.fitted, validation, self._amortised, may_draw, self.warn_if_poor)
 
-    def _adopt(self, state: TrainingState, config: TrainingConfig) -> None:
-        self.state_ = state
-        self.with_fitted(Fitted(state.best_explainer(), config, history=state.history))
-
     # --- explaining
-
-    def embed(self, workers: int = 0) -> Embeddings:
-        """Return the embeddings of all nodes. They are computed once, or read from the store.
-
-        Args:
-            workers: Sampler processes of a layer-wise pass, which replaces one pass that does not fit into memory.
-        """
-        fitted = self.fitted
-        return self.embedder.embed(self.game, fitted.explainer, fitted.config.inputs, workers)
-
-    @property
-    def is_embedded(self) -> bool:
-        """Return whether embeddings are in memory or in the store."""
-        return self.embedder.has(self.explainer_, self.features.device)
 
     def explain(
         self, targets: Targets, classes: ClassQuery | Targets | tuple[int, int] | None = None, corrected: bool = True
@@ -464,14 +260,6 @@ class LARA:
             return self.scorer().explain(targets, query)
         game = self._game or self._game_nearby(targets)
         return explain_nearby(explainer, game, inputs, targets, query, embedder.graph)
-
-    def _game_nearby(self, targets: Tensor) -> Game:
-        """Return a game that calls f around the targets only."""
-        f, graph = place_model(self.model, self.compute_device), strip_data(self.graph)
-        return game_nearby(
-            f, graph, self.features, targets, self.explainer_, self.value, self.memory, self.players, self.task,
-            self.index,
-        )  # fmt: skip
 
     def scorer(self, workers: int = 0) -> Scorer:
         """Return a scorer to keep for many targets. It holds embeddings in the layout of a compiled kernel.
@@ -536,9 +324,6 @@ class LARA:
             raise InputError("explanations.type", got=type(explanations).__name__)
         return explanations.game or self.game
 
-    def _ids_of(self, targets: Targets) -> Tensor:
-        return self._reader.ids(targets)
-
     def check_supports_refinement(self, is_requested: bool) -> None:
         """Raise InputError if explanations of many targets cannot be refined. In memory they can."""
 
@@ -583,30 +368,6 @@ class LARA:
         """
         reader = None if stored.get("pairs") is None else self._reader
         return self.with_fitted(lara_io.fitted_from_file(explainer, stored, self.features.device, reader))
-
-    def fit_config(self, config: TrainingConfig, requested: Container[str] = ()) -> TrainingConfig:
-        """Return settings that fit the memory, without changing those that were requested by name.
-
-        Args:
-            config: The settings.
-            requested: Names of settings that must stay.
-        """
-        return within_memory(config, self.game, requested)
-
-    def keep_embeddings(self, folder: Path, data: str) -> None:
-        """Keep embeddings and outputs of the model in a folder from now on.
-
-        Args:
-            folder: The folder.
-            data: Text that differs for every data set.
-        """
-        sizes = self.graph.num_nodes(), self.task.num_rows(self.graph)
-        self.embedder.store = EmbeddingStore(folder / "embeddings.pt", self.model, data, sizes)
-
-    def store_outputs(self) -> None:
-        """Write the outputs of the model to the store, if there is one."""
-        if self.embedder.store is not None:
-            self.embedder.store.keep_outputs(self.game.full_outputs)
 
 
 def explain(

@@ -33,6 +33,8 @@ from dgl_lara.training.config import TrainingConfig, default, with_mini_batches,
 from dgl_lara.training.loop import train
 
 if TYPE_CHECKING:
+    from typing import Self  # Python 3.10 has it not
+
     from dgl_lara.blackbox.call import Model
     from dgl_lara.explainer.network import Embeddings
     from dgl_lara.explanation import Explanations
@@ -118,10 +120,10 @@ class PartitionedLara(LARA):
     def _ids_of(self, targets: Targets) -> Tensor:
         return parse_targets(targets, self.graph_source.num_nodes, self.task, self.features.device)
 
-    def for_pairs(self, pairs: Targets) -> LARA:
+    def for_pairs(self, pairs: Targets) -> Self:
         return self
 
-    def with_fitted(self, fitted: Fitted) -> LARA:
+    def with_fitted(self, fitted: Fitted) -> Self:
         self.fitted_, self._embeddings = fitted, None
         return self
 

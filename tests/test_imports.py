@@ -22,7 +22,7 @@ ROOMS = [
     {"gnns", "training", "metrics"},
     {"baselines"},
     {"inference"},
-    {"lara_io"},
+    {"lara_io", "explained_model"},
     {"lara"},
     {"lara_partitioned"},
     {"lara_distributed"},

@@ -17,6 +17,7 @@ from dgl_lara.explanation import Explanations
 from dgl_lara.game.game import Game, ModelOutputs
 from dgl_lara.game.index import BANZHAF, Index
 from dgl_lara.game.node_task import khop_batch
+from dgl_lara.game.removal import strip_data
 from dgl_lara.game.tasks import NODE
 from dgl_lara.graphs.indexing import is_member
 from dgl_lara.inference.scorer import Scorer, embed_all
@@ -81,7 +82,7 @@ def game_nearby(
     The model is called with the 2K hops around the targets and the K + 1 hops behind them. The logits of all other
     nodes are NaN.
     """
-    config = explainer.config
+    config, graph = explainer.config, strip_data(graph)
     needed = task.encoder_nodes(graph, targets, explainer.decoder.receptive_hops(config))
     batch = khop_batch(graph, needed, config.hops + 1)
     near = predict_and_validate(f, batch.graph, features[batch.nodes], batch.graph.num_nodes(), task.name)
