@@ -318,8 +318,9 @@ def test_settings_handed_back_make_the_same_run(here):
 def test_the_command_line_goes_before_the_file(here):
     text = run("runs", "config", "one").stdout
     Path("run.toml").write_text(text + '\n[eval]\ntargets = 4\npairs = 0\nmetric = "fidelity"\n')
-    made = run("train", "--config", "run.toml", "--dim", 3, "--epochs", 1, "--out", "again")
+    made = run("train", "--config", "run.toml", "--dim", 3, "--epochs", 1, "--index", "keep-0.9", "--out", "again")
     assert made.exit_code == 0, made.output
+    assert 'index = "keep-0.9"' in run("runs", "config", "again").stdout
     training = json.loads(Path("again/config.json").read_text())["training"]
     assert (training["dim"], training["hidden"]) == (3, 16)
     result = run("eval", "--run", "again", "--config", "run.toml")

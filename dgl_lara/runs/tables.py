@@ -77,7 +77,7 @@ def train_options(run: RunSummary) -> dict[str, object]:
         options |= {"model": run.model, "weights": files.get("weights.pt")}
     else:
         options["target"] = files.get("target.pt")
-    options |= {name: config.get(name) for name in ("hops", "value", "preset")}
+    options |= {name: config.get(name) for name in ("hops", "value", "index", "preset")}
     rows = _player_rows(config.get("players"))
     if [row.get("name") for row in rows] not in ([], ["nodes"]):
         options["players"] = [row.get("name") for row in rows]
