@@ -91,9 +91,6 @@ class GraphTask(Task):
     def num_targets(self, graph: Graph) -> int:
         return graph.batch_size
 
-    def num_rows(self, graph: Graph) -> int:
-        return graph.batch_size
-
     def reach(self, graph: Graph, targets: Tensor, hops: int) -> Players:
         return nodes_of_graphs(graph, targets)
 
@@ -154,9 +151,6 @@ class GraphTask(Task):
 
     def target_embeddings(self, pooled: Tensor, targets: Tensor, nodes: Tensor | None) -> Tensor:
         return pooled[targets] if nodes is None else pooled  # of a batch, g saw these graphs and no others
-
-    def is_target(self, players: Players) -> Tensor:
-        return torch.zeros_like(players.player, dtype=torch.bool)
 
     def in_motif(self, players: Players, motif: Tensor) -> Tensor:
         return motif[players.player] >= 0

@@ -22,7 +22,7 @@ from dgl_lara.game.player_index import Players, in_neighborhood
 from dgl_lara.game.removal import MaskedGraphs, ego_graphs
 from dgl_lara.game.task import EndpointScorer, Task
 from dgl_lara.game.walks import walk_counts
-from dgl_lara.graphs.graph import Graph, khop_nodes
+from dgl_lara.graphs.graph import Graph
 from dgl_lara.graphs.indexing import lookup_sorted
 from dgl_lara.graphs.subgraph import EgoBatch, SharedSubgraph
 
@@ -65,9 +65,6 @@ class LinkTask(Task):
     def num_targets(self, graph: Graph) -> int:
         return len(self.pairs)
 
-    def num_rows(self, graph: Graph) -> int:
-        return len(self.pairs)
-
     def endpoints(self, targets: Tensor) -> list[Tensor]:
         return list(self.pairs[targets].unbind(1))
 
@@ -100,12 +97,6 @@ class LinkTask(Task):
     def full_batch(self, graph: Graph, targets: Tensor) -> SharedSubgraph:
         return SharedSubgraph(graph, torch.arange(graph.num_nodes(), device=targets.device), targets, _rows(targets))
 
-    def encoder_nodes(self, graph: Graph, targets: Tensor, hops: int) -> Tensor:
-        return khop_nodes(graph, self.target_nodes(graph, targets), hops)
-
-    def encoder_sizes(self, sizes: Tensor, targets: Tensor) -> Tensor:
-        return sizes
-
     def ego_batch(self, graph: Graph, targets: Tensor, hops: int, inner: int | None = None) -> EgoBatch:
         near, num_nodes = self.reach(graph, targets, hops), graph.num_nodes()
         return EgoBatch(
@@ -127,14 +118,8 @@ class LinkTask(Task):
             logits[is_kept] = f(masked.graph, masked.features, index[:, u][is_kept], index[:, v][is_kept])
         return logits
 
-    def mark_singles(self, graph: Graph) -> Graph:
-        return graph
-
     def single_endpoints(self, nodes: Tensor) -> tuple[Tensor, ...]:
         return nodes, nodes
-
-    def pool(self, sizes: Tensor, t: Tensor) -> Tensor:
-        return t
 
     def target_embeddings(self, pooled: Tensor, targets: Tensor, nodes: Tensor | None) -> Tensor:
         """Return t of each endpoint, multiplied by what g returns for the other one."""
@@ -171,22 +156,6 @@ class LinkTask(Task):
     def player_id(self, targets: Tensor, nodes: Tensor) -> Tensor:
         first, second = self.pairs[targets].unbind(1)
         return torch.where(nodes == second, first, nodes)
-
-    def is_target(self, players: Players) -> Tensor:
-        if players.player_type != "nodes":
-            return torch.zeros_like(players.player, dtype=torch.bool)
-        first, second = (ends[players.row] for ends in self.pairs[players.targets].unbind(1))
-        return (players.player == first) | (players.player == second)
-
-    def in_motif(self, players: Players, motif: Tensor) -> Tensor:
-        own = motif[self.pairs[players.targets, 0]][players.row]
-        return (motif[players.player] == own) & (own >= 0)
-
-    def player_noun(self, molecule: bool) -> str:
-        return "neighbour"
-
-    def node_ids(self, graph: Graph, target: Tensor, nodes: Tensor) -> Sequence[int]:
-        return nodes.tolist()
 
     def players_text(self, hops: int) -> str:
         return f"the {hops}-hop in-neighbourhoods of both ends; the two ends themselves are one player"

@@ -15,7 +15,7 @@ from dgl_lara.game.player_index import Players, in_neighborhood
 from dgl_lara.game.removal import MaskedGraphs, ego_graphs
 from dgl_lara.game.task import Task
 from dgl_lara.game.walks import walk_counts
-from dgl_lara.graphs.graph import Graph, khop_nodes, khop_subgraph
+from dgl_lara.graphs.graph import Graph, khop_subgraph
 from dgl_lara.graphs.indexing import lookup_sorted
 from dgl_lara.graphs.subgraph import EgoBatch, SharedSubgraph
 
@@ -83,12 +83,6 @@ class NodeTask(Task):
             graph, torch.arange(graph.num_nodes(), device=targets.device), targets, target_rows=targets
         )
 
-    def encoder_nodes(self, graph: Graph, targets: Tensor, hops: int) -> Tensor:
-        return khop_nodes(graph, targets, hops)
-
-    def encoder_sizes(self, sizes: Tensor, targets: Tensor) -> Tensor:
-        return sizes
-
     def ego_batch(self, graph: Graph, targets: Tensor, hops: int, inner: int | None = None) -> EgoBatch:
         context = in_neighborhood(graph, targets, hops)
         own = (context.hop == 0).nonzero().flatten()  # one target a row, in order
@@ -105,29 +99,8 @@ class NodeTask(Task):
             predictions[flat] = f(masked.graph, masked.features)
         return predictions.view(num_masks, num_nodes, -1)
 
-    def mark_singles(self, graph: Graph) -> Graph:
-        return graph
-
-    def pool(self, sizes: Tensor, t: Tensor) -> Tensor:
-        return t
-
     def target_embeddings(self, pooled: Tensor, targets: Tensor, nodes: Tensor | None) -> Tensor:
         return pooled[targets if nodes is None else lookup_sorted(targets, nodes)[0]]
-
-    def is_target(self, players: Players) -> Tensor:
-        if players.player_type != "nodes":
-            return torch.zeros_like(players.player, dtype=torch.bool)
-        return players.player == players.targets[players.row]
-
-    def in_motif(self, players: Players, motif: Tensor) -> Tensor:
-        own = motif[players.targets][players.row]
-        return (motif[players.player] == own) & (own >= 0)
-
-    def player_noun(self, molecule: bool) -> str:
-        return "neighbour"
-
-    def node_ids(self, graph: Graph, target: Tensor, nodes: Tensor) -> Sequence[int]:
-        return nodes.tolist()
 
     def players_text(self, hops: int) -> str:
         return f"its {hops}-hop in-neighbourhood, itself included"

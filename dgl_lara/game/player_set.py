@@ -48,15 +48,15 @@ class PlayerSet(ABC):
     """
 
     name: ClassVar[str]
-    noun: ClassVar[str]  # one of them, in words
-    removal: ClassVar[str]  # what it means to remove one, in words
-    includes_target: bool = False  # a target is a player of its own
-    supports_shared_masks: bool = True  # one mask over all players is a coalition for every target at once
-    num_baselines: int = 1  # times that f is asked about one coalition
-    in_graph: ClassVar[bool] = True  # players are nodes or edges, so a picture of the graph shows them
-    walk_kernel: str | None = None  # the compiled kernel that scores these players
-    num_table_columns: int = 0  # players that play for every target, if these are all players
-    are_nodes: ClassVar[bool] = False  # the numbers of players are those of nodes
+    noun: ClassVar[str]
+    removal: ClassVar[str]
+    includes_target: bool = False
+    supports_shared_masks: bool = True
+    num_baselines: int = 1
+    in_graph: ClassVar[bool] = True
+    walk_kernel: str | None = None
+    num_table_columns: int = 0
+    are_nodes: ClassVar[bool] = False
 
     def __init__(self, context: GameContext) -> None:
         self.task, self.graph, self.features, self.hops = context.task, context.graph, context.features, context.hops

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
+from functools import reduce
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
@@ -12,6 +13,7 @@ from torch import Tensor
 from dgl_lara.errors import InputError
 from dgl_lara.game.player_index import Players
 from dgl_lara.game.walks import walk_weights
+from dgl_lara.graphs.graph import khop_nodes
 
 if TYPE_CHECKING:
     from dgl_lara.blackbox.call import Model
@@ -74,9 +76,9 @@ class Task(ABC):
     def num_targets(self, graph: Graph) -> int:
         pass
 
-    @abstractmethod
     def num_rows(self, graph: Graph) -> int:
         """Return the number of rows of f's outputs on a graph, if f is not called with pairs."""
+        return self.num_targets(graph)
 
     @abstractmethod
     def reach(self, graph: Graph, targets: Tensor, hops: int) -> Players:
@@ -111,13 +113,13 @@ class Task(ABC):
     def full_batch(self, graph: Graph, targets: Tensor) -> SharedSubgraph:
         """Return targets on the full graph, where one mask serves all of them."""
 
-    @abstractmethod
     def encoder_nodes(self, graph: Graph, targets: Tensor, hops: int) -> Tensor:
         """Return the nodes, ascending, that g needs to embed targets and their players (Eq. 12)."""
+        return khop_nodes(graph, self.target_nodes(graph, targets), hops)
 
-    @abstractmethod
     def encoder_sizes(self, sizes: Tensor, targets: Tensor) -> Tensor:
         """Return the sizes of the graphs that g sees, from those of the full batch."""
+        return sizes
 
     @abstractmethod
     def ego_batch(self, graph: Graph, targets: Tensor, hops: int, inner: int | None = None) -> EgoBatch:
@@ -137,9 +139,9 @@ class Task(ABC):
     def predict(self, f: Model, batch: SharedSubgraph | EgoBatch, masked: MaskedGraphs, null: Tensor) -> Tensor:
         """Return (num_masks, num_rows, num_classes) f on masked graphs, null logits for removed rows."""
 
-    @abstractmethod
     def mark_singles(self, graph: Graph) -> Graph:
         """Return a graph without edges with every node a target of its own."""
+        return graph
 
     def single_endpoints(self, nodes: Tensor) -> tuple[Tensor, ...]:
         """Return what f is called with besides graph and features for single nodes: each twice for pairs, or ()."""
@@ -253,9 +255,9 @@ class Task(ABC):
         """Return the gate that g uses if this one is configured."""
         return name
 
-    @abstractmethod
     def pool(self, sizes: Tensor, t: Tensor) -> Tensor:
         """Return t of the targets, or what it is computed from, from the outputs of the target head."""
+        return t
 
     @abstractmethod
     def target_embeddings(self, pooled: Tensor, targets: Tensor, nodes: Tensor | None) -> Tensor:
@@ -279,23 +281,27 @@ class Task(ABC):
         """Return (len(nodes),) the player that each node is for its target."""
         return nodes
 
-    @abstractmethod
     def is_target(self, players: Players) -> Tensor:
         """Return (num_pairs,) bool: whether the player is the target."""
+        if not (self.has_distances and players.player_type == "nodes"):
+            return torch.zeros_like(players.player, dtype=torch.bool)
+        ends = (nodes[players.row] for nodes in self.endpoints(players.targets))
+        return reduce(torch.logical_or, [players.player == nodes for nodes in ends])
 
-    @abstractmethod
     def in_motif(self, players: Players, motif: Tensor) -> Tensor:
         """Return (num_pairs,) bool: whether the player is in the motif of its target."""
+        own = motif[self.endpoints(players.targets)[0]][players.row]
+        return (motif[players.player] == own) & (own >= 0)
 
     # --- texts
 
-    @abstractmethod
     def player_noun(self, molecule: bool) -> str:
         """Return the noun for a player: neighbour, node or atom."""
+        return "neighbour"
 
-    @abstractmethod
     def node_ids(self, graph: Graph, target: Tensor, nodes: Tensor) -> Sequence[int]:
         """Return the ids by which users know nodes near one target."""
+        return nodes.tolist()
 
     @abstractmethod
     def players_text(self, hops: int) -> str:
