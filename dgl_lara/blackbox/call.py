@@ -3,19 +3,32 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from dgl_lara.blackbox.device import OnDevice
 from dgl_lara.blackbox.eval_mode import eval_mode
 from dgl_lara.errors import InputError, ModelError
 from dgl_lara.graphs.graph import Graph
 
 Model = Callable[..., Tensor]  # f(graph, features), or f(graph, features, u, v) for pairs of nodes
 RELATIVE_TOLERANCE = 1e-4  # of the largest output: sums on a GPU come in any order
+
+
+@runtime_checkable
+class LayerwiseModel(Protocol):
+    """A model whose f(graph, features) is `read_out` of the states after each layer. User models may implement it."""
+
+    num_hops: int  # the number of layers
+
+    def layer(self, index: int, graph: Graph, h: Tensor) -> Tensor:
+        """Return (num_nodes, width) states after layer `index`, which may read in-neighbours and degrees."""
+
+    def read_out(self, states: list[Tensor]) -> Tensor:
+        """Return (num_nodes, num_classes) logits from the states after each layer."""
 
 
 def call_model(f: Model, graph: Graph, features: Tensor, rows: int, target: str, *ends: Tensor) -> Tensor:
@@ -148,3 +161,24 @@ def predict_and_validate(f: Model, graph: Graph, features: Tensor, rows: int, ta
     if difference > RELATIVE_TOLERANCE * _largest(first):
         raise ModelError("model.not_deterministic", difference=difference)
     return first
+
+
+class OnDevice(nn.Module):
+    """f that moves its arguments to the device of the model and its outputs back."""
+
+    def __init__(self, model: Callable, device: torch.device) -> None:
+        super().__init__()
+        self.model = model.to(device) if isinstance(model, nn.Module) else model
+        self.device = device
+        if hasattr(model, "num_hops"):
+            self.num_hops = model.num_hops
+
+    def forward(self, graph: Graph, features: Tensor | Mapping[str, Tensor], *ends: Tensor) -> Any:
+        home = graph.device
+        moved = features.to(self.device) if isinstance(features, Tensor) else _move(features, self.device)
+        outputs = self.model(graph.to(self.device), moved, *(end.to(self.device) for end in ends))
+        return outputs.to(home) if isinstance(outputs, Tensor) else _move(outputs, home)
+
+
+def _move(by_type: Mapping[str, Tensor], device: torch.device) -> dict[str, Tensor]:
+    return {name: rows.to(device) for name, rows in by_type.items()}

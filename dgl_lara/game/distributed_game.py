@@ -10,9 +10,8 @@ from torch import Tensor
 
 from dgl_lara._util.memory import hand_back_freed_memory
 from dgl_lara._util.progress import Progress
-from dgl_lara.blackbox.call import Model, call_model
+from dgl_lara.blackbox.call import LayerwiseModel, Model, call_model
 from dgl_lara.blackbox.eval_mode import eval_mode
-from dgl_lara.blackbox.layerwise import LayerwiseModel
 from dgl_lara.game.partitioned_game import PartitionedGame
 from dgl_lara.game.values import to_values
 from dgl_lara.graphs.remote import RemoteGraph, RowFetcher

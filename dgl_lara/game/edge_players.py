@@ -11,9 +11,8 @@ from torch import Tensor
 from dgl_lara.blackbox.hetero_index import HeteroIndex
 from dgl_lara.blackbox.input_adapter import EDGE_ID
 from dgl_lara.errors import InputError
-from dgl_lara.game.context import GameContext
 from dgl_lara.game.player_index import Players, in_neighborhood
-from dgl_lara.game.player_set import Grouping, PlayerSet
+from dgl_lara.game.player_set import GameContext, Grouping, PlayerSet
 from dgl_lara.game.removal import MaskedGraphs, remove_edges
 from dgl_lara.game.task import NodeNames
 from dgl_lara.graphs.graph import Graph

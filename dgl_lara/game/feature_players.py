@@ -9,9 +9,8 @@ import torch
 from torch import Tensor
 
 from dgl_lara._util.randomness import generator
-from dgl_lara.game.context import GameContext
 from dgl_lara.game.player_index import Players
-from dgl_lara.game.player_set import Grouping, PlayerSet
+from dgl_lara.game.player_set import GameContext, Grouping, PlayerSet
 from dgl_lara.game.removal import MaskedGraphs, copies
 from dgl_lara.game.task import NodeNames
 from dgl_lara.graphs.indexing import lookup_sorted, ragged

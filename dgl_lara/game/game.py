@@ -18,8 +18,8 @@ from dgl_lara.blackbox.eval_mode import eval_mode
 from dgl_lara.blackbox.input_adapter import input_adapter
 from dgl_lara.errors import InputError
 from dgl_lara.game.caller import ModelCaller
-from dgl_lara.game.context import GameContext
 from dgl_lara.game.index import BANZHAF, Index, as_index
+from dgl_lara.game.player_set import GameContext
 from dgl_lara.game.player_specs import PlayerSpec, as_players
 from dgl_lara.game.receptive_field import MAX_HOPS
 from dgl_lara.game.removal import strip_data

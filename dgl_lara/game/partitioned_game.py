@@ -16,14 +16,13 @@ from torch import Tensor
 
 from dgl_lara._util.memory_budget import Budget
 from dgl_lara._util.progress import status
-from dgl_lara.blackbox.call import Model, call_model, predict_and_validate
+from dgl_lara.blackbox.call import LayerwiseModel, Model, call_model, predict_and_validate
 from dgl_lara.blackbox.eval_mode import eval_mode
 from dgl_lara.blackbox.identity import weights_hash
-from dgl_lara.blackbox.layerwise import LayerwiseModel
 from dgl_lara.errors import InputError
 from dgl_lara.game.caller import NUM_CHECKED_TARGETS, ModelCaller
-from dgl_lara.game.context import GameContext
 from dgl_lara.game.game import ROUNDING, Game, ModelOutputs, ParentGraph, check_targets
+from dgl_lara.game.player_set import GameContext
 from dgl_lara.game.receptive_field import evenly_spaced
 from dgl_lara.game.removal import null_prediction
 from dgl_lara.game.tasks import NODE

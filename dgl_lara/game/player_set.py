@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import torch
@@ -15,9 +16,26 @@ from dgl_lara.graphs.subgraph import EgoBatch, SharedSubgraph
 
 if TYPE_CHECKING:
     from dgl_lara.blackbox.hetero_index import HeteroIndex
-    from dgl_lara.game.context import GameContext
     from dgl_lara.game.player_index import Players
-    from dgl_lara.game.task import NodeNames
+    from dgl_lara.game.task import NodeNames, Task
+    from dgl_lara.graphs.graph import Graph
+
+
+@dataclass(frozen=True, eq=False)
+class GameContext:
+    """Graph, features and task of a game.
+
+    Attributes:
+        task: What is a target.
+        graph: The full graph.
+        features: (num_nodes, columns)
+        hops: K, how far the model looks.
+    """
+
+    task: Task
+    graph: Graph
+    features: Tensor
+    hops: int
 
 
 class Grouping(NamedTuple):

@@ -13,10 +13,9 @@ from dgl_lara._util.settings import Choice, from_dict, settings, to_dict
 from dgl_lara.blackbox.hetero_index import HeteroIndex
 from dgl_lara.constants import BASELINES, FEATURES_OF, PLAYERS
 from dgl_lara.errors import InputError
-from dgl_lara.game.context import GameContext
 from dgl_lara.game.edge_players import EdgePlayers
 from dgl_lara.game.feature_players import FeaturePlayers
-from dgl_lara.game.player_set import NodePlayers, PlayerSet
+from dgl_lara.game.player_set import GameContext, NodePlayers, PlayerSet
 
 __all__ = ["Edges", "Features", "Nodes", "PlayerSpec", "as_players", "from_dict", "to_dict"]
 

@@ -7,8 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from dgl_lara.blackbox.call import Model
-from dgl_lara.blackbox.device import OnDevice
+from dgl_lara.blackbox.call import Model, OnDevice
 from dgl_lara.blackbox.input_adapter import InputAdapter
 from dgl_lara.game.game import Game, ModelOutputs
 from dgl_lara.game.index import BANZHAF, Index
