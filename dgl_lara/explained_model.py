@@ -193,7 +193,7 @@ class ExplainedModel:
         if unlisted is None:
             return self
         task, positions, is_listed = unlisted
-        self.embed()  # nodes have the same embeddings in all pairs
+        self.embed()  # embeddings of nodes do not depend on the pairs
         other = copy.copy(self)
         other.task = task
         data = (self.game.f, self.graph, self.features, task, self.game.hops, self.value)

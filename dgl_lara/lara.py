@@ -123,7 +123,7 @@ class LARA(ExplainedModel):
     # --- the explainer of other players, pairs and graphs
 
     def for_players(self, players: PlayerSpec, hops: int | str = "auto") -> LARA:
-        """Return an untrained `LARA` of the same model and graph for another player set.
+        """Return an untrained `LARA` of this model and graph for another player set.
 
         Args:
             players: The player set.
@@ -139,7 +139,7 @@ class LARA(ExplainedModel):
         """Return the trained explainer on another graph. Samples of this graph are not kept.
 
         Args:
-            graph: A graph for the same model.
+            graph: A graph for this model.
             features: Features of its nodes.
             pairs: For links, pairs of it.
         """
@@ -243,7 +243,7 @@ class LARA(ExplainedModel):
         """Return scores on another graph, such as this one with new nodes. Nothing is trained.
 
         Args:
-            graph: A graph for the same model.
+            graph: A graph for this model.
             features: Features of its nodes.
             targets: Nodes, graphs or pairs of it.
             classes: As for `explain`.
@@ -346,7 +346,7 @@ class LARA(ExplainedModel):
         Args:
             path: The file.
             model: The model that it was trained to explain.
-            graph: The graph, or another one for the same model.
+            graph: The graph, or another one for the model.
             features: As for `LARA`.
             options: memory, compute_device, store, target_type, pairs, relation and leave_out, as for `LARA`. Without
                 pairs, those that it was saved with.

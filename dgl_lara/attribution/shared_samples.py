@@ -196,7 +196,7 @@ class SampleReservoir:
         self.offered = []
 
     def _position(self) -> int | None:
-        """Return where the next sample goes, by the seed and its number, or None if it is not kept."""
+        """Return the slot of the next sample, by the seed and its number, or None if it is not kept."""
         if self.num_offered < self.most:
             return self.num_offered
         drawn = generator(self.seed * 1_000_003 + self.num_offered)

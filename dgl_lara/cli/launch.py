@@ -115,7 +115,7 @@ def join_processes(device: str) -> ProcessGroup:
 
 
 def memory_share(group: ProcessGroup, memory: int | None, device: str) -> int | None:
-    """Return the bytes for each process, the same in all of them, so that all agree on what fits."""
+    """Return the bytes for each process. They are equal, so that all processes agree on what fits."""
     if memory is not None or group.count == 1:
         return memory
     from dgl_lara._util.memory import free_memory

@@ -237,7 +237,7 @@ def _create(
 
 @dataclass(frozen=True)
 class _ModelToExplain:
-    """The model to explain, facts about one of our models, and where a user's model comes from."""
+    """The model to explain, facts about one of our models, and the source of a user's model."""
 
     model: Any
     details: dict = field(default_factory=dict)

@@ -74,7 +74,7 @@ def _without_node_data(path: Path, stored: dgl.DGLGraph) -> dgl.DGLGraph:
     for relation in edges:
         graph.edges[relation].data.update(numeric_edge_data(stored.edges[relation].data))
     if stored.is_homogeneous:
-        graph.set_batch_num_nodes(stored.batch_num_nodes().long())  # dgl 2: sizes are of the same type as ids
+        graph.set_batch_num_nodes(stored.batch_num_nodes().long())  # dgl 2: sizes have the type of ids
         graph.set_batch_num_edges(stored.batch_num_edges().long())
     return graph
 

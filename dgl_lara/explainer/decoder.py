@@ -128,7 +128,7 @@ class Decoder:
     def receptive_hops(self, config: ExplainerShape) -> int:
         """Return how many hops around a target the encoder needs.
 
-        t needs one hop for each layer, and p of the farthest player needs the same number beyond it.
+        t needs one hop for each layer, and p of the farthest player needs one more for each layer.
         """
         return config.hops + config.layers
 

@@ -166,7 +166,7 @@ class Explanation:
 
     @property
     def meaning(self) -> str:
-        """Sentence that says what a score is."""
+        """Return a sentence on what a score is."""
         code = "scores.adds_up" if self.game.index.adds_up else "scores.not_additive"
         text = message(code, value=self.value_name, over=self.game.index.words)
         return f"{text[0].upper()}{text[1:]}."
@@ -449,7 +449,7 @@ class Explanation:
 
         Args:
             max_players: Largest number of nodes to draw.
-            others: Explanations of the same target by other players. The page can be switched to them.
+            others: Explanations of this target by other players. The page can be switched to them.
 
         Raises:
             InputError: If one of the others has another target.

@@ -57,7 +57,7 @@ class Summary:
         task: Name of the task.
         targets: Number of targets.
         value: Name of the explained value.
-        explained_class: Name of the class if it is the same for all targets.
+        explained_class: Name of the class if all targets share it.
         groups: One table for each way to group players. Columns are by, item, for and against (mean sums of positive
             and negative scores), share (of all sums in the table) and players (mean number per target).
         swarm: Scores of the strongest features, if features are players.

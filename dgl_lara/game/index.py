@@ -91,7 +91,7 @@ class Index:
         raise NotImplementedError
 
     def draw(self, count: int, players: int, generator: torch.Generator, device: torch.device | str = "cpu") -> Masks:
-        """Draw coalitions on the CPU, so that a seed gives the same ones on every device."""
+        """Draw coalitions on the CPU, so that they depend on the seed and not on the device."""
         probability = self.probabilities(count, generator)
         keep = torch.rand(count, players, generator=generator) < probability.unsqueeze(1)
         return Masks(keep.to(device), probability.to(device))
@@ -210,5 +210,5 @@ def as_index(index: str | Index) -> Index:
 
 
 def _like(values: Tensor, other: Tensor) -> Tensor:
-    """Return (num_masks,) values with as many dimensions as another tensor has."""
+    """Return (num_masks,) values with the number of dimensions of another tensor."""
     return values.view(-1, *[1] * (other.dim() - 1))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -20,11 +21,23 @@ from dgl_lara.graphs.graph import Graph
 UNREADABLE = (ValueError, TypeError, RuntimeError, OverflowError)  # raised by torch.as_tensor
 
 
+@dataclass(frozen=True, eq=False)
 class TargetReader:
-    """Reads nodes or graphs: numbers, or a mask of booleans."""
+    """Reads nodes or graphs, which are numbers or a mask of booleans.
 
-    def __init__(self, f: Callable, graph: Graph, task: Task, relation: Any, device: torch.device) -> None:
-        self.f, self.graph, self.task, self.relation, self.device = f, graph, task, relation, device
+    Attributes:
+        f: The model, which may translate ids of several node types.
+        graph: The graph that is explained.
+        task: The task.
+        relation: The relation of pairs, if the graph has several.
+        device: Device of the ids.
+    """
+
+    f: Callable
+    graph: Graph
+    task: Task
+    relation: Any
+    device: torch.device
 
     def ids(self, targets: Any) -> Tensor:
         """Return the ids of the targets, (num_targets,).

@@ -29,7 +29,7 @@ def to_values(logits: Tensor, value: str) -> Tensor:
     if value in ("logit", "output"):
         return logits
     if value == "log-odds" and logits.shape[-1] == 2:
-        return logits - logits.flip(-1)  # the same as below, and exact for certain predictions too
+        return logits - logits.flip(-1)  # equals the line below, and is exact for certain predictions too
     log_p = logits.log_softmax(dim=-1)
     if value == "probability":
         return log_p.exp()

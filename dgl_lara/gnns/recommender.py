@@ -67,7 +67,7 @@ class RecommenderConfig:
 
 
 def _same_ratings(graph: Graph, rates: Relation, rated_by: Relation) -> bool:
-    """Return whether both relations hold the same ratings of 1 to STARS stars, in one order."""
+    """Return whether both relations hold equal ratings of 1 to STARS stars, in one order."""
     stars, reverse = (graph.edges[relation].data.get("rating") for relation in (rates, rated_by))
     if stars is None or reverse is None or stars.dim() != 1:
         return False

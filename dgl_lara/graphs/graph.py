@@ -88,7 +88,7 @@ def reverse(graph: Graph) -> Graph:
 
 def without_data(graph: Graph) -> Graph:
     """Return the edges and the batch sizes of a graph, nothing else."""
-    plain = dgl.graph(graph.edges(), num_nodes=graph.num_nodes()).long()  # dgl 2: sizes are of the same type as ids
+    plain = dgl.graph(graph.edges(), num_nodes=graph.num_nodes()).long()  # dgl 2: sizes have the type of ids
     plain.set_batch_num_nodes(graph.batch_num_nodes().long())
     plain.set_batch_num_edges(graph.batch_num_edges().long())
     return plain

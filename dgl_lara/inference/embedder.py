@@ -27,7 +27,7 @@ class Embedder:
 
     def __init__(self, store: EmbeddingStore | None = None, compute_device: torch.device | None = None) -> None:
         self.store, self.compute_device = store, compute_device
-        self._lock = threading.RLock()  # threads that ask at the same time wait for one pass
+        self._lock = threading.RLock()  # other threads wait for the pass of one thread
         self._embeddings: Embeddings | None = None
         self.graph: EncoderGraph | None = None  # kept from training until all nodes are embedded
 

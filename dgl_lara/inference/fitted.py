@@ -58,5 +58,5 @@ class Fitted:
         return correct_with_samples(explanations, self.samples if correct else None, self.errors)
 
     def on_another_graph(self) -> Fitted:
-        """Return the same explainer without samples, which belong to one graph."""
+        """Return the explainer without samples, which belong to one graph."""
         return replace(self, samples=None)

@@ -18,7 +18,7 @@ DRAWS = 3  # random explanations that each one is compared with
 
 
 def verify(game: Game, explanations: Explanations, draws: int = DRAWS, seed: int = 0) -> pd.DataFrame:
-    """Compare each explanation with random players of the same number.
+    """Compare each explanation with an equal number of random players.
 
     Fidelity+ and Fidelity- (Eq. 1, 2) are means over sparsity .3 to .7, and the target itself is kept. A target without
     neighbours has none (NaN).

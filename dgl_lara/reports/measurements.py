@@ -42,7 +42,7 @@ class ReportData:
     cost: str  # model calls for each explanation
     examples: dict[str, list[tuple[Explanation, float]]]  # best, typical, worst, with their delta fidelity
     summaries: list[tuple[Summary, Explanations]]  # one for each player set
-    eval_options: str  # with which `eval` gives the same figures
+    eval_options: str  # with which `eval` gives equal figures
     target_accuracy: float | None  # of the model on the targets
 
 

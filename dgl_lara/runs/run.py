@@ -9,7 +9,7 @@ checkpoint.pt        state to continue from (train --resume)
 explainer.pt         best weights of the explainer
 samples.pt           outputs of the model for shared coalitions, which correct the scores
 embeddings.pt        p and t of all nodes and the logits of the model
-rows/                the same for a partitioned graph, one mapped file each
+rows/                outputs and embeddings of a partitioned graph, one mapped file each
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class Run:
         features: Any = None,
         pairs: Tensor | None = None,
     ) -> Run:
-        """Return a run that explains other links, or the graph of a file, with the same explainer.
+        """Return a run that explains other links, or the graph of a file, with this explainer.
 
         Args:
             lara: The method on that graph.

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 class Objective:
     """A loss over one step of training."""
 
-    every_class: ClassVar[bool] = False  # it can train all classes from the same model calls
+    every_class: ClassVar[bool] = False  # it can train all classes without further model calls
     keeps_table: ClassVar[bool] = False  # it keeps a number per (target, player) pair between steps
 
     def table(self, game: Game, targets: Tensor) -> AttributionTable | None:
