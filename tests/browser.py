@@ -9,6 +9,7 @@ import fcntl
 import functools
 import json
 import os
+import re
 import select
 import shlex
 import shutil
@@ -26,6 +27,12 @@ needs_browser = [
     pytest.mark.browser,
     pytest.mark.skipif(CHROMIUM is None, reason="needs a browser: install chromium"),
 ]
+
+
+def is_self_contained(page):
+    """Check that a page loads nothing from elsewhere. The namespace of SVG is a name, not an address."""
+    assert set(re.findall(r"https?://[^\s\"'<)]+", page)) <= {"http://www.w3.org/2000/svg"}
+    assert "default-src 'none'" in page and "@import" not in page and "{{" not in page
 
 
 class Browser:
@@ -162,6 +169,12 @@ class Window:
         found = self.send("Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True)
         assert "exceptionDetails" not in found, found["exceptionDetails"]
         return found["result"].get("value")
+
+    def count(self, selector):
+        return self.ask(f"document.querySelectorAll('{selector}').length")
+
+    def display(self, selector):
+        return self.ask(f"getComputedStyle(document.querySelector('{selector}')).display")
 
     def until(self, script, seconds=60):
         end = time.monotonic() + seconds

@@ -4,8 +4,28 @@ import logging
 from contextlib import contextmanager
 
 import pytest
+from click.testing import CliRunner
 
+from dgl_lara.cli import main
 from dgl_lara.errors import LaraError
+
+
+def run(*words):
+    """Run dgl-lara with these words."""
+    return CliRunner().invoke(main, list(map(str, words)))
+
+
+def succeeds(*words):
+    """Run dgl-lara and check that it succeeds."""
+    result = run(*words)
+    assert result.exit_code == 0, result.output
+    return result
+
+
+def refused(result, code, exit_code=2):
+    """Check that a command ended with this code on one line."""
+    assert result.exit_code == exit_code, result.output
+    assert f"[{code}]" in result.output and "Traceback" not in result.output
 
 
 @contextmanager
@@ -31,6 +51,13 @@ class Notices(logging.Handler):
     @property
     def codes(self):
         return [record.code for record in self.records]
+
+    def has(self, code, **fields):
+        """Return whether a notice has this code and these fields."""
+        return any(record.code == code and fields.items() <= record.fields.items() for record in self.records)
+
+    def once(self, code):
+        return self.codes.count(code) == 1
 
     def fields(self, code):
         return next(record.fields for record in reversed(self.records) if record.code == code)

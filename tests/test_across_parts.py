@@ -51,7 +51,7 @@ def test_what_others_have_is_what_they_say(across, whole):
         assert torch.equal(indptr.diff(), graph.in_degrees()) and torch.equal(found, sources)
 
 
-def test_p_and_t_and_gradients_are_those_of_the_whole_graph(across, whole):
+def test_embeddings_and_gradients_equal_those_of_the_full_graph(across, whole):
     g, game, seen = whole
     p, t = g(seen)
     for part in across:

@@ -332,7 +332,7 @@ def pyg_model(pyg, pooled, takes_data=False):
 
 
 @pytest.mark.parametrize("takes_data", [False, True], ids=["arguments", "data"])
-def test_pyg_node_model_on_the_whole_and_on_masked_graphs(pyg, takes_data):
+def test_pyg_node_model_on_full_and_masked_graphs(pyg, takes_data):
     data, model = pyg_data(pyg), pyg_model(pyg, pooled=False, takes_data=takes_data)
     f, graph, features = from_pyg(model, data)
     game = Game.create(f, graph, features, hops=2)

@@ -1,6 +1,7 @@
 """The command line: answers at once, one sentence for bad input, exit 2 for usage and 1 for failure."""
 
 import os
+import re
 import resource
 import subprocess
 import sys
@@ -9,16 +10,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
+from codes import run, succeeds
 
 from dgl_lara import __version__
 from dgl_lara.cli import main
 from dgl_lara.datasets import DATASETS
 from dgl_lara.gnns import RECIPES
-
-
-def run(*words):
-    return CliRunner().invoke(main, [str(word) for word in words])
 
 
 def python(*words):
@@ -99,8 +96,7 @@ def test_datasets_prints_the_table():
 
 def test_datasets_sees_what_is_present(real_data):
     rows = rows_of(run("datasets", "--data-dir", real_data).stdout)
-    assert rows["mutag"].endswith("TU Mutagenicity                    yes")
-    assert rows["ba-shapes"].endswith("yes, and the original")
+    assert rows["mutag"].endswith(" yes") and rows["ba-shapes"].endswith(" original")
 
 
 # --- target -----------------------------------------------------------------------------------------------------
@@ -108,10 +104,9 @@ def test_datasets_sees_what_is_present(real_data):
 
 def test_target_trains_prints_and_stores(tmp_path):
     out = tmp_path / "model.pt"
-    result = run("target", "--dataset", "ba-shapes", "--epochs", 3, "--device", "cpu", "--out", out)
-    assert result.exit_code == 0, result.output
-    lines = result.stdout.splitlines()
-    assert lines[0] == "ba-shapes (generated, seed 0): gcn, 3 layers, 20 hidden"
+    result = succeeds("target", "--dataset", "ba-shapes", "--epochs", 3, "--device", "cpu", "--out", out)
+    lines, model = result.stdout.splitlines(), ["ba-shapes ", "generated", "seed 0", "gcn", "3 layers", "20 hidden"]
+    assert re.split("[:,(] *", lines[0].replace(")", "")) == model
     assert lines[1].split() == ["accuracy", "train", "validation", "test"]
     assert lines[4].split() == ["the", "paper", "0.970", "1.000", "1.000"]
     assert lines[5].startswith(f"stored in {out}") and f"--target {out}" in lines[5]
@@ -123,23 +118,22 @@ def test_target_trains_prints_and_stores(tmp_path):
 def test_the_usual_target_needs_no_name(tmp_path, monkeypatch):
     monkeypatch.setitem(RECIPES, "ba-shapes", replace(RECIPES["ba-shapes"], epochs=3))
     for words in ([], ["--epochs", 3], ["--architecture", "gcn", "--out", tmp_path / "model.pt"]):
-        told = run("target", "--dataset", "ba-shapes", "--device", "cpu", *words).stdout.splitlines()[-1]
-        assert told.startswith("stored in ") and told.endswith(".pt")
+        reported = run("target", "--dataset", "ba-shapes", "--device", "cpu", *words).stdout.splitlines()[-1]
+        assert reported.startswith("stored in ") and reported.endswith(".pt")
 
 
 def test_target_takes_the_options_of_data_and_model():
     words = ["--dataset", "tree-cycles", "--data-seed", 5, "--architecture", "gin", "--epochs", 1, "--device", "cpu"]
     result = run("target", *words)
-    assert result.stdout.startswith("tree-cycles (generated, seed 5): gin, 3 layers")
+    assert all(part in result.stdout.splitlines()[0] for part in ("tree-cycles ", "seed 5", "gin, 3 layers"))
 
 
 def test_target_on_a_file_of_ones_own(tmp_path):
     path = tmp_path / "ring.npz"
     place = np.arange(60)
     np.savez(path, src=place, dst=(place + 1) % 60, x=np.eye(60), y=place % 3)
-    result = run("target", "--dataset", path, "--epochs", 2, "--device", "cpu")
-    assert result.exit_code == 0, result.output
-    assert result.stdout.startswith("ring (file ring.npz, random split, seed 0): gcn")
+    result = succeeds("target", "--dataset", path, "--epochs", 2, "--device", "cpu")
+    assert all(part in result.stdout.splitlines()[0] for part in ("ring (", "ring.npz", "random split", "gcn"))
     assert "the paper" not in result.stdout
 
 
@@ -148,8 +142,7 @@ def test_target_on_a_file_of_ones_own(tmp_path):
 
 def test_unknown_data_set_gets_the_list_and_the_closest_match():
     refused(run("target", "--dataset", "ba-shape"), "[dataset.unknown]", "Did you mean 'ba-shapes'?", *DATASETS)
-    result = run("target", "--dataset", "zzz")
-    refused(result, "[dataset.unknown]")
+    refused(run("target", "--dataset", "zzz"), "[dataset.unknown]")
 
 
 def test_missing_files(tmp_path):
@@ -189,15 +182,14 @@ def test_bad_numbers_in_a_file(tmp_path):
     ],
 )
 def test_bad_options(words, fragment):
-    result = run("target", *words)
-    refused(result, fragment, code=1 if "dataset.not_found" in fragment else 2)
+    refused(run("target", *words), fragment, code=1 if "dataset.not_found" in fragment else 2)
 
 
 def test_an_option_before_the_command():
     refused(run("-q", "train"), "'-q'", "[options.before_command]")
 
 
-def test_cuda_where_there_is_none():
+def test_cuda_is_refused_without_a_gpu():
     import torch
 
     if torch.cuda.is_available():
@@ -207,7 +199,7 @@ def test_cuda_where_there_is_none():
 
 def test_checkpoint_of_another_set_names_the_field(tmp_path):
     out = tmp_path / "model.pt"
-    assert run("target", "--dataset", "ba-shapes", "--epochs", 1, "--out", out).exit_code == 0
+    succeeds("target", "--dataset", "ba-shapes", "--epochs", 1, "--out", out)
     refused(run("target", "--dataset", "tree-cycles", "--target", out), "[gnn.other_data]")
 
 
@@ -258,7 +250,7 @@ def test_standard_output_can_be_written_anywhere(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     "words", [["train", "--dataset", "ba-shapes"], ["benchmark", "--dataset", "ba-shapes"]], ids=lambda words: words[0]
 )
-def test_a_place_that_nobody_named_is_looked_at_too(words, tmp_path, monkeypatch):
+def test_default_output_folders_are_checked(words, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("runs").touch()
     refused(run(*words), "runs is not a folder", "[folder.unwritable]")

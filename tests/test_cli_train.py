@@ -10,20 +10,16 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from click.testing import CliRunner
+from codes import refused, run, succeeds
 from games import random_graph
 from processes import command
 
-from dgl_lara.cli import main
 from dgl_lara.cli.train import _training_changes
 from dgl_lara.evaluation import timing
+from dgl_lara.runs.folder import resume_command
 from dgl_lara.training import validation
 
 QUICK = ["--hidden", "16", "--dim", "5", "--masks", "2"]
-
-
-def run(*arguments):
-    return CliRunner().invoke(main, [str(argument) for argument in arguments])
 
 
 @pytest.fixture(scope="module")
@@ -31,8 +27,7 @@ def target(tmp_path_factory):
     """A quickly trained model of BA-Shapes, as a file."""
     folder = tmp_path_factory.mktemp("target")
     os.environ["DGL_LARA_CACHE"], before = str(folder), os.environ.get("DGL_LARA_CACHE")
-    result = run("target", "--dataset", "ba-shapes", "--epochs", 30, "--out", folder / "f.pt")
-    assert result.exit_code == 0, result.output
+    succeeds("target", "--dataset", "ba-shapes", "--epochs", 30, "--out", folder / "f.pt")
     if before is None:
         del os.environ["DGL_LARA_CACHE"]
     else:
@@ -55,8 +50,7 @@ def test_words_of_one_option_are_not_read_as_those_of_another():
 def test_train_then_eval_of_the_newest_run(target, here, monkeypatch):
     monkeypatch.setattr(timing, "ROUNDS", 1)
     monkeypatch.setattr(timing, "ROUND_SECONDS", 0.0)
-    result = run("train", "--dataset", "ba-shapes", "--target", target, "--epochs", 40, *QUICK)
-    assert result.exit_code == 0, result.output
+    succeeds("train", "--dataset", "ba-shapes", "--target", target, "--epochs", 40, *QUICK)
     (folder,) = (here / "runs").iterdir()
     assert folder.name.startswith("ba-shapes-")
     kept = {path.name for path in folder.iterdir()}
@@ -101,14 +95,11 @@ def test_train_then_eval_of_the_newest_run(target, here, monkeypatch):
 @pytest.mark.long
 def test_graph_task_and_paper_preset(here):
     quick = ["--dataset", "molecules", "--epochs", 1, "--preset", "paper", "--out", "m"]
-    trained = run("target", "--dataset", "molecules", "--epochs", 2, "--out", "f.pt")
-    assert trained.exit_code == 0, trained.output
-    result = run("train", *quick, "--target", "f.pt")
-    assert result.exit_code == 0, result.output
+    succeeds("target", "--dataset", "molecules", "--epochs", 2, "--out", "f.pt")
+    succeeds("train", *quick, "--target", "f.pt")
     config = json.loads((here / "m" / "config.json").read_text())
     assert config["preset"] == "paper" and config["training"]["lr"] == 1e-4
-    result = run("eval", "--run", "m", "--targets", 10, "--pairs", 10)
-    assert result.exit_code == 0, result.output
+    result = succeeds("eval", "--run", "m", "--targets", 10, "--pairs", 10)
     assert "10 test graphs" in result.output and "kept  " not in result.output
 
 
@@ -118,22 +109,20 @@ def test_interrupted_by_ctrl_c_then_resumed_equals_unbroken(here):
     src, dst = random_graph(60, 80, 0).edges()
     features = torch.randn(60, 3, generator=torch.Generator().manual_seed(0))
     np.savez("graph.npz", src=src, dst=dst, x=features, y=np.arange(60) % 2)
-    assert run("target", "--dataset", "graph.npz", "--epochs", 2, "--out", "f.pt").exit_code == 0
+    succeeds("target", "--dataset", "graph.npz", "--epochs", 2, "--out", "f.pt")
     words = ["train", "--dataset", "graph.npz", "--target", "f.pt", "--epochs", "120", *QUICK, "--out"]
-    unbroken = run(*words, "a")
-    assert unbroken.exit_code == 0, unbroken.output
+    succeeds(*words, "a")
     process = command(*words, "b")
     deadline = time.monotonic() + 300
     while not Path("b/checkpoint.pt").exists() and time.monotonic() < deadline:
         time.sleep(0.01)
     process.send_signal(signal.SIGINT)
-    code, _, said = process.result()
+    code, _, errors = process.result()
     assert code == 130
-    assert "dgl-lara train --resume b" in said and "Traceback" not in said
+    assert resume_command(Path("b"), False) in errors and "Traceback" not in errors
     step = torch.load("b/checkpoint.pt", weights_only=True)["step"]
     assert 0 < step < 120
-    resumed = run("train", "--resume", "b")
-    assert resumed.exit_code == 0, resumed.output
+    succeeds("train", "--resume", "b")
     first, second = (torch.load(f"{run}/explainer.pt", weights_only=True)["weights"] for run in ("a", "b"))
     torch.testing.assert_close(first, second, rtol=0, atol=0)
     assert Path("a/metrics.csv").read_text() == Path("b/metrics.csv").read_text()
@@ -171,38 +160,33 @@ def test_bad_input_gets_one_sentence_and_exit_code_2(here, arguments, sentence):
 
 def test_existing_run_and_damaged_files(target, here):
     arguments = ["train", "--dataset", "ba-shapes", "--target", target, "--epochs", 2, *QUICK, "--out", "a"]
-    assert run(*arguments).exit_code == 0
-    again = run(*arguments)
-    assert again.exit_code == 2 and "[run.exists]" in again.output
+    succeeds(*arguments)
+    refused(run(*arguments), "run.exists")
     checkpoint = Path("a/checkpoint.pt")
     checkpoint.write_bytes(checkpoint.read_bytes()[:100])
-    damaged = run("train", "--resume", "a")
-    assert damaged.exit_code == 1 and "[file.no_checkpoint]" in damaged.output
+    refused(run("train", "--resume", "a"), "file.no_checkpoint", 1)
     Path("a/explainer.pt").unlink()
-    missing = run("eval", "--run", "a")
-    assert missing.exit_code == 1 and "[run.not_trained]" in missing.output
+    refused(run("eval", "--run", "a"), "run.not_trained", 1)
     Path("a/config.json").write_text("{")
-    broken = run("eval", "--run", "a")
-    assert broken.exit_code == 1 and "[file.content]" in broken.output
+    refused(run("eval", "--run", "a"), "file.content", 1)
 
 
 def test_little_memory_means_mini_batches(target, here, monkeypatch, notices):
     monkeypatch.setattr(validation, "PAIRS", 8)
     monkeypatch.setattr(validation, "TARGETS", 8)
     words = ["train", "--dataset", "ba-shapes", "--target", target, "--epochs", 1, *QUICK, "--out", "s"]
-    result = run(*words, "--memory", "1MB", "--targets", 60)
-    assert result.exit_code == 0, result.output
-    assert notices.fields("train.mini_batches")["batch_size"] == 256
+    succeeds(*words, "--memory", "1MB", "--targets", 60)
+    assert notices.has("train.mini_batches", batch_size=256)
     notices.records.clear()
     training = json.loads((here / "s" / "config.json").read_text())["training"]
     assert (training["batch_size"], training["targets"]) == (256, 60)
     narrow = [word for word in words if word not in ("--hidden", "16")]
-    assert run(*narrow[:-1], "n", "--memory", "1MB", "--lr", 0.03).exit_code == 0
+    succeeds(*narrow[:-1], "n", "--memory", "1MB", "--lr", 0.03)
     training = json.loads((here / "n" / "config.json").read_text())["training"]
     assert (training["targets"], training["hidden"], training["lr"]) == (20_000, 64, 0.03)  # what was given stays
     notices.records.clear()
-    result = run(*words[:-1], "w", "--memory", "1GB")
-    assert result.exit_code == 0 and "train.mini_batches" not in notices.codes
+    succeeds(*words[:-1], "w", "--memory", "1GB")
+    assert not notices.has("train.mini_batches")
 
 
 def test_interrupted_before_there_is_anything_to_resume(here, monkeypatch, notices):
@@ -212,4 +196,4 @@ def test_interrupted_before_there_is_anything_to_resume(here, monkeypatch, notic
     monkeypatch.setattr("dgl_lara.gnns.training.get_gnn", stop)
     found = run("train", "--dataset", "ba-shapes", "--out", "r")
     assert found.exit_code == 130 and not (here / "r").exists() and "Traceback" not in found.output
-    assert "train.shipped_model" in notices.codes
+    assert notices.has("train.shipped_model")

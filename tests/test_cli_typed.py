@@ -1,6 +1,7 @@
 """Several node types, links and graphs that were not there in training, on the command line; models of one's own."""
 
 import json
+import re
 
 import dgl
 import pandas as pd
@@ -95,10 +96,10 @@ def nodes(place):
 
 @pytest.fixture(scope="module")
 def links(place):
-    asked = ["--pairs", "pairs.csv", "--relation", "buys", "--model", "shop_models:pairs", "--shared-pairs", 60]
+    requested = ["--pairs", "pairs.csv", "--relation", "buys", "--model", "shop_models:pairs", "--shared-pairs", 60]
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(place)
-        result = run("train", "--graph", "shop.bin", *asked, *QUICK, "--out", "links")
+        result = run("train", "--graph", "shop.bin", *requested, *QUICK, "--out", "links")
     assert result.exit_code == 0, result.output
     assert "for each of the 40 links" in result.output
     return place / "links"
@@ -112,10 +113,10 @@ def test_links_are_handed_back_with_the_settings(links, tmp_path):
     assert one == two and one["options"]["relation"] == "buys"
 
 
-def test_a_node_is_told_with_types_and_names(nodes):
+def test_a_node_has_its_type_and_name(nodes):
     result = run("explain", "--run", nodes, "--trust", "--node", 3, "--picture", "three.png")
     assert result.exit_code == 0, result.output
-    assert "User 3 is class" in result.output and "(thing " in result.output
+    assert "User 3 " in result.output and "(thing " in result.output
 
 
 def test_a_table_has_types_and_their_own_numbers(nodes, tmp_path):
@@ -135,19 +136,19 @@ def test_it_is_judged(nodes, links, metric):
         assert "lara" in result.output
 
 
-def test_a_link_is_told_by_its_ends(links):
+def test_a_link_is_named_by_its_ends(links):
     result = run("explain", "--run", links, "--trust", "--pair", 7, 5, "--pair", 0, 0, "--top", 3)
     assert result.exit_code == 0, result.output
-    assert "The link from user 7 to item 5 (thing 5) has the score" in result.output
-    assert "The link from user 0 to item 0 (thing 0)" in result.output
+    for user, item in (("user 7", "item 5 (thing 5)"), ("user 0", "item 0 (thing 0)")):
+        assert re.search(f"{user} .*{re.escape(item)}", result.output)
 
 
 def test_links_of_a_file_and_links_of_the_run(links, tmp_path):
     """Those of the run have samples, others have not."""
     (tmp_path / "more.txt").write_text("7 5\n29 19\n")
-    for asked, sources in ((["--all"], {"corrected"}), (["--pairs", tmp_path / "more.txt"], {"amortised"})):
+    for requested, sources in ((["--all"], {"corrected"}), (["--pairs", tmp_path / "more.txt"], {"amortised"})):
         out = tmp_path / "links.csv"
-        result = run("explain", "--run", links, "--trust", *asked, "--top", 4, "--out", out)
+        result = run("explain", "--run", links, "--trust", *requested, "--top", 4, "--out", out)
         assert result.exit_code == 0, result.output
         frame = pd.read_csv(out)
         assert set(frame.source) == sources and set(frame.target_u_type) == {"user"}
@@ -157,13 +158,13 @@ def test_links_of_a_file_and_links_of_the_run(links, tmp_path):
 def test_a_graph_that_was_not_there(nodes, links, tmp_path):
     result = run("explain", "--run", nodes, "--trust", "--graph", "later.bin", "--node", 35)
     assert result.exit_code == 0, result.output
-    assert "User 35 is class" in result.output and "training data" in result.output
+    assert "User 35 " in result.output and "training data" in result.output
     result = run("explain", "--run", nodes, "--trust", "--graph", "later.bin", "--all", "--out", tmp_path / "later.csv")
     assert result.exit_code == 0, result.output
     assert set(pd.read_csv(tmp_path / "later.csv").target) == set(range(36))
     result = run("explain", "--run", links, "--trust", "--graph", "later.bin", "--pair", 35, 21)
     assert result.exit_code == 0, result.output
-    assert "user 35 to item 21" in result.output
+    assert re.search("user 35 .*item 21", result.output)
 
 
 @pytest.mark.parametrize(

@@ -134,7 +134,7 @@ def test_unwritable_cache_gives_a_notice(tmp_path, monkeypatch, notices):
 
 
 def test_order_of_look_up(tmp_path, monkeypatch):
-    wanted = ("some/file.txt",)
+    required = ("some/file.txt",)
     named, variable, cache = (tmp_path / name for name in ("named", "variable", "cache"))
     for folder in (named, variable, cache):
         (folder / "some").mkdir(parents=True)
@@ -143,9 +143,9 @@ def test_order_of_look_up(tmp_path, monkeypatch):
     monkeypatch.setenv("DGL_LARA_CACHE", str(cache))
     assert data_dirs(named) == [named, variable, cache]
     for expected in (named, variable, cache):
-        assert find_files(wanted, named) == expected
+        assert find_files(required, named) == expected
         (expected / "some" / "file.txt").unlink()
-    assert find_files(wanted, named) is None
+    assert find_files(required, named) is None
 
 
 def test_a_folder_must_hold_all_files(tmp_path):

@@ -14,7 +14,7 @@ from dgl_lara.attribution.exact import all_coalitions, exact
 from dgl_lara.attribution.monte_carlo import least_squares
 from dgl_lara.blackbox.edge_data import WithEdgeData
 from dgl_lara.blackbox.input_adapter import EDGE_ID
-from dgl_lara.errors import InputError, ModelError
+from dgl_lara.errors import ModelError
 from dgl_lara.explainer.decoder import PairBatch
 from dgl_lara.explainer.inputs import encoder_graph, explainer_inputs
 from dgl_lara.game.game import Game, ModelOutputs
@@ -120,7 +120,7 @@ GRAPHS = pytest.mark.parametrize("loops", ["some", "all", "none"])
 
 @GRAPHS
 @pytest.mark.parametrize("idtype", [torch.int32, torch.int64], ids=str)
-def test_nodes_taken_out_of_the_whole_graph(loops, idtype):
+def test_node_subgraphs_equal_those_of_dgl(loops, idtype):
     graph, f = parallel(loops=loops).astype(idtype), Spy()
     game, keep = Game.create(f, graph, numbers(14), hops=2), masks(5, 14)
     game.shared_values(keep)
@@ -130,7 +130,7 @@ def test_nodes_taken_out_of_the_whole_graph(loops, idtype):
 
 
 @pytest.mark.parametrize("directed", [True, False])
-def test_edges_taken_out_of_the_whole_graph(directed):
+def test_edge_subgraphs_equal_those_of_dgl(directed):
     """Parallel edges go together, and loops stay."""
     graph, f = parallel(), Spy()
     game = Game.create(f, graph, numbers(14), hops=2, players=Edges(directed))
@@ -188,11 +188,11 @@ def test_a_mini_batch():
     graph, f = parallel(40, 30), Spy()
     game, targets = Game.create(f, graph, numbers(40), hops=2), torch.tensor([2, 7])
     batch = game.player_set.batch(targets, 3)
-    heard = evaluate_coalitions(game, batch, 3, generator(1))
+    coalitions = evaluate_coalitions(game, batch, 3, generator(1))
     players = ego(graph, targets, 2)
     parts = []
-    for mask in ~heard.keep:  # the last question is about the rest
-        gone = heard.ids[~mask]
+    for mask in ~coalitions.masks.keep:  # the last masks are the complements
+        gone = coalitions.ids[~mask]
         around = ego(graph, targets, 3)
         parts.append(left_of(around[~(torch.isin(around, gone) & torch.isin(around, players))]))
     assert f.given[-1] == expected(graph, parts)
@@ -207,8 +207,8 @@ def test_graphs_of_a_batch_in_any_order(players):
     targets = torch.tensor([2, 0])
     mine = game.players(targets)
     keep = torch.ones(1, len(mine.player), dtype=torch.bool)
-    asked = game.logits_per_target(mine, keep)[0]
-    torch.testing.assert_close(asked, game.full_logits[targets])  # sums over edges too: edges stand graph by graph
+    requested = game.logits_per_target(mine, keep)[0]
+    torch.testing.assert_close(requested, game.full_logits[targets])  # sums over edges too: edges stand graph by graph
     assert f.given[-1] == expected(batch, [left_of(torch.arange(12, 16)), left_of(torch.arange(5))])
     assert f.batches == ([4, 5], [graphs[2].num_edges(), graphs[0].num_edges()])
     some = game.task.full_batch(game.graph, targets)
@@ -263,7 +263,7 @@ def test_nothing_at_all_carries_nothing(loops):
 # --- models that read none
 
 
-def test_a_model_that_reads_nothing_is_asked_as_ever():
+def test_a_model_without_edge_data_gets_none():
     bare = parallel()
     for name in list(bare.edata):
         bare.edata.pop(name)
@@ -311,15 +311,15 @@ def test_edge_data_that_f_wants_and_the_graph_lacks():
 def test_complex_numbers_on_edges():
     graph = parallel()
     graph.edata["phase"] = torch.ones(graph.num_edges(), dtype=torch.complex64)
-    with pytest.raises(InputError, match="'phase' must hold real numbers"):
+    with raises("edge_data.complex", name="phase"):
         LARA(EdgeNet(2), graph, numbers(14), hops=2, config=SMALL).fit([1, 2, 3])
 
 
 @pytest.mark.parametrize("unknown", [float("nan"), float("inf")])
-def test_numbers_on_edges_that_are_none(unknown):
+def test_nan_and_infinity_on_edges(unknown):
     graph = parallel()
     graph.edata["noted"] = torch.full((graph.num_edges(),), unknown)
-    with pytest.raises(InputError, match="'noted' must be finite"):
+    with raises("edge_data.not_finite", name="noted"):
         LARA(EdgeNet(2), graph, numbers(14), hops=2, config=SMALL).fit([1, 2, 3])
 
 
@@ -370,8 +370,8 @@ def test_enumeration_by_hand():
         stays = torch.ones(8, dtype=torch.bool)
         stays[players.player[~mask]] = False
         part = dgl.node_subgraph(graph, stays.nonzero().flatten())
-        said = f(part, x[stays])[stays[:target].sum()] if stays[target] else game.null_logits
-        values.append(said[chosen])
+        output = f(part, x[stays])[stays[:target].sum()] if stays[target] else game.null_logits
+        values.append(output[chosen])
     values = torch.stack(values)
     phi = torch.stack([values[side].mean() - values[~side].mean() for side in keep.T])
     assert phi.std() > 0.01
@@ -388,8 +388,8 @@ def test_walks_equal_lists_of_pairs(players, gate):
     seen, targets = encoder_graph(game, "rich"), torch.tensor([1, 5, 30])
     g = new_explainer(game, replace(SMALL, gate=gate), seen.inputs, targets)
     assert g.config.edge_columns == 19
-    heard = evaluate_coalitions(game, FullGraph(game, seen).batch(targets), 4, generator(3))
-    steps = [Step(game, g, heard, form(game, seen).embed(g, targets)) for form in (FullGraph, NeighborSubgraphs)]
+    coalitions = evaluate_coalitions(game, FullGraph(game, seen).batch(targets), 4, generator(3))
+    steps = [Step(game, g, coalitions, form(game, seen).embed(g, targets)) for form in (FullGraph, NeighborSubgraphs)]
     pairs = steps[0]._by_pairs()
     assert pairs.std() > 1e-3
     for step in steps:
@@ -415,7 +415,7 @@ def test_the_compiled_walk_knows_what_edges_carry(players):
     )
 
 
-def test_g_tells_edges_apart_by_what_they_carry():
+def test_the_encoder_distinguishes_edges_by_their_data():
     """Two leaves that are alike but for what their edges carry."""
     graph = dgl.graph(([1, 2, 0, 0], [0, 0, 1, 2]), num_nodes=3)
     graph.edata["amount"] = torch.tensor([0.1, 3.0, 1.0, 1.0])
@@ -467,8 +467,8 @@ def test_layer_by_layer(trained):
     layered = embed_layerwise(trained.explainer_, trained.game, trained.config_.inputs, size=7)
     torch.testing.assert_close(layered.source, whole.source, atol=1e-5, rtol=1e-4)
     torch.testing.assert_close(layered.target, whole.target, atol=1e-5, rtol=1e-4)
-    said = predict_in_batches(trained.model, trained.graph, trained.features, 2, size=7)
-    torch.testing.assert_close(said, trained.game.full_outputs, atol=1e-5, rtol=1e-4)
+    output = predict_in_batches(trained.model, trained.graph, trained.features, 2, size=7)
+    torch.testing.assert_close(output, trained.game.full_outputs, atol=1e-5, rtol=1e-4)
 
 
 def test_batches_elsewhere():
@@ -498,7 +498,7 @@ def test_graphs_are_learned_with_what_their_edges_carry():
         assert torch.isfinite(lara.explain([5, 0]).scores).all()
 
 
-def test_the_numbers_inside_are_nobodys():
+def test_internal_edge_data_is_hidden():
     """The user's graph is as it was."""
     graph = parallel()
     before = {name: rows.clone() for name, rows in graph.edata.items()}

@@ -69,9 +69,9 @@ def test_environment_names_every_dependency(name):
 
 @pytest.mark.parametrize("name", ranges_of_setup())
 def test_environment_lies_within_the_ranges_of_setup(name):
-    wanted, given = ranges_of_setup()[name], conda_packages()[name]
-    assert all(wanted.contains(version) for version in bounds_of(given))
-    assert not bounds_of(wanted) or bounds_of(given), "an open range here could go below the one of setup.py"
+    expected, given = ranges_of_setup()[name], conda_packages()[name]
+    assert all(expected.contains(version) for version in bounds_of(given))
+    assert not bounds_of(expected) or bounds_of(given), "an open range here could go below the one of setup.py"
 
 
 def test_environment_has_what_dgls_recipe_forgets():
@@ -91,6 +91,6 @@ def test_dgl_for_a_single_torch_release_is_excluded():
 
 
 def test_environment_takes_the_python_of_setup():
-    (wanted,) = re.findall(r'python_requires="(.+?)"', (ROOT / "setup.py").read_text())
-    assert all(SpecifierSet(wanted).contains(version) for version in bounds_of(conda_packages()["python"]))
-    assert SpecifierSet(wanted).contains("3.11")
+    (expected,) = re.findall(r'python_requires="(.+?)"', (ROOT / "setup.py").read_text())
+    assert all(SpecifierSet(expected).contains(version) for version in bounds_of(conda_packages()["python"]))
+    assert SpecifierSet(expected).contains("3.11")

@@ -205,8 +205,8 @@ def test_serving(quick_runs, tmp_path):
 @pytest.mark.slow
 def test_serving_soak(quick_runs, tmp_path):
     where = ("--run", quick_runs["ba-shapes"], "--workers", 2, "--out", tmp_path / "out.md")
-    told = dict(rows_of(run("serving_soak", *where, "--minutes", 0.4))[1:])
-    assert told["wrong answers"] == "0" and int(told["answers"].replace(",", "")) > 10
+    reported = dict(rows_of(run("serving_soak", *where, "--minutes", 0.4))[1:])
+    assert reported["wrong answers"] == "0" and int(reported["answers"].replace(",", "")) > 10
 
 
 @pytest.mark.slow
@@ -327,7 +327,7 @@ def test_players(kind, tmp_path, monkeypatch):
     assert kind == "features" or judged["edge AUC"].between(0, 1).all()
 
 
-def test_neighbours_replaces_what_it_makes_anew(tmp_path):
+def test_neighbours_replaces_repeated_rows(tmp_path):
     """And leaves other data sets and seeds alone."""
     out = tmp_path / "neighbours.csv"
     columns = ["data", "method", "seed", "R2"]

@@ -152,7 +152,7 @@ def test_many_targets_equal_one_at_a_time(monkeypatch):
     torch.testing.assert_close(Scorer(g, GAME, embeddings).explain(torch.arange(40)).scores, alone)
 
 
-def test_other_classes_can_be_asked_for_unless_only_one_was_learned():
+def test_other_classes_are_explained_unless_only_one_was_learned():
     g = new()
     embeddings = embed_all(g, GAME, "rich")
     targets = torch.arange(5)
@@ -210,7 +210,7 @@ def test_rich_inputs_of_a_graph_task_repeat_the_graphs_logits():
         torch.testing.assert_close(logits[node], game.full_logits[graph])
 
 
-def test_f_is_asked_once_of_nodes_that_look_alike():
+def test_the_model_is_called_once_for_equal_nodes():
     """Alone: by their features and loops."""
 
     def summed(graph, h):  # without a norm, so that every loop counts

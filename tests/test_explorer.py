@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import pytest
 import uvicorn
-from browser import Window, needs_browser
+from browser import Window, is_self_contained, needs_browser
 
 from dgl_lara.cli.reproduce import script
 from dgl_lara.errors import message
@@ -61,12 +61,12 @@ def test_a_walk_through_a_graph(service, window):
     """Search, words, table, a neighbour by click, back and forward, and by keyboard."""
     window.open(service.address)
     window.until(SHOWN.format(0))
-    assert window.ask("document.querySelectorAll('#list li').length") == 50
+    assert window.count("#list li") == 50
     window.press("/")
     window.type("640")
     window.press("Enter")
     window.until(SHOWN.format(640))
-    assert window.ask("$('title').textContent").startswith("Node 640 is class")
+    assert window.ask("$('title').textContent").startswith("Node 640 ")
     assert "%" in window.ask("$('sure').textContent")
     rows = window.ask("[...document.querySelectorAll('#best tr')].map(row => row.innerText)")
     assert len(rows) > 4 and rows[0].startswith("640")
@@ -76,7 +76,7 @@ def test_a_walk_through_a_graph(service, window):
     window.ask(f"nodes[{place}].id = 'strongest'")
     window.click("#strongest")
     window.until(SHOWN.format(neighbour))
-    assert window.ask("location.search") == f"?model=ba-shapes&target={neighbour}"
+    assert window.ask("location.search").endswith(f"&target={neighbour}")
     window.click("#back")
     window.until(SHOWN.format(640))
     window.click("#forward")
@@ -96,8 +96,8 @@ def test_a_walk_through_a_graph(service, window):
 def test_scores_in_the_page_are_those_of_the_service(service, window):
     open_node(window, service, 640)
     shown = window.ask("data.players.map((player, place) => [+data.links[place], player.score])")
-    told = service.explain("ba-shapes", {"node": 640, "top": 1000})[0]
-    scores = {player["id"]: player["score"] for player in told["players"]}
+    listed = service.explain("ba-shapes", {"node": 640, "top": 1000})[0]
+    scores = {player["id"]: player["score"] for player in listed["players"]}
     assert len(shown) > 5
     for node, score in shown:
         assert score == pytest.approx(scores[node], rel=1e-4, abs=1e-6)
@@ -112,22 +112,22 @@ def test_classes_and_their_rivals(service, window):
     assert f"class={other}" in window.ask("location.search")
     window.ask(f"$('rival').value = {predicted}; $('rival').dispatchEvent(new Event('change'))")
     window.until(f"data.rather_than === {predicted}")
-    told = window.ask("$('title').textContent")  # which of the two depends on what the neighbours do
-    assert re.search(f"class {other} (rather than|and) class {predicted}", told), told
-    open_node(window, service, 640, f"&class={other}&rather_than={predicted}")  # a link that somebody sent
-    assert window.ask("[$('asked').value, $('rival').value]") == [str(other), str(predicted)]
+    title = window.ask("$('title').textContent")
+    assert re.search(f"class {other} .*class {predicted}", title), title
+    open_node(window, service, 640, f"&class={other}&rather_than={predicted}")  # a shared link
+    assert [window.ask(f"$('{name}').value") for name in ("asked", "rival")] == [str(other), str(predicted)]
 
 
-def test_the_slider_shows_what_the_model_says(service, window):
+def test_the_slider_shows_outputs_of_the_model(service, window):
     open_node(window, service, 640)
     untouched = window.ask("$('state').textContent")
     window.click("input[value=remove]")
     window.ask("slider.value = slider.max; slider.dispatchEvent(new Event('input'))")
     assert window.ask("$('state').textContent") != untouched
-    assert window.ask("nodes.filter(node => node.classList.contains('gone')).length") > 0
-    said = service.ask("/v1/models/ba-shapes:predict", {"instances": [{"node": 640}]})[1]["predictions"][0]
+    assert window.ask("nodes.some(node => node.classList.contains('gone'))")
+    output = service.ask("/v1/models/ba-shapes:predict", {"instances": [{"node": 640}]})[1]["predictions"][0]
     first = window.ask("data.output")
-    assert first == pytest.approx(said["logits"][said["class"]], rel=1e-3)
+    assert first == pytest.approx(output["logits"][output["class"]], rel=1e-3)
     assert window.ask("values.remove[0]") == pytest.approx(first, rel=1e-3)
 
 
@@ -136,7 +136,7 @@ def test_lists(service, window):
     open_node(window, service, 640)
     window.click("[data-list=wrong]")
     window.until("[...document.querySelectorAll('#list li')].every(item => !!item.querySelector('.wrong'))")
-    assert window.ask("document.querySelectorAll('#list li').length") > 0
+    assert window.count("#list li") > 0
     until = time.monotonic() + 120
     listing = "/v1/models/ba-shapes/targets"
     while service.ask(listing)[1]["model"]["explained"] < 700:  # the keeper goes through them
@@ -148,8 +148,8 @@ def test_lists(service, window):
     window.click("[data-list=unsure]")
     window.until(f"document.querySelector('#list li')?.dataset.target === '{rows[0]['target']}'")
     share = f"{100 * found[0]:.0f}%"
-    assert window.ask("document.querySelector('#list .sure').textContent") == f"{share} explained"
-    assert f" {share} " in window.ask("document.querySelector('#list .sure').title")
+    label, title = (window.ask(f"document.querySelector('#list .sure').{part}") for part in ("textContent", "title"))
+    assert label.startswith(f"{share} ") and f" {share} " in title
     window.click("[data-list=all]")
     window.ask("$('class').value = '1'; $('class').dispatchEvent(new Event('change'))")
     window.until("[...document.querySelectorAll('#list li')].every(item => item.innerText.includes('class 1'))")
@@ -158,7 +158,7 @@ def test_lists(service, window):
     window.until(f"document.querySelector('#list li').dataset.target !== '{before}'")
 
 
-def test_the_last_that_was_asked_for_is_shown(service, window):
+def test_the_latest_request_is_shown(service, window):
     """However late the answers to what was asked before come; lists and explanations do not push each other aside."""
     open_node(window, service, 640)
     window.ask("""(() => { const real = fetch; let first = true; window.fetch = async (...asked) => {
@@ -172,8 +172,7 @@ def test_the_last_that_was_asked_for_is_shown(service, window):
     window.click("[data-list=unsure]")
     window.until(SHOWN.format(3))
     time.sleep(1)
-    assert window.ask("document.querySelectorAll('#list li .wrong').length") < 50
-    assert window.ask("document.querySelector('[data-list=unsure]').ariaPressed") == "true"
+    assert window.count("#list li .wrong") < 50 and window.count("[data-list=unsure][aria-pressed=true]") == 1
     sure = window.ask("[...document.querySelectorAll('#list .sure')].map(item => item.textContent)")
     assert all(re.fullmatch(r"(over )?\d+% explained", text) for text in sure)
     shares = [int(re.sub(r"\D", "", text)) for text in sure]
@@ -191,11 +190,11 @@ def test_what_can_be_taken_away(service, window):
         assert time.monotonic() < until, [path.name for path in expected if not path.exists()]
         time.sleep(0.1)
     rows = list(csv.DictReader(expected[0].open()))
-    told = service.explain("ba-shapes", {"node": 640, "top": 10_000})[0]["players"]
-    assert [int(row["player"]) for row in rows] == [player["id"] for player in told]
-    assert float(rows[0]["score"]) == told[0]["score"]
+    listed = service.explain("ba-shapes", {"node": 640, "top": 10_000})[0]["players"]
+    assert [int(row["player"]) for row in rows] == [player["id"] for player in listed]
+    assert float(rows[0]["score"]) == listed[0]["score"]
     picture = expected[1].read_text()
-    assert "var(--" not in picture and "<circle" in picture and "Node 640 is class" in picture
+    assert "var(--" not in picture and "<circle" in picture and "Node 640 " in picture
     assert expected[2].read_bytes().startswith(b"\x89PNG")
     assert len(expected[2].read_bytes()) > 10_000
 
@@ -212,25 +211,25 @@ def test_dark_light_and_phones(service, window):
     assert window.ask(paper) == "rgb(22, 24, 28)"
     window.look(390, 844)
     open_node(window, service, 640)
-    assert window.ask("document.documentElement.scrollWidth") <= 390  # nothing sticks out
-    assert window.ask("graph.getBoundingClientRect().width") > 300
-    assert window.ask("getComputedStyle(document.querySelector('aside')).display") == "block"
+    page, picture = "document.documentElement.scrollWidth", "graph.getBoundingClientRect().width"
+    assert window.ask(page) <= 390 and window.ask(picture) > 300  # nothing sticks out
+    assert window.display("aside") == "block"
 
 
 def test_a_gallery_of_graphs(service, window):
     window.open(f"{service.address}/?model=molecules")
     window.until("document.querySelectorAll('#list.cards li svg circle').length > 50")
-    assert window.ask("getComputedStyle(document.querySelector('main')).display") == "none"
+    assert window.display("main") == "none"
     window.click("#list li:nth-child(3)")
     target = window.ask("+document.querySelector('#list li:nth-child(3)').dataset.target")
     window.until(SHOWN.format(target))
-    assert window.ask("$('title').textContent").startswith(f"Graph {target} is class")
+    assert window.ask("$('title').textContent").startswith(f"Graph {target} ")
     assert window.ask("nodes.length") > 3
     window.click("#browse")
     window.until("document.body.classList.contains('gallery')")
 
 
-def test_mistakes_are_told(service, window):
+def test_mistakes_are_shown(service, window):
     window.open(f"{service.address}/?model=ba-shapes&target=99999")
     window.until("!$('trouble').hidden")
     assert message("target.range", noun="node", most=699, got=99999) in window.ask("$('trouble').innerText")
@@ -241,12 +240,11 @@ def test_nothing_in_a_name_becomes_markup(quick_runs, tmp_path):
     from dgl_lara.serve.explorer import explorer_page
 
     page = explorer_page()
-    assert "innerHTML" not in page and "default-src 'none'" in page
-    assert "http://" not in page.replace("http://www.w3.org/2000/svg", "")
-    assert "https://" not in page
+    is_self_contained(page)
+    assert "innerHTML" not in page
 
 
-def test_a_token_is_asked_for(quick_runs, tmp_path, window):
+def test_a_token_is_required(quick_runs, tmp_path, window):
     app = make_app([ServedModel("ba", open_run(quick_runs["ba-shapes"]), tmp_path)], token="open sesame")
     with in_thread(app) as address:
         window.open(f"{address}/?model=ba&target=5")

@@ -16,7 +16,7 @@ import dgl
 import numpy as np
 import pytest
 import torch
-from click.testing import CliRunner
+from codes import run, succeeds
 from fuzzing import mutated
 from games import random_graph
 
@@ -103,10 +103,6 @@ READ_HERE = {
 }
 
 
-def run(*words):
-    return CliRunner().invoke(main, list(map(str, words)))
-
-
 @pytest.fixture(scope="module")
 def pristine(tmp_path_factory):
     """A folder with everything, made once: two runs, two graphs, a cache, and the parts of an export."""
@@ -125,8 +121,7 @@ def pristine(tmp_path_factory):
                 ["train", "--dataset", graph, *links, "--target", f"{name}.pt", *QUICK, "--out", name],
                 ["explain", "--run", name, "--all", "--top", 3, "--out", "first.csv"],
             ):
-                result = run(*words)
-                assert result.exit_code == 0, result.output
+                succeeds(*words)
         for name, (graph, *links) in RUNS.items():
             config = json.loads(Path(name, "config.json").read_text())
             config["dataset"] = graph  # of the folder that it is copied to
@@ -256,13 +251,13 @@ def campaign(pristine, folder, monkeypatch, count, seed):
         _lay_out(pristine, folder / "now", monkeypatch)
         done = mutated(path_of(name), drawn)
         started = time.monotonic()
-        code, said, made = answer(name)
+        code, output, made = answer(name)
         what = f"{name}: {done}"
         if code not in (0, 1, 2):
             findings.append(f"traceback {code} ({what})")
-        elif "Traceback" in said or (code and said.strip().count("\n") > 3):
-            findings.append(f"more than a sentence: {said[:300]!r} ({what})")
-        elif code == 0 and made != expected[name][2] and not any(notice in said for notice in NOTICES):
+        elif "Traceback" in output or (code and output.strip().count("\n") > 3):
+            findings.append(f"more than a sentence: {output[:300]!r} ({what})")
+        elif code == 0 and made != expected[name][2] and not any(notice in output for notice in NOTICES):
             findings.append(f"another result without a word ({what})")
         if time.monotonic() - started > SLOWEST:
             findings.append(f"{time.monotonic() - started:.0f} s ({what})")

@@ -5,15 +5,13 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from click.testing import CliRunner
-from codes import raises
+from codes import raises, refused, run, succeeds
 from games import PooledGCN, gcn_game, random_graph
 from test_explanation import exact_explanations
 from test_pictures import texts
 from test_player_kinds import small_game
 
 from dgl_lara import Edges, Features
-from dgl_lara.cli import main
 from dgl_lara.explanation.plot.summary import spread
 from dgl_lara.explanation.summary import medoids
 from dgl_lara.game.game import Game
@@ -247,27 +245,12 @@ def test_tables_and_pictures(tmp_path):
 
 @pytest.mark.long
 def test_the_command(quick_runs, tmp_path):
-    words = [
-        "summary",
-        "--run",
-        quick_runs["ba-shapes"],
-        "--class",
-        "1",
-        "--split",
-        "test",
-        "--out",
-        tmp_path / "a.csv",
-    ]
-    result = CliRunner().invoke(main, list(map(str, words)))
-    assert result.exit_code == 0, result.output
-    assert "class 1 (logit)" in result.output and "nodes by hop" in result.output
-    assert "typical, and the share of the nodes that each stands for:" in result.output
-    assert "neighbours by predicted class" in result.output  # another whole: shares there are without the node itself
+    run_words = ["summary", "--run", quick_runs["ba-shapes"]]
+    result = succeeds(*run_words, "--class", 1, "--split", "test", "--out", tmp_path / "a.csv")
+    assert "class 1 (logit)" in result.output and "typical, " in result.output
+    for group in ("hop", "predicted class"):  # shares by class are without the node itself
+        assert f" by {group}" in result.output
     table = pd.read_csv(tmp_path / "a.csv")
     assert "itself" in set(table["item"])
-    for wrong, said in (
-        (["--class", "77"], "--class must be in 0..3 (got 77)"),
-        (["--out", "a.txt"], "must end in .csv"),
-    ):
-        failed = CliRunner().invoke(main, ["summary", "--run", str(quick_runs["ba-shapes"]), *wrong])
-        assert failed.exit_code == 2 and said in failed.output
+    refused(run(*run_words, "--class", 77), "classes.unknown")
+    refused(run(*run_words, "--out", "a.txt"), "option.ending")

@@ -138,7 +138,7 @@ def masks(count, players, seed=2):
 
 
 @pytest.mark.parametrize("idtype", [torch.int32, torch.int64], ids=str)
-def test_nodes_taken_out_of_the_whole_graph(idtype):
+def test_node_subgraphs_equal_those_of_dgl(idtype):
     game, graph = made(Net(watched=True), shop().astype(idtype))
     keep = masks(5, 19)
     kind = game.f.types.type_of(torch.arange(19))
@@ -160,9 +160,9 @@ def test_values_are_fs_own_under_the_users_numbers():
     assert game.num_targets == 9
     for mask, values in zip(keep, game.shared_values(keep), strict=True):
         nodes = by_type(game, mask.nonzero().flatten())
-        said = Net()(dgl.node_subgraph(graph, nodes), {kind: x[kind][nodes[kind]] for kind in x})
+        output = Net()(dgl.node_subgraph(graph, nodes), {kind: x[kind][nodes[kind]] for kind in x})
         there = torch.isin(torch.arange(9), nodes["item"])
-        torch.testing.assert_close(values[:9][there], said)
+        torch.testing.assert_close(values[:9][there], output)
         assert (values[:9][~there] == game.null_values).all() and (~there).any()
 
 
@@ -220,10 +220,10 @@ def test_logits_of_one_type_or_of_all():
     one, every = made(Net())[0], made(Net(every=True))[0]
     keep = masks(3, 19)
     assert torch.equal(one.shared_values(keep)[:, :9], every.shared_values(keep)[:, :9])
-    said = Net(every=True)(shop(), features(shop()))
+    output = Net(every=True)(shop(), features(shop()))
     for kind in SIZES:  # what f says of the others is for g to see
         start = int(every.f.types.node_offsets[every.f.types.type_index(kind)])
-        torch.testing.assert_close(every.full_logits[start : start + SIZES[kind]], said[kind])
+        torch.testing.assert_close(every.full_logits[start : start + SIZES[kind]], output[kind])
     assert (one.full_logits[9:] == 0).all()
 
 
@@ -253,8 +253,8 @@ def test_enumeration_by_hand():
         stays = torch.ones(19, dtype=torch.bool)
         stays[players.player[~mask]] = False
         nodes = by_type(game, stays.nonzero().flatten())
-        said = f(dgl.node_subgraph(graph, nodes), {kind: x[kind][nodes[kind]] for kind in x})
-        values.append((said[nodes["item"] == target][0] if stays[target] else game.null_logits)[chosen])
+        output = f(dgl.node_subgraph(graph, nodes), {kind: x[kind][nodes[kind]] for kind in x})
+        values.append((output[nodes["item"] == target][0] if stays[target] else game.null_logits)[chosen])
     every = torch.stack(values)
     phi = torch.stack([every[side].mean() - every[~side].mean() for side in keep.T])
     assert phi.std() > 0.01 and 4 < len(phi) < 16
@@ -269,8 +269,8 @@ def test_walks_lists_and_the_compiled_walk(players):
     game, _ = made(graph=shop(8), players=players)
     seen, targets = encoder_graph(game, "rich"), torch.tensor([1, 5, 30])
     g = new_explainer(game, SMALL, seen.inputs, torch.arange(72))
-    heard = evaluate_coalitions(game, FullGraph(game, seen).batch(targets), 4, generator(3))
-    steps = [Step(game, g, heard, form(game, seen).embed(g, targets)) for form in (FullGraph, NeighborSubgraphs)]
+    coalitions = evaluate_coalitions(game, FullGraph(game, seen).batch(targets), 4, generator(3))
+    steps = [Step(game, g, coalitions, form(game, seen).embed(g, targets)) for form in (FullGraph, NeighborSubgraphs)]
     pairs = steps[0]._by_pairs()
     assert pairs.std() > 1e-3
     for step in steps:

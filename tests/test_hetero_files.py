@@ -91,9 +91,9 @@ def test_features_labels_and_edge_data_are_read(stored):
 def test_target_type(stored):
     graph = a_hetero_graph()
     graph.nodes["film"].data["label"] = torch.arange(7) % 2
-    for part, wanted in enumerate(("train", "val", "test")):
+    for part, expected in enumerate(("train", "val", "test")):
         for kind in ("film", "actor"):
-            graph.nodes[kind].data[f"{wanted}_mask"] = torch.arange(SIZES[kind]) % 3 == part
+            graph.nodes[kind].data[f"{expected}_mask"] = torch.arange(SIZES[kind]) % 3 == part
     name = stored(graph)
     refused(name, "bin.target_type", labelled="film and user")
     refused(name, "bin.unknown_target_type", target_type="director", types="actor, film, user", got="director")

@@ -405,12 +405,12 @@ def test_recommendation_is_explained_by_ratings():
     explanation = lara.fit(dataset.train, dataset.val).explain(dataset.test[:1])[0]
     u, v = dataset.pairs[dataset.test[0]].tolist()
     assert explanation.in_words().startswith(f"Film {v} is recommended to user {u} (score ")
-    said = recommendation_clauses(lara.game, u, 60 + v, torch.arange(100))
+    output = recommendation_clauses(lara.game, u, 60 + v, torch.arange(100))
     ends = zip(*(end.tolist() for end in dataset.graph.edges(etype="rates")), strict=True)
     stars = dict(zip(ends, (dataset.graph.edges["rates"].data["rating"] == 5).tolist(), strict=True))
-    assert said[:60] == [USER_CLAUSES[stars.get((user, v))] for user in range(60)]
-    assert said[60:] == [ITEM_CLAUSES[stars.get((u, film))] for film in range(40)]
-    assert len(set(said)) == 6 and any(clause in explanation.in_words() for clause in said)
+    assert output[:60] == [USER_CLAUSES[stars.get((user, v))] for user in range(60)]
+    assert output[60:] == [ITEM_CLAUSES[stars.get((u, film))] for film in range(40)]
+    assert len(set(output)) == 6 and any(clause in explanation.in_words() for clause in output)
 
 
 def test_rated_films_are_not_recommended():

@@ -62,8 +62,8 @@ def test_what_has_not_changed_around_keeps_its_scores(lara):
 def test_new_nodes_are_explained(lara):
     graph, x = grown(lara.graph, lara.features)
     found = lara.explain_on(graph, x, [60, 63])
-    said = SmallGCN()(graph, x).argmax(1)
-    assert found.explained_class.tolist() == said[[60, 63]].tolist()
+    output = SmallGCN()(graph, x).argmax(1)
+    assert found.explained_class.tolist() == output[[60, 63]].tolist()
     assert torch.isfinite(found.scores).all() and len(found.novelty) == 2
     other = lara.explain_on(graph, x, [60, 63], classes=[0, 2])
     assert other.explained_class.tolist() == [0, 2]

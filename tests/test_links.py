@@ -116,13 +116,13 @@ def test_the_score_itself_is_explained_also_where_it_is_negative():
     game = homogeneous(pairs=[(u, v) for u in range(14) for v in range(14) if u != v])
     lara = LARA(Pairing(), game.graph, game.features, "link", hops=2, pairs=[(0, 5)])
     assert lara.value == "output"
-    said = Pairing()(game.graph, game.features, *game.task.pairs.T).detach()
-    assert (said < 0).any() and (said > 0).any()
-    torch.testing.assert_close(game.full_values[:, 0], said)
+    output = Pairing()(game.graph, game.features, *game.task.pairs.T).detach()
+    assert (output < 0).any() and (output > 0).any()
+    torch.testing.assert_close(game.full_values[:, 0], output)
     players = game.players(torch.arange(game.num_targets))
     nobody = torch.zeros(1, len(players.player), dtype=torch.bool)
-    torch.testing.assert_close(game.values_per_target(players, ~nobody)[0], said)
-    torch.testing.assert_close(game.values_per_target(players, nobody)[0], game.null_values[0].expand(len(said)))
+    torch.testing.assert_close(game.values_per_target(players, ~nobody)[0], output)
+    torch.testing.assert_close(game.values_per_target(players, nobody)[0], game.null_values[0].expand(len(output)))
 
 
 # --- masks that all share
@@ -217,8 +217,8 @@ def test_every_route_gives_the_same_sums(players, gate, several):
     game = typed(8, pairs, players=players) if several else homogeneous(60, 60, pairs, players=players)
     seen, targets, everyone = encoder_graph(game, "rich"), torch.tensor([1, 5, 30]), torch.arange(36)
     g = new_explainer(game, replace(SMALL, gate=gate), seen.inputs, everyone)
-    heard = evaluate_coalitions(game, FullGraph(game, seen).batch(targets), 12, generator(3))
-    steps = [Step(game, g, heard, form(game, seen).embed(g, targets)) for form in (FullGraph, NeighborSubgraphs)]
+    evaluated = evaluate_coalitions(game, FullGraph(game, seen).batch(targets), 12, generator(3))
+    steps = [Step(game, g, evaluated, form(game, seen).embed(g, targets)) for form in (FullGraph, NeighborSubgraphs)]
     usable = steps[0].usable()
     usable = torch.ones(12, 3, dtype=torch.bool) if usable is None else usable
     assert usable.any(0).all() and usable.all() == (players != "nodes")
@@ -259,17 +259,17 @@ def test_nothing_is_learned_from_masks_that_part_a_pair(objective, batch_size):
     seen, targets = encoder_graph(game, "rich"), torch.arange(20)
     g = new_explainer(game, SMALL, seen.inputs, targets)
     form = (NeighborSubgraphs if batch_size else FullGraph)(game, seen)
-    heard = evaluate_coalitions(game, form.batch(targets), 6, generator(3))
-    step = Step(game, g, heard, form.embed(g, targets))
+    evaluated = evaluate_coalitions(game, form.batch(targets), 6, generator(3))
+    step = Step(game, g, evaluated, form.embed(g, targets))
     usable = step.usable()
-    noise = torch.randn(heard.inside.shape, generator=generator(4)) * ~usable.unsqueeze(2)
-    other = replace(step, coalitions=replace(heard, inside=heard.inside + noise))
+    noise = torch.randn(evaluated.inside.shape, generator=generator(4)) * ~usable.unsqueeze(2)
+    other = replace(step, coalitions=replace(evaluated, inside=evaluated.inside + noise))
     if objective == "running-mean":
         found = [OBJECTIVES[objective].sample(one, game.players(targets)) for one in (step, other)]
     else:
         found = [OBJECTIVES[objective].loss(one, None) for one in (step, other)]
     torch.testing.assert_close(*found)
-    louder = replace(step, coalitions=replace(heard, inside=heard.inside + 1.0 * usable.unsqueeze(2)))
+    louder = replace(step, coalitions=replace(evaluated, inside=evaluated.inside + 1.0 * usable.unsqueeze(2)))
     if objective != "running-mean":
         assert abs(OBJECTIVES[objective].loss(louder, None) - found[0]) > 1e-3
 
@@ -323,8 +323,8 @@ def test_other_pairs(recommender):
     found = recommender.explain([*others, *known])
     assert found.source == ["amortised"] * 3 + ["corrected"] * 2
     lara = recommender.for_pairs(others)
-    said = Recommender()(shop(6), features(shop(6)), *torch.tensor(others).T).detach()
-    torch.testing.assert_close(lara.game.full_values[:, 0], said)
+    output = Recommender()(shop(6), features(shop(6)), *torch.tensor(others).T).detach()
+    torch.testing.assert_close(lara.game.full_values[:, 0], output)
     torch.testing.assert_close(lara.explain(others).scores, found.scores[: int(found.players.counts[:3].sum())])
     phi = least_squares(lara.game, lara.game.players(torch.arange(3)), 1000, generator(1)).phi
     scores = lara.explain(others, corrected=False).scores

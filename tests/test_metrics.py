@@ -176,8 +176,8 @@ def test_auc_looks_for_the_targets_own_motif_with_and_without_sign():
     scores = torch.where(own, -2.0, 1.0)  # the motif speaks against the class, strongly
     result = auc(Explanations(players, scores, game.explained_class[players.targets], NODE, "hand"), motif)
     assert result["targets"] == 2  # node 8 is in no motif
-    assert result["absolute, pooled"] == result["absolute, per target"] == 1
-    assert result["signed, pooled"] == result["signed, per target"] == 0
+    for sign, share in (("absolute", 1), ("signed", 0)):
+        assert [result[f"{sign}, {mean}"] for mean in ("pooled", "per target")] == [share, share]
 
 
 def test_auc_of_graphs():
@@ -191,10 +191,10 @@ def test_auc_of_graphs():
 
 
 def test_speed_measures_each_number_of_targets():
-    asked = []
-    table = speed(lambda some: asked.append(len(some)), torch.arange(250))
+    requested = []
+    table = speed(lambda some: requested.append(len(some)), torch.arange(250))
     assert table["targets"].tolist() == [1, 10, 100, 250]
-    assert set(asked) == {1, 10, 100, 250}
+    assert set(requested) == {1, 10, 100, 250}
     assert (table["throughput (1/s)"] * table["latency (s)"]).round(6).tolist() == table["targets"].tolist()
 
 
@@ -225,7 +225,8 @@ def test_an_expensive_reference_shares_its_masks(monkeypatch):
     monkeypatch.setattr("dgl_lara.metrics.common.reference.MAX_NODES_PER_TARGET", 10)
     calls = game.caller.num_calls
     against = reference(game, torch.arange(12), 200, seed=0)
-    assert against.description == message("reference.estimated_together", pairs=200)
+    description = message("reference.estimated_together", pairs=200)
+    assert against.description == description
     assert game.caller.num_calls - calls == 4  # two halves, S and the rest
 
 
@@ -237,10 +238,11 @@ def test_auc_leaves_out_targets_whose_players_are_all_motif():
     players = game.players(torch.tensor([0, 2]))
     scores = torch.tensor([1.0, 2.0] + [4.0, 3.0, 2.0, 1.0])
     result = auc(Explanations(players, scores, game.explained_class[players.targets], NODE, "hand"), motif)
-    assert result["signed, per target"] == 1
+    own = result["signed, per target"]
+    assert own == 1
 
 
-def test_fidelity_is_of_the_class_that_was_asked_for():
+def test_fidelity_is_of_the_requested_class():
     game = gcn_game(nodes=20, edges=24, seed=1)
     targets = torch.tensor([4, 9])
     other = (game.explained_class[targets] + 1) % 3
@@ -294,9 +296,9 @@ def test_metrics_by_labels_have_a_table(name):
     assert set(table.definition) == {"paper", "kept"}
     table.insert(0, "method", "random")
     assert all(word in print_table(name, table, 200) for word in ("paper", "kept", "random"))
-    asked = game.caller.num_calls
+    requested = game.caller.num_calls
     METRICS[name].table(case, explanations)
-    assert game.caller.num_calls == asked  # several metrics ask, f is asked once
+    assert game.caller.num_calls == requested  # several metrics ask, f is asked once
     regression = EvalCase(gcn_game(value="output"), torch.arange(3))
     assert METRICS[name].unavailable(regression).endswith("classes")
 

@@ -1,7 +1,6 @@
 """What goes wrong with a model of one's own: one clear sentence each, in Python and on the command line."""
 
 import math
-import re
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -11,14 +10,12 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from click.testing import CliRunner
-from codes import raises
+from codes import raises, run
 from games import PooledGCN, SmallGCN, random_graph
 from test_bulk import bulk
 
 from dgl_lara import LARA
 from dgl_lara._util.tables import text_table
-from dgl_lara.cli import main
 from dgl_lara.errors import InputError, ModelError
 from dgl_lara.game.game import Game
 from dgl_lara.inference.fitted import Fitted
@@ -115,7 +112,7 @@ def test_on_the_command_line(mistake, tmp_path, monkeypatch):
     np.savez("graph.npz", src=src, dst=dst, x=FEATURES, y=np.arange(40) % 2)
     Path("faulty.py").write_text(CODE)
     words = ["train", "--graph", "graph.npz", "--model", f"faulty:{mistake}", "--epochs", "5", "--out", "run"]
-    result = CliRunner().invoke(main, words)
+    result = run(*words)
     sys.modules.pop("faulty", None)
     assert isinstance(result.exception, SystemExit) and result.exit_code in (1, 2)
     assert "Traceback" not in result.output
@@ -232,10 +229,14 @@ def test_features_as_an_array_are_taken():
 
 
 @pytest.mark.parametrize(
-    "given", [{"a": FEATURES}, "features", FEATURES[:, 0], FEATURES[:, :0], FEATURES.to(torch.complex64), [object()]]
+    ("given", "code"),
+    [
+        *((given, "features.type") for given in ({"a": FEATURES}, "features", [object()])),
+        *((given, "features.shape") for given in (FEATURES[:, 0], FEATURES[:, :0], FEATURES.to(torch.complex64))),
+    ],
 )
-def test_features_that_are_none(given):
-    with pytest.raises(InputError, match="features must be"):
+def test_invalid_features(given, code):
+    with raises(code, InputError):
         LARA(SmallGCN(), GRAPH, given)
 
 
@@ -286,16 +287,21 @@ def test_a_model_that_declares_no_number_of_hops(declared):
         LARA(model, GRAPH, FEATURES, config=QUICK).fit(range(40))
 
 
-@pytest.mark.parametrize("classes", [[1.7], [True], ["one"], [2**63], [[]], [None]])
-def test_classes_that_are_none(classes):
+@pytest.mark.parametrize("classes", [[1.7], [True], ["one"], [2**63], [None]])
+def test_invalid_classes(classes):
     one = bulk("walk", False)
     lara = LARA.of_game(one.game).with_fitted(Fitted(one.explainer, TrainingConfig()))
-    with pytest.raises(InputError, match="classes must"):
+    with raises("classes.range", most=2):
         lara.explain([3], classes=classes)
-    with pytest.raises(InputError, match=r"^classes must be whole numbers from 0 to 2 \(got \['ant'\]\)\.$"):
-        lara.explain([3], classes=["ant"])
-    with pytest.raises(InputError, match=r"^targets must be whole numbers or a mask of booleans \(got '5'\)\.$"):
-        lara.explain("5")
+
+
+def test_text_and_empty_lists_in_place_of_numbers(fitted):
+    with raises("classes.range", got="['ant']"):
+        fitted.explain([3], classes=["ant"])
+    with raises("classes.pair", got="[[]]"):
+        fitted.explain([3], classes=[[]])
+    with raises("targets.type", got="'5'"):
+        fitted.explain("5")
 
 
 def test_a_model_that_uses_the_full_graph_raises_a_notice(notices):
@@ -304,20 +310,18 @@ def test_a_model_that_uses_the_full_graph_raises_a_notice(notices):
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "code", "fields"),
     [
-        ({"value": "logits"}, "value must be one of"),
-        ({"hops": -1}, "hops must be a whole number from 0 to 64, 'auto' or 'measure' (got -1)."),
-        ({"hops": "3"}, "got '3'"),
-        ({"hops": True}, "got True"),
-        ({"features": torch.ones(7, 2)}, "features must have one row per node, 9 (got 7)."),
+        ({"value": "logits"}, "value.unknown", {"got": "logits"}),
+        ({"hops": -1}, "hops.range", {"got": -1, "most": 64}),
+        ({"hops": "3"}, "hops.range", {"got": "3"}),
+        ({"hops": True}, "hops.range", {"got": True}),
+        ({"features": torch.ones(7, 2)}, "features.rows", {"got": 7, "count": 9}),
     ],
 )
-def test_what_can_be_told_at_once_is_not_told_by_fit(given, said):
-    graph = random_graph(9, 20, 0)
-    with pytest.raises(InputError) as told:
-        LARA(lambda graph, x: x, graph, **{"features": torch.ones(9, 2), **given})
-    assert said in str(told.value)
+def test_invalid_arguments_raise_before_fit(given, code, fields):
+    with raises(code, InputError, **fields):
+        LARA(lambda graph, x: x, random_graph(9, 20, 0), **{"features": torch.ones(9, 2), **given})
 
 
 def test_agreement_over_neighbours_that_count_nothing_is_no_figure():
@@ -329,7 +333,7 @@ def test_agreement_over_neighbours_that_count_nothing_is_no_figure():
     case = EvalCase(lara.game, targets, reference_pairs=200)
     table = METRIC.table(case, lara.explain(targets))
     assert table["neighbours only"].isna().all() and table["R2 corrected"].notna().all()
-    assert "agreement.only_noise" in METRIC.notes(table)
+    assert "only_noise" in {code.partition(".")[2] for code in METRIC.notes(table)}
     assert " - " in text_table(*METRIC.summary(table))
 
 
@@ -339,48 +343,46 @@ def fitted():
 
 
 @pytest.mark.parametrize(
-    ("asked", "said"),
+    ("call", "code", "got"),
     [
-        (lambda lara, known: lara.refine(known, "5"), "whole number from 1 to 1,000,000,000 (got '5')"),
-        (lambda lara, known: lara.refine(known, 2.5), "(got 2.5)"),
-        (lambda lara, known: lara.refine([1, 2], 4), "explanations must be what `explain` returned (got list)"),
-        (lambda lara, known: lara.verify(known, 0), "draws, of random players for each target, must be"),
-        (lambda lara, known: lara.verify(known, True), "(got True)"),
-        (lambda lara, known: lara.verify([5]), "explanations must be what `explain` returned (got list)"),
-        (lambda lara, known: lara.top([1], None), "k must be a whole number from 1"),
-        (lambda lara, known: lara.top([1], float("nan")), "(got nan)"),
-        (lambda lara, known: lara.explain([1j]), "targets must be whole numbers"),
-        (lambda lara, known: lara.explain([1, True]), "whole numbers or a mask of booleans"),
-        (
-            lambda lara, known: lara.fit([1, 2], resume="x"),
-            "resume must be what `to_dict()` of a training state returned",
-        ),
-        (lambda lara, known: lara.fit([1, 2], callback=None), "callback and checkpoint must be functions"),
+        (lambda lara, known: lara.refine(known, "5"), "settings.invalid", "'5'"),
+        (lambda lara, known: lara.refine(known, 2.5), "settings.invalid", "2.5"),
+        (lambda lara, known: lara.refine([1, 2], 4), "explanations.type", "list"),
+        (lambda lara, known: lara.verify(known, 0), "settings.invalid", "0"),
+        (lambda lara, known: lara.verify(known, True), "settings.invalid", "True"),
+        (lambda lara, known: lara.verify([5]), "explanations.type", "list"),
+        (lambda lara, known: lara.top([1], None), "settings.invalid", "None"),
+        (lambda lara, known: lara.top([1], float("nan")), "settings.invalid", "nan"),
+        (lambda lara, known: lara.explain([1j]), "targets.type", "[1j]"),
+        (lambda lara, known: lara.explain([1, True]), "targets.type", "[1, True]"),
+        (lambda lara, known: lara.fit([1, 2], resume="x"), "lara.resume", "str"),
+        (lambda lara, known: lara.fit([1, 2], callback=None), "lara.callbacks", "function, NoneType"),
     ],
 )
-def test_arguments_of_methods_that_are_none(fitted, asked, said):
-    with pytest.raises(InputError, match=re.escape(said)):
-        asked(fitted, fitted.explain([1, 2]))
+def test_invalid_arguments_of_methods(fitted, call, code, got):
+    known = fitted.explain([1, 2])
+    with raises(code, InputError, got=got):
+        call(fitted, known)
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "code", "got"),
     [
-        ({"memory": "4GB"}, "memory, in bytes, must be a whole number"),
-        ({"memory": 0}, "memory, in bytes, must be a whole number"),
-        ({"config": {"steps": 3}}, "config must be a TrainingConfig (got {'steps': 3})"),
-        ({"store": "a.pt"}, "store must be a EmbeddingStore (got 'a.pt')"),
-        ({"compute_device": "tpu"}, "device must be like 'cpu'"),
-        ({"features": FEATURES.to_sparse()}, "features must be a dense tensor"),
-        ({"features": FEATURES.to("meta")}, "on meta"),
+        ({"memory": "4GB"}, "settings.invalid", "'4GB'"),
+        ({"memory": 0}, "settings.invalid", "0"),
+        ({"config": {"steps": 3}}, "settings.invalid", "{'steps': 3}"),
+        ({"store": "a.pt"}, "settings.invalid", "'a.pt'"),
+        ({"compute_device": "tpu"}, "device.invalid", "'tpu'"),
+        ({"features": FEATURES.to_sparse()}, "features.dense", "torch.sparse_coo on cpu"),
+        ({"features": FEATURES.to("meta")}, "features.dense", "torch.strided on meta"),
     ],
 )
-def test_arguments_that_are_none(given, said):
-    with pytest.raises(InputError, match=re.escape(said)):
+def test_invalid_arguments(given, code, got):
+    with raises(code, InputError, got=got):
         LARA(SmallGCN(), GRAPH, **{"features": FEATURES, **given})
 
 
-def test_what_is_nearly_as_wanted_is_taken(fitted):
+def test_equivalent_inputs_give_equal_scores(fitted):
     """Features that a gradient is asked of or that pandas holds, a graph without its list of edges."""
     expected = fitted.explain([3]).scores
     for graph, features in (
@@ -391,12 +393,12 @@ def test_what_is_nearly_as_wanted_is_taken(fitted):
         lara = LARA(SmallGCN(), graph, features, hops=1, config=QUICK).fit(range(40))
         assert not lara.features.requires_grad
         torch.testing.assert_close(lara.explain([3]).scores, expected, atol=1e-3, rtol=1e-3)
-    with pytest.raises(TypeError, match="must be a whole number"):
+    with pytest.raises(TypeError):
         fitted.explain([3])["a"]
 
 
 @pytest.mark.parametrize("value", ["logit", "probability"])
-def test_a_model_that_says_nothing_but_under_coalitions_is_explained(value):
+def test_a_model_that_is_zero_outside_coalitions_is_explained(value):
     """Its untouched answers are all alike, so there is no size by which to store what coalitions say (an infinity in
     the errors, a division by zero in the correction)."""
     for seed in (13, 24):
@@ -413,12 +415,12 @@ def test_a_model_that_hardly_changes_on_validation_targets_is_noted(notices):
     """Their agreement was -2,393,687,719,935."""
 
     def asleep(graph, x):
-        said = SmallGCN()(graph, x)
-        return torch.where(x[:, :1] > 1.2, said, said * 1e-7)
+        output = SmallGCN()(graph, x)
+        return torch.where(x[:, :1] > 1.2, output, output * 1e-7)
 
     awake = FEATURES[:, 0] > 1.2
     lara = LARA(asleep, GRAPH, FEATURES, hops=2, config=QUICK).fit(
         awake.nonzero().flatten(), (~awake).nonzero().flatten()
     )
-    assert "validation.only_noise" in notices.codes
+    assert notices.has("validation.only_noise")
     assert -100 < lara.agreement <= 1

@@ -104,10 +104,7 @@ def test_derived_groups_equal_the_authors_file(real_data, mutag_copy):
     marked = load("mutag")
     (mutag_copy / "Mutagenicity" / "Mutagenicity_edge_gt.txt").unlink()
     derived = load("mutag", Options(data_dir=mutag_copy))
-    assert (marked.source, derived.source) == (
-        "TU Mutagenicity, truth from edge_gt",
-        "TU Mutagenicity, truth derived",
-    )
+    assert marked.source.endswith("edge_gt") and derived.source.endswith("derived")
     assert torch.equal(marked.edge_truth, derived.edge_truth)
 
 

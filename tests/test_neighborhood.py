@@ -23,7 +23,7 @@ def directed_graph():
 @pytest.mark.parametrize("graph", [random_graph(30, 40, 0), directed_graph()], ids=["undirected", "directed"])
 @pytest.mark.parametrize("hops", [0, 1, 3])
 @pytest.mark.parametrize("copies", [1, MANY // 4], ids=["few", "many, compiled"])
-def test_players_are_those_who_reach_the_target(graph, hops, copies, monkeypatch):
+def test_players_are_nodes_that_reach_the_target(graph, hops, copies, monkeypatch):
     listed = []
     monkeypatch.setattr(
         khop_kernel, "list_players", lambda *a, whole=khop_kernel.list_players: listed.append(a) or whole(*a)

@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 import torch
 from click.testing import CliRunner
+from codes import refused, run, succeeds
 from games import random_graph
 from processes import Forked
 from test_bulk import bulk
@@ -38,10 +39,6 @@ class Killed(BaseException):
     pass
 
 
-def run(*words):
-    return CliRunner().invoke(main, list(map(str, words)))
-
-
 def write_graph(path, seed):
     src, dst = random_graph(60, 80, seed).edges()
     features = torch.randn(60, 3, generator=torch.Generator().manual_seed(seed))
@@ -55,7 +52,7 @@ def trained(tmp_path_factory, session_cache):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DGL_LARA_CACHE", str(session_cache))
         words = ["--dataset", folder / "graph.npz", "--epochs", 2, "--out", folder / "f.pt"]
-        assert run("target", *words).exit_code == 0
+        succeeds("target", *words)
     return folder
 
 
@@ -64,8 +61,7 @@ def here(trained, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name in ("graph.npz", "f.pt"):
         (tmp_path / name).write_bytes((trained / name).read_bytes())
-    result = run("train", "--dataset", "graph.npz", "--target", "f.pt", *QUICK, "--out", "r")
-    assert result.exit_code == 0, result.output
+    succeeds("train", "--dataset", "graph.npz", "--target", "f.pt", *QUICK, "--out", "r")
     return tmp_path
 
 
@@ -82,34 +78,35 @@ def test_parts_of_another_graph_are_not_taken(here, monkeypatch, notices):
     assert len(list(Path("o.csv.parts").glob("*/*.parquet"))) == 3
     write_graph("graph.npz", 1)
     for out in ("o.csv", "fresh.csv"):
-        result = run("explain", "--run", "r", "--all", "--out", out)
-        assert result.exit_code == 0 and notices.codes.count("run.other_data") == 1
+        succeeds("explain", "--run", "r", "--all", "--out", out)
+        assert notices.once("run.other_data")
         notices.records.clear()
     pd.testing.assert_frame_equal(pd.read_csv("o.csv"), pd.read_csv("fresh.csv"))
 
 
 def test_training_does_not_go_on_with_another_graph(here):
     write_graph("graph.npz", 1)
-    result = run("train", "--resume", "r")
-    assert result.exit_code == 1 and "[run.data_changed]" in result.output
+    refused(run("train", "--resume", "r"), "run.data_changed", 1)
 
 
 # --- files of others --------------------------------------------------------------------------------------------------
 
 
 def test_a_users_folder_stays(tmp_path):
+    def files():
+        return {str(path.relative_to(theirs)) for path in theirs.rglob("*") if path.is_file()}
+
     theirs = tmp_path / "o.csv.parts"
     (theirs / "thesis").mkdir(parents=True)
     for name in ("notes.txt", "thesis/chapter.tex", "000000.parquet"):
         (theirs / name).write_text("mine")
+    before = files()
     export.explain_to_file(bulk("walk", False), torch.arange(80), 4, tmp_path / "o.csv", ABOUT)
-    assert sorted(str(path.relative_to(theirs)) for path in theirs.rglob("*") if path.is_file()) == [
-        "000000.parquet", "notes.txt", "thesis/chapter.tex",
-    ]  # fmt: skip
+    assert len(before) == 3 and files() == before
     assert [path.name for path in theirs.iterdir() if path.is_dir()] == ["thesis"]
 
 
-def test_what_a_killed_write_left_is_swept_and_what_is_being_written_is_not(tmp_path):
+def test_files_of_a_killed_write_are_removed_and_those_being_written_are_not(tmp_path):
     path = tmp_path / "a.txt"
     code = "import os, sys, pathlib; from dgl_lara._util.atomic import atomic_write\n"
     code += "with atomic_write(pathlib.Path(sys.argv[1])) as t: t.write_text('half'); os.kill(os.getpid(), 9)"
@@ -146,21 +143,22 @@ def test_a_damaged_part_is_computed_again(tmp_path, monkeypatch, notices, damage
                 "fewer rows": fewer}  # fmt: skip
     first.write_bytes(contents[damage])
     export.explain_to_file(one, torch.arange(80), 4, out, ABOUT)
-    assert "export.damaged_part" in notices.codes
+    assert notices.has("export.damaged_part")
     assert out.read_text() == (tmp_path / "unbroken.csv").read_text()
 
 
 # --- files of a run that were changed ---------------------------------------------------------------------------------
 
 
-def test_changed_files_of_a_run_are_refused_or_made_anew(here):
+def test_changed_files_of_a_run_are_refused_or_computed_again(here, notices):
     words = ["explain", "--run", "r", "--all", "--top", 3, "--out"]
-    assert run(*words, "right.csv").exit_code == 0
+    succeeds(*words, "right.csv")
     stored = torch.load("r/embeddings.pt", weights_only=True)
     for name in ("answer", "source", "target"):  # the kernels would read beyond the end of a shorter one
         torch.save({**stored, name: stored[name][:-5].clone()}, "r/embeddings.pt")
-        result = run(*words, "again.csv")
-        assert result.exit_code == 0 and "It is computed anew" in result.output
+        result = succeeds(*words, "again.csv")
+        assert notices.once("store.damaged")
+        notices.records.clear()
         assert Path("again.csv").read_text() == Path("right.csv").read_text()
 
     good = Path("r/config.json").read_text()
@@ -174,8 +172,7 @@ def test_changed_files_of_a_run_are_refused_or_made_anew(here):
     content = bytearray(Path("r/explainer.pt").read_bytes())
     content[content.index(weights)] ^= 1  # another number that no shape or type tells
     Path("r/explainer.pt").write_bytes(content)
-    result = run(*words, "again.csv")
-    assert result.exit_code == 1 and "[file.checksum]" in result.output
+    refused(run(*words, "again.csv"), "file.checksum", 1)
 
 
 def test_no_result_replaces_a_file_of_a_run_or_a_list_that_is_read(here):
@@ -183,10 +180,8 @@ def test_no_result_replaces_a_file_of_a_run_or_a_list_that_is_read(here):
     listed.write_text("3\n5\n")
     Path("link.json").symlink_to("r/config.json")
     for out in ("r/config.json", "link.json", Path("r/config.json").absolute()):
-        result = run("explain", "--run", "r", "--node", 3, "--out", out)
-        assert result.exit_code == 2 and "[path.of_run]" in result.output
-    result = run("explain", "--run", "r", "--nodes", listed, "--out", "list.csv")
-    assert result.exit_code == 2 and "[explain.out_is_list]" in result.output
+        refused(run("explain", "--run", "r", "--node", 3, "--out", out), "path.of_run")
+    refused(run("explain", "--run", "r", "--nodes", listed, "--out", "list.csv"), "explain.out_is_list")
     assert Path("r/config.json").read_bytes() == before and listed.read_text() == "3\n5\n"
 
 
@@ -209,25 +204,25 @@ def test_a_training_goes_on_only_under_the_settings_that_it_began_with(here, nam
 
 
 def test_figures_of_another_training_are_noted(here, notices):
-    assert run("explain", "--run", "r", "--node", 3).exit_code == 0 and "run.other_history" not in notices.codes
+    assert run("explain", "--run", "r", "--node", 3).exit_code == 0 and not notices.has("run.other_history")
     rows = Path("r/metrics.csv").read_text().splitlines()
     Path("r/metrics.csv").write_text("\n".join([*rows, rows[-1].rpartition(",")[0] + ",0.95"]) + "\n")
-    assert run("explain", "--run", "r", "--node", 3).exit_code == 0
-    assert notices.fields("run.other_history")["history"] == 0.95
+    succeeds("explain", "--run", "r", "--node", 3)
+    assert notices.has("run.other_history", history=0.95)
 
 
-def test_data_that_changed_are_noticed_whatever_config_json_says(here):
+def test_changed_data_are_noticed_without_their_checksum_in_config(here):
     good = json.loads(Path("r/config.json").read_text())
     Path("r/config.json").write_text(json.dumps({**good, "data": None}))
     explained = run("explain", "--run", "r", "--node", 3)
-    assert explained.exit_code == 1 and "[run.changed]" in explained.output and "data of r" in explained.output
+    refused(explained, "run.changed", 1)
+    assert "data of r" in explained.output
     write_graph(Path("graph.npz"), 1)
-    resumed = run("train", "--resume", "r")
-    assert resumed.exit_code == 1 and "[run.data_changed]" in resumed.output
+    refused(run("train", "--resume", "r"), "run.data_changed", 1)
 
 
 def test_a_training_goes_on_and_explains_only_with_its_model(here):
-    assert run("target", "--dataset", "graph.npz", "--epochs", 1, "--seed", 5, "--out", "other.pt").exit_code == 0
+    succeeds("target", "--dataset", "graph.npz", "--epochs", 1, "--seed", 5, "--out", "other.pt")
     Path("r/target.pt").write_bytes(Path("other.pt").read_bytes())
     for words in (["train", "--resume", "r"], ["explain", "--run", "r", "--node", 3], ["eval", "--run", "r"]):
         result = run(*words)
@@ -257,9 +252,9 @@ def test_killed_between_two_files_of_the_last_checkpoint(here, monkeypatch, noti
     monkeypatch.setattr(os, "replace", replaced)
     resumed = run("train", "--resume", "k")
     again = after != "checkpoint.pt"
-    assert resumed.exit_code == 0 and ("training.was_finished" in notices.codes) == (not again)
-    assert not again or notices.fields("training.resumed") == {"step": 2, "total": 3}
-    assert ("including repetitions after the interruption" in resumed.output) == again
+    assert resumed.exit_code == 0
+    assert notices.has("training.resumed", step=2, total=3) if again else notices.once("training.was_finished")
+    assert ("repetitions" in resumed.output) == again
     torch.testing.assert_close(torch.load("k/explainer.pt", weights_only=True)["weights"], unbroken, rtol=0, atol=0)
     assert Path("k/metrics.csv").read_text() == Path("r/metrics.csv").read_text()
 
@@ -268,7 +263,7 @@ def test_a_finished_run_with_an_older_explainer_is_mended_by_resuming(here):
     good = Path("r/explainer.pt").read_bytes()
     run("train", "--dataset", "graph.npz", "--target", "f.pt", *QUICK, "--seed", 1, "--out", "other")
     Path("r/explainer.pt").write_bytes(Path("other/explainer.pt").read_bytes())
-    assert run("train", "--resume", "r").exit_code == 0
+    succeeds("train", "--resume", "r")
     assert torch.load("r/explainer.pt", weights_only=True)["weights"].keys()
     stored = torch.load("r/explainer.pt", weights_only=True)["weights"]
     Path("good.pt").write_bytes(good)
@@ -279,8 +274,7 @@ def test_a_finished_run_with_an_older_explainer_is_mended_by_resuming(here):
 def with_samples(here):
     """A run with enough shared coalitions for corrected scores and their errors."""
     words = ["--hidden", 8, "--dim", 4, "--masks", 8, "--epochs", 3, "--out", "s"]
-    result = run("train", "--dataset", "graph.npz", "--target", "f.pt", *words)
-    assert result.exit_code == 0, result.output
+    succeeds("train", "--dataset", "graph.npz", "--target", "f.pt", *words)
     return Path("s")
 
 
@@ -291,18 +285,18 @@ def test_damaged_samples_are_left_out_with_a_notice(with_samples, damage, notice
     stored = torch.load("s/explainer.pt", weights_only=True)
     stored.pop("samples_file")  # an older one does not know which file is its own
     torch.save(stored, "s/explainer.pt")
-    assert run(*words).exit_code == 0
+    succeeds(*words)
     corrected = Path("o.csv").read_text()
     changes = {
         "shorter": {"inside": good["inside"][:, :-1]}, "of more nodes": {"inside": torch.cat([good["inside"]] * 2)},
-        "NaN": {"d": good["d"] * torch.nan}, "lacks unit": {"unit": None},
+        "NaN": {"responses": good["responses"] * torch.nan}, "lacks unit": {"unit": None},
     }  # fmt: skip
     if damage == "truncated":
         path.write_bytes(path.read_bytes()[:-100])
     else:
         torch.save({**good, **changes[damage]}, path)
-    result = run(*words)
-    assert result.exit_code == 0 and notices.codes.count("run.samples_skipped") == 1
+    succeeds(*words)
+    assert notices.once("run.samples_skipped")
     path.unlink()
     without = Path("o.csv").read_text()
     assert run(*words).exit_code == 0 and Path("o.csv").read_text() == without != corrected
@@ -310,18 +304,18 @@ def test_damaged_samples_are_left_out_with_a_notice(with_samples, damage, notice
 
 def test_samples_of_another_training_are_left_out_with_a_notice(with_samples, notices):
     words = ["explain", "--run", "s", "--all", "--amortised", "--top", 3, "--out", "o.csv"]
-    assert run(*words).exit_code == 0
+    succeeds(*words)
     amortised = pd.read_csv("o.csv")["score"]
     words.remove("--amortised")
     assert run(*words).exit_code == 0 and not pd.read_csv("o.csv")["score"].equals(amortised)
     path = Path("s/samples.pt")
     content = torch.load(path, weights_only=True)
     for code in ("run.samples_skipped", "run.samples_missing"):
-        if code == "run.samples_missing":
+        if notices.has("run.samples_skipped"):
             path.unlink()
         else:
-            torch.save({**content, "d": -content["d"]}, path)
-        assert run(*words).exit_code == 0 and notices.codes.count(code) == 1
+            torch.save({**content, "responses": -content["responses"]}, path)
+        assert run(*words).exit_code == 0 and notices.once(code)
         assert pd.read_csv("o.csv")["score"].equals(amortised)
 
 
@@ -330,10 +324,11 @@ def test_an_explainer_that_lacks_what_it_was_written_with_is_refused(with_sample
     for name in ("errors", "cost", "code", "value"):
         torch.save({key: value for key, value in stored.items() if key != name}, "s/explainer.pt")
         result = run("explain", "--run", "s", "--node", 5)
-        assert result.exit_code == 1 and "[file.content]" in result.output and name in result.output
+        refused(result, "file.content", 1)
+        assert name in result.output
 
 
-def test_a_number_that_is_none_is_found_in_any_block(monkeypatch):
+def test_nan_is_found_in_any_block(monkeypatch):
     monkeypatch.setattr(schema, "BLOCK_SIZE", 7)
     values = torch.zeros(5, 4)
     assert schema.matrix(5, 4)(values) is None and schema.tensor(torch.float, 5, 4)(values) is None
@@ -346,23 +341,20 @@ def test_an_explainer_whose_errors_are_damaged_is_refused(with_samples):
     stored = torch.load("s/explainer.pt", weights_only=True)
     for changes in ({"stretch": 50}, {"slope": stored["errors"]["slope"][:-1]}, {"weights": stored["errors"]["slope"]}):
         torch.save({**stored, "errors": {**stored["errors"], **changes}}, "s/explainer.pt")
-        result = run("explain", "--run", "s", "--node", 5)
-        assert result.exit_code == 1 and "[file.content]" in result.output, result.output
+        refused(run("explain", "--run", "s", "--node", 5), "file.content", 1)
 
 
 def test_shared_coalitions_of_a_checkpoint_are_checked(with_samples):
     stored = torch.load("s/checkpoint.pt", weights_only=True)
     for changes in ({"seen": 1}, {"rows": stored["shared"]["rows"][:, :-1]}, {"d": None}):
         torch.save({**stored, "shared": {**stored["shared"], **changes}}, "s/checkpoint.pt")
-        result = run("train", "--resume", "s")
-        assert result.exit_code == 1 and "[checkpoint.invalid]" in result.output, result.output
+        refused(run("train", "--resume", "s"), "checkpoint.invalid", 1)
 
 
 def test_a_run_that_is_being_trained_is_not_deleted(here):
     before = sorted(path.name for path in Path("r").iterdir())
     with locked(Path("r")):
-        result = run("runs", "delete", "r", "--yes")
-        assert result.exit_code == 1 and "[folder.locked]" in result.output
+        refused(run("runs", "delete", "r", "--yes"), "folder.locked", 1)
     assert sorted(path.name for path in Path("r").iterdir()) == before
     assert run("runs", "delete", "r", "--yes").exit_code == 0 and not Path("r").exists()
 
@@ -375,8 +367,7 @@ def test_a_folder_that_is_removed_while_it_is_trained_is_no_run(here, monkeypatc
         checkpoint(run, state)
 
     monkeypatch.setattr(Run, "checkpoint", without_a_folder)
-    result = run("train", "--dataset", "graph.npz", "--target", "f.pt", *QUICK, "--out", "gone")
-    assert result.exit_code == 1 and "[run.removed]" in result.output
+    refused(run("train", "--dataset", "graph.npz", "--target", "f.pt", *QUICK, "--out", "gone"), "run.removed", 1)
     assert not Path("gone").exists()
 
 
@@ -385,15 +376,13 @@ def test_a_folder_that_is_removed_while_it_is_trained_is_no_run(here, monkeypatc
 
 def test_a_folder_that_is_being_trained_in_is_refused(here):
     with locked(Path("r")):
-        result = run("train", "--resume", "r")
-        assert result.exit_code == 1 and "[folder.locked]" in result.output
-        fresh = run("train", "--dataset", "graph.npz", "--target", "f.pt", *QUICK, "--out", "r")
-        assert fresh.exit_code == 2 and "[run.exists]" in fresh.output
-    assert run("train", "--resume", "r").exit_code == 0
+        refused(run("train", "--resume", "r"), "folder.locked", 1)
+        refused(run("train", "--dataset", "graph.npz", "--target", "f.pt", *QUICK, "--out", "r"), "run.exists")
+    succeeds("train", "--resume", "r")
 
 
 def test_two_runs_with_one_folder(here, monkeypatch):
-    """Both look before either has written: one of them is told, and the folder is of one run."""
+    """Both look before either has written. One of them fails, and the folder is of one run."""
     both, results = threading.Barrier(2, timeout=30), []
     fingerprint = vars(Dataset)["fingerprint"].func
     # create_run asks for it after its first look at the folder
@@ -408,7 +397,7 @@ def test_two_runs_with_one_folder(here, monkeypatch):
         except LaraError as error:
             results.append(error.code)
         except threading.BrokenBarrierError:
-            results.append(seed)  # the one that got further and waits for nobody
+            results.append(seed)  # the one that got further
 
     threads = [threading.Thread(target=create, args=(seed,)) for seed in range(2)]
     for thread in threads:
@@ -419,9 +408,10 @@ def test_two_runs_with_one_folder(here, monkeypatch):
     for thread in threads:
         thread.join()
     (winner,) = [result for result in results if isinstance(result, int)]
-    (told,) = [result for result in results if isinstance(result, str)]
-    assert told in ("folder.locked", "run.exists")
-    assert json.loads(Path("two/config.json").read_text())["training"]["seed"] == winner
+    (code,) = [result for result in results if isinstance(result, str)]
+    assert code in ("folder.locked", "run.exists")
+    config = json.loads(Path("two", "config.json").read_text())
+    assert config["training"]["seed"] == winner
 
 
 def test_two_explains_into_one_file(tmp_path, monkeypatch):

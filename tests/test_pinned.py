@@ -167,12 +167,12 @@ def one_thread():
 @pytest.mark.parametrize("case", CASES)
 def test_the_numbers_are_those_of_the_first_release(case):
     with np.load(STORED) as stored:
-        wanted = {name.partition(" / ")[2]: stored[name] for name in stored.files if name.startswith(f"{case} / ")}
+        expected = {name.partition(" / ")[2]: stored[name] for name in stored.files if name.startswith(f"{case} / ")}
         # other instructions round otherwise: 3e-6 was seen without any vector instructions
         tolerance = 1e-6 if str(stored["instructions"]) == torch.backends.cpu.get_cpu_capability() else 1e-5
     found = {name: values.detach().numpy() for name, values in CASES[case](case).items()}
-    assert wanted.keys() == found.keys()
-    for name, values in wanted.items():
+    assert expected.keys() == found.keys()
+    for name, values in expected.items():
         assert np.ptp(values) > 20 * 1e-6, "numbers that are all alike pin nothing"
         np.testing.assert_allclose(found[name], values, rtol=0, atol=tolerance, err_msg=name)
 

@@ -151,7 +151,7 @@ def test_only_present_columns_of_wide_features_play():
     torch.testing.assert_close(game.shared_values(everyone)[0, 4], game.full_values[4])
 
 
-def test_the_same_pair_is_one_player_and_loops_are_none():
+def test_parallel_edges_are_one_player_and_loops_are_no_players():
     graph = dgl.graph(([0, 1, 1, 2, 2, 0], [1, 0, 2, 1, 2, 1]), num_nodes=3)  # a loop at 2, and 0 -> 1 twice
     both = Game.create(SmallGCN(1), graph, torch.ones(3, 1), hops=2, players="edges")
     assert both.num_players == 2
@@ -163,14 +163,14 @@ def test_the_same_pair_is_one_player_and_loops_are_none():
 
 @pytest.mark.parametrize("gate", ["walk", "random-walk", "hop", "none"])
 @pytest.mark.parametrize("players", KINDS, ids=str)
-def test_whoever_plays_walks_equal_lists_of_pairs(players, gate):
+def test_walks_equal_lists_of_pairs(players, gate):
     """Training's sums, by walks on the whole graph, on a mini-batch, and from the scores of single pairs."""
     game = small_game(players, nodes=40, edges=50)
     seen, targets = encoder_graph(game, "rich"), torch.tensor([5, 1, 30]).sort().values
     g = new_explainer(game, replace(SMALL, gate=gate), seen.inputs, targets)
     whole = FullGraph(game, seen)
-    heard = evaluate_coalitions(game, whole.batch(targets), 4, generator(3))
-    steps = [Step(game, g, heard, form(game, seen).embed(g, targets)) for form in (FullGraph, NeighborSubgraphs)]
+    coalitions = evaluate_coalitions(game, whole.batch(targets), 4, generator(3))
+    steps = [Step(game, g, coalitions, form(game, seen).embed(g, targets)) for form in (FullGraph, NeighborSubgraphs)]
     pairs = steps[0]._by_pairs()
     assert pairs.std() > 1e-3
     for step in steps:
@@ -181,7 +181,7 @@ def test_whoever_plays_walks_equal_lists_of_pairs(players, gate):
     here = steps[0].embedded
     t = g.for_class(here.t, ClassQuery(classes))
     scores = g.decoder.scores(g, PairBatch(game, found, here.p, t))
-    sums = torch.zeros(4, 3).index_add(1, found.row, heard.design(found.player) * scores)
+    sums = torch.zeros(4, 3).index_add(1, found.row, coalitions.design(found.player) * scores)
     torch.testing.assert_close(sums, pairs[:, [0, 1, 2], classes], atol=1e-5, rtol=1e-4)
 
 

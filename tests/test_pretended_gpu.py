@@ -89,7 +89,7 @@ def test_a_summary_stays_where_its_explanations_are(players):
     ],
     ids=str,
 )
-def test_a_whole_life(task, settings):
+def test_fit_explain_save_and_load(task, settings):
     here = scores_of("cpu", task, **settings)
     with pretended_gpu():
         there = scores_of("cuda", task, **settings)

@@ -101,8 +101,8 @@ def test_a_model_gets_what_it_takes_and_nothing_else():
         LARA(*from_pyg(TakesAttributes(), geometric.data.Data(data.x, data.edge_index))).game  # noqa: B018
     graph = dgl.graph(tuple(data.edge_index), num_nodes=30)
     graph.edata["edge_attr"] = data.edge_attr
-    told = pyg(TakesAttributes())(graph, data.x)  # as on the command line, where the graph is a file
-    torch.testing.assert_close(told, TakesAttributes()(data.x, data.edge_index, data.edge_attr))
+    reported = pyg(TakesAttributes())(graph, data.x)  # as on the command line, where the graph is a file
+    torch.testing.assert_close(reported, TakesAttributes()(data.x, data.edge_index, data.edge_attr))
 
 
 def test_edge_data_of_a_batch_of_graphs():
@@ -185,13 +185,13 @@ def as_typed():
     return model
 
 
-@pytest.mark.parametrize("which", ["HeteroConv", "HeteroConv of data", "to_hetero"])
+@pytest.mark.parametrize("which", ["HeteroConv", "of data", "to_hetero"])
 @pytest.mark.parametrize("target_type", ["author", "paper"])
 def test_several_types_under_removal_are_those_of_pyg(which, target_type):
-    if which == "HeteroConv of data" and target_type == "paper":
+    if which == "of data" and target_type == "paper":
         pytest.skip("answers for authors alone")
     data = typed_data()
-    model = {"HeteroConv": Convs, "HeteroConv of data": ConvsOfData, "to_hetero": as_typed}[which]()
+    model = {"HeteroConv": Convs, "of data": ConvsOfData, "to_hetero": as_typed}[which]()
 
     def ask(some):
         if which == "to_hetero":

@@ -11,11 +11,11 @@ import numpy as np
 import psutil
 import pytest
 import torch
-from click.testing import CliRunner
+from codes import refused, run, succeeds
 from games import random_graph
 from training_together import start
 
-from dgl_lara.cli import main
+from dgl_lara.runs.folder import resume_command
 
 QUICK = ["--hidden", "8", "--dim", "3", "--masks", "2", "--memory", "1GB"]
 STEPS = 150
@@ -23,10 +23,8 @@ LAUNCHERS = {
     "--processes": ["-m", "dgl_lara", "train", "--processes", "2"],
     "torchrun": ["-m", "torch.distributed.run", "--nproc-per-node", "2", "-m", "dgl_lara", "train"],
 }
-
-
-def run(*words):
-    return CliRunner().invoke(main, list(map(str, words)))
+LOST, DIFFER = "train.process_lost", "processes.differ"
+RESUME = resume_command(Path("b"), False)
 
 
 @pytest.fixture
@@ -36,7 +34,7 @@ def words(tmp_path, monkeypatch):
     src, dst = random_graph(60, 80, 0).edges()
     features = torch.randn(60, 3, generator=torch.Generator().manual_seed(0))
     np.savez("graph.npz", src=src, dst=dst, x=features, y=np.arange(60) % 2)
-    assert run("target", "--dataset", "graph.npz", "--epochs", 2, "--out", "f.pt").exit_code == 0
+    succeeds("target", "--dataset", "graph.npz", "--epochs", 2, "--out", "f.pt")
     return ["--dataset", "graph.npz", "--target", "f.pt", "--epochs", str(STEPS), *QUICK, "--out"]
 
 
@@ -73,11 +71,11 @@ def test_one_that_dies_ends_all_and_nothing_is_lost(words, dies):
     process, children = launch("--processes", *words, "b")
     children[dies].kill()
     killed = time.monotonic()
-    _, said = process.communicate(timeout=120)
+    _, output = process.communicate(timeout=120)
     assert time.monotonic() - killed < 60 and not any(child.is_running() for child in children.values())
     assert process.returncode == 1
-    assert said.count("Error: another process of this training has ended, so it was stopped.") == 1
-    assert said.count("Error") == 1 and "dgl-lara train --resume b" in said and "Traceback" not in said
+    assert output.count(f"[{LOST}]") == output.count("Error") == 1
+    assert RESUME in output and "Traceback" not in output
     equal_once_resumed("b", words)
 
 
@@ -85,9 +83,9 @@ def test_one_that_dies_ends_all_and_nothing_is_lost(words, dies):
 def test_ctrl_c_ends_all_of_them(words):
     process, children = launch("--processes", *words, "b")
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=120)
+    _, output = process.communicate(timeout=120)
     assert process.returncode == 130 and not any(child.is_running() for child in children.values())
-    assert said.count("nterrupted") == 1 and "dgl-lara train --resume b" in said and "Traceback" not in said
+    assert output.count("nterrupted") == 1 and RESUME in output and "Traceback" not in output
     equal_once_resumed("b", words)
 
 
@@ -100,12 +98,12 @@ def test_ctrl_c_before_anything_has_begun(words, seconds):
     )
     time.sleep(seconds)
     process.send_signal(signal.SIGTERM)
-    _, said = process.communicate(timeout=120)
-    assert process.returncode == 130 and said.count("nterrupted") <= 1 and "Traceback" not in said, said
+    _, output = process.communicate(timeout=120)
+    assert process.returncode == 130 and output.count("nterrupted") <= 1 and "Traceback" not in output, output
 
 
 @pytest.mark.slow
-def test_whoever_started_them_dies(words):
+def test_the_parent_process_dies(words):
     """They notice, keep what is done and end."""
     process, children = launch("--processes", *words, "b")
     process.kill()
@@ -117,16 +115,16 @@ def test_whoever_started_them_dies(words):
 
 @pytest.mark.slow
 def test_under_torchrun(words):
-    """One dies; torchrun says much, we one sentence. Then two go on where one was left."""
+    """One dies, and one error is printed. Then two go on where one was left."""
     process, children = launch("torchrun", *words, "b")
     children[1].kill()
-    _, said = process.communicate(timeout=120)
+    _, output = process.communicate(timeout=120)
     assert process.returncode != 0
-    assert len(re.findall("^Error: another process|^Interrupted", said, re.M)) == 1
+    assert output.count(f"[{LOST}]") + len(re.findall("^Interrupted", output, re.M)) == 1
     again = subprocess.run([sys.executable, *LAUNCHERS["torchrun"], "--resume", "b"], capture_output=True, text=True)
     assert again.returncode == 0, again.stderr
     assert again.stdout.count("validation agreement") == 1
-    assert run("train", *words, "unbroken").exit_code == 0
+    succeeds("train", *words, "unbroken")
     first, second = (torch.load(f"{name}/checkpoint.pt", weights_only=True) for name in ("b", "unbroken"))
     torch.testing.assert_close(first["best_weights"], second["best_weights"], atol=2e-3, rtol=1e-2)
 
@@ -143,14 +141,14 @@ def test_processes_with_other_settings_or_data_are_refused(words, tmp_path, chan
     content = dict(np.load("graph.npz"))
     np.savez("other.npz", **{**content, "x": content["x"] + 1})
     processes = start(2, tmp_path, "-m", "dgl_lara", "train", *words, "b", changed=changed)
-    said = [process.communicate(timeout=300)[1] for process in processes]
-    assert [process.returncode for process in processes] == [2, 2], said
-    assert "".join(said).count(f"Error: {name} must be the same in all processes") == 1
+    output = [process.communicate(timeout=300)[1] for process in processes]
+    assert [process.returncode for process in processes] == [2, 2], output
+    assert "".join(output).count(f"Error: {name} ") == "".join(output).count(f"[{DIFFER}]") == 1
     assert not Path("b/checkpoint.pt").exists()
 
 
 @pytest.mark.slow
-def test_whoever_has_another_version_is_refused(words, tmp_path):
+def test_another_version_is_refused(words, tmp_path):
     Path("versions.py").write_text(
         "import os, dgl_lara\n"
         "dgl_lara.__version__ = '9.9.' + os.environ['RANK']\n"
@@ -158,13 +156,12 @@ def test_whoever_has_another_version_is_refused(words, tmp_path):
         "run()\n"
     )
     processes = start(2, tmp_path, "versions.py", "train", *words, "b")
-    said = [process.communicate(timeout=300)[1] for process in processes]
-    assert [process.returncode for process in processes] == [2, 2], said
+    output = [process.communicate(timeout=300)[1] for process in processes]
+    assert [process.returncode for process in processes] == [2, 2], output
     sentence = "the version of dgl-lara is 9.9.0 in process 0 and 9.9.1 in process 1."
-    assert "".join(said).count(sentence) == 1
+    assert "".join(output).count(sentence) == 1
 
 
-def test_torchrun_says_how_many(monkeypatch):
+def test_torchrun_sets_the_number_of_processes(monkeypatch):
     monkeypatch.setenv("TORCHELASTIC_RUN_ID", "none")
-    refused = run("train", "--dataset", "ba-shapes", "--processes", 2)
-    assert refused.exit_code == 2 and "[processes.torchrun]" in refused.output
+    refused(run("train", "--dataset", "ba-shapes", "--processes", 2), "processes.torchrun")

@@ -41,15 +41,15 @@ def test_both_modes_keep_what_they_should(states):
     assert states[16, "graphs"]["shared"] is None
 
 
-def test_who_knows_otherwise_is_refused_by_all(together):
+def test_differing_settings_are_refused_by_all_processes(together):
     sentence = message("processes.differ", name="colour", first="blue", other="red", rank=1)
     assert [file.read_text() for file in sorted(together.glob("refused-*.txt"))] == [sentence] * COUNT
 
 
 @pytest.mark.usefixtures("hardly_judged")
 def test_one_that_is_killed_within_a_step_leaves_the_step_before(together):
-    """The first process misses it, and keeps a state from which the training goes on as if nothing had happened."""
-    assert (together / "lost-0.txt").read_text() == "another process of this training has ended, so it was stopped."
+    """The first process misses it, and keeps a state from which the training goes on as if no process had ended."""
+    assert (together / "lost-0.txt").read_text() == "processes.lost"
     kept = torch.load(together / "kept.pt", weights_only=True)
     assert (kept["step"], kept["shared"]["seen"]) == (6, 12)
     resumed = trained("all", "balanced", resume=kept, **LONGER).to_dict()

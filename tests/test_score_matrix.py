@@ -102,13 +102,13 @@ def saved(name, players):
     lara = LARA(model, graph, features, hops=2, config=SHORT, players=players, **more)
     path = new_folder() / "lara.pt"
     lara.fit(everyone(name)).save(path)
-    asked = {key: more[key] for key in ("target_type", "relation") if key in more}
-    return path, model, graph, features, asked
+    requested = {key: more[key] for key in ("target_type", "relation") if key in more}
+    return path, model, graph, features, requested
 
 
 def opened(name, players, embedded=True, **more):
-    path, model, graph, features, asked = saved(name, players)
-    lara = LARA.load(path, model, graph, features, **asked, **more)
+    path, model, graph, features, requested = saved(name, players)
+    lara = LARA.load(path, model, graph, features, **requested, **more)
     if embedded:
         lara.embed()
     return lara
@@ -213,9 +213,9 @@ def served(name):
 def by_service(name, players, route):
     task = name.partition(",")[0]
     key = {"node": "node", "graph": "graph", "link": "pair"}[task]
-    asked = [{key: list(one) if task == "link" else one, "players": players, "top": 6} for one in few(name)]
+    requested = [{key: list(one) if task == "link" else one, "players": players, "top": 6} for one in few(name)]
     numbers: dict[str, list] = {"scores": [], "confidence": [], "value": []}
-    for instances in (asked, asked[:1], [{**one, "refine": 4} for one in asked[:1]]):
+    for instances in (requested, requested[:1], [{**one, "refine": 4} for one in requested[:1]]):
         response = served(name).post("/v1/models/m:explain", json={"instances": instances})
         assert response.status_code == 200, response.text
         for row in response.json()["explanations"]:

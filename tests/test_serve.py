@@ -196,8 +196,8 @@ def test_a_graph_that_comes_along_is_explained_by_the_same_g(client, library):
     assert [int(nodes[player["id"]]) for player in answer["players"]] == expected.player.tolist()
     np.testing.assert_allclose([player["score"] for player in answer["players"]], expected.score, rtol=1e-3, atol=1e-4)
     assert answer["source"] == "amortised"
-    said = client.post("/v1/models/ba:predict", json={"instances": [{"node": int(places), "subgraph": given}]}).json()
-    np.testing.assert_allclose(said["predictions"][0]["logits"], library.game.full_logits[640], rtol=1e-3, atol=1e-4)
+    output = client.post("/v1/models/ba:predict", json={"instances": [{"node": int(places), "subgraph": given}]}).json()
+    np.testing.assert_allclose(output["predictions"][0]["logits"], library.game.full_logits[640], rtol=1e-3, atol=1e-4)
 
 
 def test_graphs_are_explained_too(graphs, quick_runs):
@@ -449,7 +449,7 @@ def test_an_updater_reports_a_full_disk_once(model, monkeypatch, notices, in_upd
     monkeypatch.setattr(updater, "time", SimpleNamespace(sleep=sleep, monotonic=time.monotonic))
     updater.run_updater([model])
     assert notices.codes == ["updater.disk"]
-    assert notices.fields("updater.disk")["folder"] == model.folder
+    assert notices.has("updater.disk", folder=model.folder)
 
 
 def test_an_updater_ends_if_it_can_never_apply_its_log(model, monkeypatch, notices, in_updater):

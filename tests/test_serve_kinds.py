@@ -62,8 +62,8 @@ def test_a_node_among_several_types(users):
     itself = next(one for one in row["players"] if (one["type"], one["id"]) == ("user", row["target"]))
     assert (item["name"], itself["name"]) == (f"thing {item['id']}", f"user {row['target']}")
     assert ask(client, {"node": 3, "class": 1, "top": 30})["explanations"][0]["class"] == 1
-    said = ask(client, {"node": 3}, verb="predict")["predictions"][0]
-    np.testing.assert_allclose(said["logits"], model.lara.game.full_logits[3], rtol=1e-4)
+    output = ask(client, {"node": 3}, verb="predict")["predictions"][0]
+    np.testing.assert_allclose(output["logits"], model.lara.game.full_logits[3], rtol=1e-4)
 
 
 def test_links_that_the_run_knows_and_others(sales):
@@ -79,8 +79,8 @@ def test_links_that_the_run_knows_and_others(sales):
     again = ask(client, {"pair": known})["explanations"]  # alone it comes from the table
     assert again == rows["explanations"][:1] and len(rows["explanations"][2]["players"]) == 2
     same_as(rows["explanations"][1], model.lara.explain([tuple(new)])[0])
-    said = ask(client, {"pair": known}, {"pair": new}, verb="predict")["predictions"]
-    np.testing.assert_allclose([one["logits"][0] for one in said], rows["predictions"][:2], rtol=1e-4)
+    output = ask(client, {"pair": known}, {"pair": new}, verb="predict")["predictions"]
+    np.testing.assert_allclose([one["logits"][0] for one in output], rows["predictions"][:2], rtol=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -125,8 +125,8 @@ def test_a_typed_graph_in_a_request(users, sales):
         row = ask(client, {**name, "subgraph": given})["explanations"][0]
         assert row["source"] == "amortised"
         same_as(row, model.lara.explain_on(later, x, [*name.values()])[0])
-        said = ask(client, {**name, "subgraph": given}, verb="predict")["predictions"][0]
-        np.testing.assert_allclose(said["logits"][said["class"]], row["value"], rtol=1e-4)
+        output = ask(client, {**name, "subgraph": given}, verb="predict")["predictions"][0]
+        np.testing.assert_allclose(output["logits"][output["class"]], row["value"], rtol=1e-4)
         without = {**given, "edge_data": {}}
         assert ask(client, {**name, "subgraph": without}, status=400)["code"] == "subgraph.edge_data_missing"
 

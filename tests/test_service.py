@@ -83,14 +83,14 @@ def test_updates_reach_all_workers_and_outlive_them(run):
         # the updater dies, with an update that is not applied yet
         service.children[0].suspend()
         answers = []
-        asked = threading.Thread(
+        requested = threading.Thread(
             target=lambda: answers.append(service.ask("/v1/models/ba/graph", {"remove_nodes": [700]}))
         )
-        asked.start()
+        requested.start()
         time.sleep(0.5)
         assert not answers
         psutil.Process(service.children[0].pid).kill()
-        asked.join(60)
+        requested.join(60)
         assert answers == [(200, {"sequence": 3, "nodes": [], "applied": True})]
         assert service.ask("/v1/models/ba:explain", {"instances": [{"node": 700}]})[0] == 400
 
@@ -165,13 +165,13 @@ def with_kserve():
 def test_kserves_own_client(service):
     words = [with_kserve(), str(EXPERIMENTS / "kserve_client.py"), service.address, "ba"]
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    said = subprocess.run([*words, '{"node": 5, "top": 3}'], capture_output=True, text=True, env=environment)
-    assert said.returncode == 0, said.stderr
-    told = json.loads(said.stdout)
-    assert told["live"] and told["ready"] and told["models"] == {"models": ["ba"]}
-    assert told["explained"]["explanations"] == service.explain("ba", {"node": 5, "top": 3})
-    assert told["predicted"]["predictions"][0]["class"] == told["explained"]["predictions"][0]
-    assert message("target.range", noun="node", most=699, got=1000000) in told["refused"]
+    printed = subprocess.run([*words, '{"node": 5, "top": 3}'], capture_output=True, text=True, env=environment)
+    assert printed.returncode == 0, printed.stderr
+    reported = json.loads(printed.stdout)
+    assert reported["live"] and reported["ready"] and reported["models"] == {"models": ["ba"]}
+    assert reported["explained"]["explanations"] == service.explain("ba", {"node": 5, "top": 3})
+    assert reported["predicted"]["predictions"][0]["class"] == reported["explained"]["predictions"][0]
+    assert message("target.range", noun="node", most=699, got=1000000) in reported["refused"]
 
 
 def test_a_retrained_run_is_loaded_without_a_lost_request(service):
@@ -236,14 +236,14 @@ def test_a_stop_waits_for_what_is_being_answered(run):
         assert (status, "<title>Explorer" in page) == (200, True)
         answers = []
         slow = [{"node": node, "refine": 64} for node in range(8)]
-        asked = threading.Thread(
+        requested = threading.Thread(
             target=lambda: answers.append(service.ask("/v1/models/ba:explain", {"instances": slow}))
         )
-        asked.start()
+        requested.start()
         time.sleep(0.3)
         assert not answers
         service.process.terminate()
-        asked.join(60)
+        requested.join(60)
         assert answers and answers[0][0] == 200
         assert len(answers[0][1]["explanations"]) == 8
         assert service.process.wait(30) == 0

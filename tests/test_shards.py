@@ -11,12 +11,10 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import torch
-from click.testing import CliRunner
-from codes import raises
+from codes import raises, run
 from test_hostile_places import NOWHERE
 
 from dgl_lara._util.atomic import exclusive_file
-from dgl_lara.cli import main
 from dgl_lara.inference import adaptive, embedder, export
 from dgl_lara.runs.open import open_run
 from dgl_lara.shards.ray_engine import check_reachable
@@ -31,7 +29,7 @@ NODES = [*range(300, 420), 7, 5]  # in no order; enough for 32 a shard: correcti
 
 
 def dgl_lara(*words, code=0, error=""):
-    result = CliRunner().invoke(main, [str(word) for word in words])
+    result = run(*words)
     assert result.exit_code == code, result.output
     assert "Traceback" not in result.output
     assert not error or f"[{error}]" in result.output.replace("\n", " "), result.output
@@ -153,7 +151,7 @@ def test_a_changed_shard_is_not_joined_and_is_explained_again(ask, notices):
     path.write_bytes(good[:-20])
     dgl_lara("shards", "shards.csv", "--out", "joined.csv", code=1, error="shard.changed")
     ask("--shard", "1/2", "--out", "shards.csv")
-    assert "shard.repeated" in notices.codes
+    assert notices.has("shard.repeated")
     assert path.read_bytes() == good
 
 
@@ -256,8 +254,8 @@ def test_one_process_embeds_and_others_wait_for_it(quick_runs, monkeypatch):
 
     monkeypatch.setattr(embedder, "embed_graph", slowly)
     runs = [open_run(quick_runs["ba-shapes"]).trained() for _ in range(3)]
-    for run in runs:
-        assert run.game and not run.is_embedded
+    for one in runs:
+        assert one.game and not one.is_embedded
     found = []
 
     def ask_for(run):

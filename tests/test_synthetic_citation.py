@@ -83,10 +83,10 @@ def test_degrees_resemble_ogbn_arxiv(real_data):
     assert 0.9 < len(made) / len(real) < 1.1
     quantiles = [0.5, 0.75, 0.9, 0.99, 0.999]
     for end, what in enumerate(("cites", "is cited")):
-        wanted, got = (np.quantile(np.bincount(edges[:, end], minlength=nodes), quantiles) for edges in (real, made))
-        assert (np.diff(wanted) > 0).all()
+        expected, got = (np.quantile(np.bincount(edges[:, end], minlength=nodes), quantiles) for edges in (real, made))
+        assert (np.diff(expected) > 0).all()
         # within a factor 1.5, or one citation where the quantile itself is one or two
-        close = (np.abs(got - wanted) <= 1) | ((got / wanted < 1.5) & (wanted / got < 1.5))
-        assert close.all(), f"{what}: {got} against {wanted} of ogbn-arxiv"
+        close = (np.abs(got - expected) <= 1) | ((got / expected < 1.5) & (expected / got < 1.5))
+        assert close.all(), f"{what}: {got} against {expected} of ogbn-arxiv"
     hubs = [np.bincount(edges[:, 1], minlength=nodes).max() for edges in (real, made)]
     assert 0.5 < hubs[1] / hubs[0] < 2

@@ -92,4 +92,4 @@ def work_until_one_dies(ranks, folder, at=7):
             **LONGER,
         )
     except ProcessLost as lost:
-        Path(folder, f"lost-{ranks.rank}.txt").write_text(str(lost))
+        Path(folder, f"lost-{ranks.rank}.txt").write_text(lost.code)
