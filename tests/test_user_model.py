@@ -115,7 +115,7 @@ def expected(graph, features):
 def test_train_eval_explain_from_another_folder(here, monkeypatch, notices):
     result = train(MODEL, "--weights", "my.pt")
     assert result.exit_code == 0, result.output
-    assert "K = 1 (measured, Eq. 13)" in result.output
+    assert "K = 1 hops (measured" in result.output
     assert "fidelity --trust" in result.output  # the proposed command is complete
     stored = json.loads((here / "mine" / "config.json").read_text())["model"]
     assert stored == {"module": "my_module", "function": "build_model", "file": str(here / "my_module.py")}
