@@ -134,7 +134,7 @@ def test_train_eval_explain_from_another_folder(here, monkeypatch, notices):
         "explain", "--run", here / "mine", "--trust", "--node", 3, "--refine", 8, "--verify", "--picture", "three.svg"
     )
     assert result.exit_code == 0, result.output
-    assert "Node 3 " in result.output and "scores moved" in result.output
+    assert "Node 3 " in result.output and "refined with" in result.output
     assert "fidelity+" in result.output and Path("three.svg").read_text().startswith("<?xml")
     quick = ["--targets", 5, "--seeds", 1, "--quick", "--methods", "random,gnn-explainer", "--metric", "fidelity"]
     succeeds("benchmark", "--run", here / "mine", "--trust", *quick, "--out", "compared")
