@@ -18,7 +18,7 @@ def run(settings):
         benchmark, lara = common.lara_on(name, settings)
         log_info(f"== {name}: pictures")
         dataset = benchmark.dataset
-        batch = lara.explain(_shown(benchmark)).named(labels=dataset.node_labels, motif=dataset.motif)
+        batch = lara.explain(_shown(benchmark)).named(labels=dataset.names["labels"], motif=dataset.motif)
         for place, explanation in enumerate(batch):
             stem = f"qualitative-{name}-{place + 1}"
             written.append(common.write_picture(settings, stem, explanation.plot(MOST)))

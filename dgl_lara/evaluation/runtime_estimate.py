@@ -73,7 +73,9 @@ def estimate_runtime(evaluation: Evaluation, metrics: Sequence[str], examples: i
         fits = len(targets) * _seconds_per_fit(fit, counts, pairs, game.features)
         parts[sampled.label] = 2 * pairs * total * per_player + fits
     definitions = len(DEFINITIONS[: 1 + game.player_set.includes_target])
-    methods = 2 + bool(pairs) + (evaluation.lara.samples_ is not None)  # random, sampled, LARA, and LARA corrected
+    fitted = evaluation.lara.fitted_
+    corrects = fitted is not None and fitted.samples is not None
+    methods = 2 + bool(pairs) + corrects  # random, sampled, LARA, and LARA corrected
     masked = [name for name, asking in (("fidelity", {"fidelity"}), ("labels", LABEL_METRICS)) if asking & set(metrics)]
     if masked:  # extracting ego graphs for a few coalitions costs more than evaluating f under them
         cost = _seconds_per_player(evaluation, counts, len(SPARSITIES), len(SPARSITIES))
