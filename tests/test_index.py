@@ -92,6 +92,18 @@ def test_the_design_is_centred_and_white(index):
     torch.testing.assert_close(z, a * (masks.keep.float() * 2 - 1) - b.unsqueeze(1))
 
 
+@pytest.mark.parametrize("index", INDICES)
+def test_responses_of_a_linear_game_have_no_noise(index):
+    """f(S) = 2 + sum of w_j over S: every response is z w, whatever the coalition."""
+    index, weights = as_index(index), torch.tensor([1.0, -2.0, 0.5, 3.0])
+    masks = index.draw(50, 4, generator(1))
+    inside, outside = (2 + side.float() @ weights for side in (masks.keep, ~masks.keep))
+    full, empty = 2 + weights.sum(), torch.tensor(2.0)
+    found = index.response(inside, outside, full, empty, masks.probability)
+    torch.testing.assert_close(found, index.design(masks) @ weights, atol=1e-5, rtol=1e-5)
+    assert found.std() > 0.5
+
+
 def small_game(index, task="node"):
     if task == "graph":
         batch = dgl.batch([random_graph(nodes, 2 * nodes, seed) for seed, nodes in enumerate((5, 7, 6))])
