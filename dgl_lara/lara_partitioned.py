@@ -77,6 +77,7 @@ class PartitionedLara(LARA):
         if self.players != Nodes():
             raise InputError("partition.players", got=self.players.name)
         self.hops, self.value, self.config, self.memory = hops, value or NODE.value, config, memory
+        self.index = PartitionedGame.index
         self.features = torch.empty(0, source.columns)  # of no node: their number of columns and device are needed
         self.rows = RowStore(folder, data) if folder else None
         self.compute_device = self.fitted_ = self._game = None

@@ -70,7 +70,7 @@ def main(names, indices, split, seeds, most, reference_pairs, steps, data_dir, o
 
             note("phi itself", replace(Random(game).explain(targets), scores=against.estimate.phi))
             for seed in range(seeds):
-                config = replace(default(game.task, len(dataset.train)), seed=seed)
+                config = default(game.task, len(dataset.train), seed, game.index)
                 config = replace(config, steps=steps or config.steps)
                 before, started = game.caller.nodes_evaluated, time.perf_counter()
                 lara = LARA.of_game(game, config).fit(dataset.train, dataset.val)

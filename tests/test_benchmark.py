@@ -44,7 +44,8 @@ MEASURES = ("fidelity", "agreement", "auc", "throughput")
 @pytest.fixture(autouse=True)
 def short(monkeypatch):
     monkeypatch.setattr(
-        "dgl_lara.evaluation.benchmark.default", lambda task, count: replace(default(task, count), steps=4)
+        "dgl_lara.evaluation.benchmark.default",
+        lambda task, count, **more: replace(default(task, count, **more), steps=4),
     )
     monkeypatch.setattr("dgl_lara.evaluation.benchmark.REFERENCE_PAIRS", 200)
     monkeypatch.setattr("dgl_lara.training.validation.PAIRS", 32)

@@ -21,6 +21,7 @@ from dgl_lara.game.game import Game
 from dgl_lara.game.index import BANZHAF, SHAPLEY, as_index
 from dgl_lara.inference.kernels.posterior import correct_all
 from dgl_lara.inference.scorer import Scorer, embed_all
+from dgl_lara.training.config import default
 
 INDICES = ("banzhaf", "shapley", "keep-0.9", "keep-0.6")
 SHORT = TrainingConfig(hidden=16, dim=5, masks=8, steps=6, objective="least-squares")
@@ -230,3 +231,15 @@ def test_an_unknown_index_is_refused(index):
 def test_a_probability_out_of_range_is_refused(index):
     with raises("index.keep"):
         as_index(index)
+
+
+def test_an_objective_for_uniform_coalitions_is_refused():
+    game = gcn_game(nodes=40, edges=50, seed=3)
+    lara = LARA(game.f, game.graph, game.features, hops=2, index="shapley", config=TrainingConfig(steps=2))
+    with raises("objective.index", got="balanced"):
+        lara.fit(range(30), range(30, 40))
+
+
+def test_the_default_objective_fits_the_index():
+    assert default("node", 100).objective == "balanced"
+    assert default("node", 100, index=SHAPLEY).objective == "least-squares"

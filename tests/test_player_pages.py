@@ -29,7 +29,7 @@ def commands_of(page):
 def test_blocks_run(page, tmp_path, monkeypatch, capsys):
     """The reader's model, graph and features are small ones; training is cut short."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("dgl_lara.inference.fitting.default", lambda task, count: QUICK)
+    monkeypatch.setattr("dgl_lara.inference.fitting.default", lambda task, count, **more: QUICK)
     features = torch.randn(40, 3, generator=torch.Generator().manual_seed(1))
     names = {"model": SmallGCN(), "graph": random_graph(40, 50, 0), "features": features}
     for block in blocks_of(page):

@@ -445,7 +445,7 @@ def test_the_page_runs(tmp_path, monkeypatch, capsys):
     blocks = re.findall(r"```python\n(.+?)```", PAGE, re.DOTALL)
     assert len(blocks) >= 5
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("dgl_lara.inference.fitting.default", lambda task, count: QUICK)
+    monkeypatch.setattr("dgl_lara.inference.fitting.default", lambda task, count, **more: QUICK)
     names: dict[str, object] = {}
     for block in blocks:
         exec(block, names)

@@ -35,7 +35,7 @@ def test_it_is_short_and_shows_what_a_new_user_needs():
 
 def test_python_example_runs(monkeypatch):
     """Training is cut short, everything else is as written."""
-    short = lambda task, count: replace(default(task, count), steps=40)  # noqa: E731
+    short = lambda task, count, **more: replace(default(task, count, **more), steps=40)  # noqa: E731
     monkeypatch.setattr("dgl_lara.inference.fitting.default", short)
     (code,) = re.findall(r"```python\n(.+?)```", README, re.DOTALL)
     code = code.replace("[512, 640]", "[5, 6]").replace("[512]", "[5]")

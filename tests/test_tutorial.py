@@ -47,7 +47,7 @@ def test_commands_parse(command):
 def test_blocks_then_the_commands_that_train(cora, tmp_path, monkeypatch, capsys):
     """Training is cut short, everything else is as written."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("dgl_lara.inference.fitting.default", lambda task, count: QUICK)
+    monkeypatch.setattr("dgl_lara.inference.fitting.default", lambda task, count, **more: QUICK)
     monkeypatch.setattr("dgl_lara.training.validation.TARGETS", 16)
     monkeypatch.setattr("dgl_lara.training.validation.PAIRS", 32)  # of a link half of them say nothing
     names = {"range": range}

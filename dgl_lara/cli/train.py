@@ -346,7 +346,7 @@ def _training_config(lara: LARA, dataset: Dataset, preset: str, changes: dict[st
     from dgl_lara.training.config import default, full_graph_bytes, paper
 
     count = len(dataset.split(changes.get("train_on", "train")))
-    base = paper(dataset.task, seed) if preset == "paper" else default(lara.task, count, seed)
+    base = paper(dataset.task, seed) if preset == "paper" else default(lara.task, count, seed, lara.index)
     requested = replace(base, **changes)
     config = lara.fit_config(requested, changes)
     if config != requested and not dataset.key.get("parts"):

@@ -118,7 +118,7 @@ class Benchmark:
 
     def lara_config(self) -> TrainingConfig:
         """Return the default settings of LARA."""
-        config = default(self.game.task, len(self.dataset.train))
+        config = default(self.game.task, len(self.dataset.train), index=self.game.index)
         short = self.quick and len(self.dataset.train) > MANY_TARGETS
         return replace(config, steps=self.steps or (QUICK_STEPS_LARGE if short else config.steps))
 

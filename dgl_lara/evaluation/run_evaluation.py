@@ -109,7 +109,7 @@ def _speed(evaluation: Evaluation) -> pd.DataFrame:
 
     def from_scratch(some: Tensor) -> Explanations:
         data = (game.f, game.graph, game.features, game.task, game.hops, game.value)
-        bare = Game.create(*data, memory=game.budget.memory, players=game.player_spec)
+        bare = Game.create(*data, memory=game.budget.memory, players=game.player_spec, index=game.index)
         return Scorer(explainer, bare, embed_all(explainer, bare, inputs)).explain(some)
 
     def nearby(some: Tensor) -> Explanations:

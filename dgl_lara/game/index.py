@@ -64,6 +64,7 @@ class Index:
     words: str  # what a score is the mean of
     evaluates_complements: bool = True
     is_centred: bool = True  # the response uses the values with all and without any players
+    objective: str = "least-squares"  # of training, by default
     adds_up: bool = False  # scores of a target add up to f(N) - f(no player)
 
     def probabilities(self, count: int, generator: torch.Generator | None = None) -> Tensor:
@@ -117,6 +118,7 @@ class Banzhaf(Index):
     name = "banzhaf"
     words = "over random coalitions"
     is_centred = False
+    objective = "balanced"
 
     def probabilities(self, count: int, generator: torch.Generator | None = None) -> Tensor:
         return torch.full((count,), 0.5)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -22,6 +22,7 @@ from dgl_lara.blackbox.identity import weights_hash
 from dgl_lara.errors import InputError
 from dgl_lara.game.caller import NUM_CHECKED_TARGETS, ModelCaller
 from dgl_lara.game.game import ROUNDING, Game, ModelOutputs, ParentGraph, check_targets
+from dgl_lara.game.index import BANZHAF, Index
 from dgl_lara.game.player_set import GameContext
 from dgl_lara.game.receptive_field import evenly_spaced
 from dgl_lara.game.removal import null_prediction
@@ -65,6 +66,8 @@ class PartitionedGame:
         store: Folder for arrays with one row per node. It is needed for the outputs of f.
         memory: Bytes that calls and batches keep to.
     """
+
+    index: ClassVar[Index] = BANZHAF
 
     device = torch.device("cpu")
     types = None

@@ -40,7 +40,7 @@ Callback = Callable[[dict[str, float]], object]
 
 def training_config(config: TrainingConfig | None, game: Game, num_targets: int) -> TrainingConfig:
     """Return the settings, by default what measured best and fits into memory."""
-    return config or within_memory(default(game.task, num_targets), game)
+    return config or within_memory(default(game.task, num_targets, index=game.index), game)
 
 
 def hold_out(targets: Tensor, seed: int) -> tuple[Tensor, Tensor]:

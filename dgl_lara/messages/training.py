@@ -6,6 +6,10 @@ MESSAGES = {
     ),
     "checkpoint.beyond_end": "The checkpoint is at step {step}, but the settings end at step {total}.",
     "checkpoint.invalid": "The checkpoint is damaged or belongs to another run ({problem}).",
+    "objective.index": (
+        "objective must be 'least-squares' or 'running-mean' for {index} values (got {got!r}). Set it with "
+        "--objective or TrainingConfig(objective=...)."
+    ),
     "model.constant": (
         "Removing players does not change the model's output (its {value} changes by at most {moved:.1g}, within "
         "rounding). Check that its weights are loaded and the features are not all zero. If the outputs are that "

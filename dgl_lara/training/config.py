@@ -12,6 +12,7 @@ from dgl_lara._util.settings import settings
 from dgl_lara.constants import Embedding, Encoder, Inputs, LearningRate, TrainOn
 from dgl_lara.errors import InputError
 from dgl_lara.explainer.gates import GATES
+from dgl_lara.game.index import BANZHAF, Index
 from dgl_lara.game.tasks import as_task
 from dgl_lara.training.objectives import OBJECTIVES
 
@@ -95,16 +96,17 @@ class TrainingConfig:
             raise InputError("pool.needs_full_graph", batch_size=self.batch_size)
 
 
-def default(task: str | Task, num_targets: int, seed: int = 0) -> TrainingConfig:
+def default(task: str | Task, num_targets: int, seed: int = 0, index: Index = BANZHAF) -> TrainingConfig:
     """Return the settings that measured best over the data sets.
 
     Args:
         task: The kind of target.
         num_targets: Targets to learn from.
         seed: Seed of every random draw.
+        index: The law of coalitions.
     """
     task = as_task(task)
-    config = replace(TrainingConfig(seed=seed), **task.settings)
+    config = replace(TrainingConfig(seed=seed, objective=index.objective), **task.settings)
     if num_targets > MANY_TARGETS:
         return replace(config, **task.settings_of_many_targets)
     return replace(config, **task.settings_of_some_targets) if num_targets > SOME_TARGETS else config

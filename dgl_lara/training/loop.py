@@ -28,10 +28,11 @@ from dgl_lara._util.interrupts import held_back_interrupts
 from dgl_lara._util.notices import notice
 from dgl_lara._util.progress import Progress, phase, status
 from dgl_lara._util.randomness import sample_targets, seeded
-from dgl_lara.errors import LaraError, ModelError
+from dgl_lara.errors import InputError, LaraError, ModelError
 from dgl_lara.explainer.decoders import DECODERS
 from dgl_lara.explainer.inputs import fit_normalisation
 from dgl_lara.explainer.network import Explainer, ExplainerConfig
+from dgl_lara.game.index import BANZHAF
 from dgl_lara.training.config import ALL, TrainingConfig
 from dgl_lara.training.objectives import OBJECTIVES
 from dgl_lara.training.state import TrainingState
@@ -193,7 +194,9 @@ def learning_rate(config: TrainingConfig, step: int, total: int) -> float:
 
 def _start(backend: TrainingBackend, targets: Tensor, schedule: Schedule, resume: dict | None) -> TrainingState:
     """Return the state before the first step, or that of the checkpoint."""
-    config, processes = backend.config, backend.processes
+    config, processes, index = backend.config, backend.processes, backend.game.index
+    if OBJECTIVES[config.objective].needs_uniform_coalitions and index != BANZHAF:
+        raise InputError("objective.index", index=index, got=config.objective)
     explainer = new_explainer(backend.game, config, *backend.encoder_inputs(targets))
     with status("setting up the optimiser"):  # the first one of a process imports much of torch
         optimiser = torch.optim.Adam(explainer.parameters(), lr=config.lr)

@@ -25,6 +25,7 @@ class Objective:
     """A loss over one step of training."""
 
     every_class: ClassVar[bool] = False  # it can train all classes without further model calls
+    needs_uniform_coalitions: ClassVar[bool] = False  # it is for Banzhaf values only
     keeps_table: ClassVar[bool] = False  # it keeps a number per (target, player) pair between steps
 
     def table(self, game: Game, targets: Tensor) -> AttributionTable | None:

@@ -7,8 +7,7 @@ target's own sign, sigma_i d(S) is its value together with the neighbours on its
 
 The mean over coalitions is the error of the target's own score. The variance about it is the neighbours' error. The
 plain square adds the two, and the target's own error, by far the larger, is noise to the neighbours. Here each is a
-share of what there was to explain. The minimum is that of Eq. 8. For indices other than Banzhaf's it is the plain
-square.
+share of what there was to explain. The minimum is that of Eq. 8.
 """
 
 from __future__ import annotations
@@ -16,7 +15,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from dgl_lara.game.index import BANZHAF
 from dgl_lara.training.objective import Objective, Step
 from dgl_lara.training.objectives.least_squares import squared_loss
 from dgl_lara.training.running_mean_table import AttributionTable
@@ -24,11 +22,11 @@ from dgl_lara.training.running_mean_table import AttributionTable
 
 class _Balanced(Objective):
     every_class = True
+    needs_uniform_coalitions = True  # the target's column of the design is 1 or -1
 
     def loss(self, step: Step, table: AttributionTable | None) -> Tensor:
         predicted, own = step.predicted_responses(), step.game.player_set.target_player(step.targets)
-        is_uniform = step.game.index == BANZHAF  # otherwise the target's column of the design is not 1 or -1
-        if own is None or len(predicted) < 2 or not is_uniform:  # one mask shows no variance
+        if own is None or len(predicted) < 2:  # no target is a player, or one mask shows no variance
             return squared_loss(step, predicted)
         differences = step.responses()
         if step.explainer.class_weight is None:

@@ -12,6 +12,8 @@ from dgl_lara.training.objectives.running_mean import RunningMean
 
 
 class _MutualInformation(RunningMean):
+    needs_uniform_coalitions = True
+
     def sample(self, step: Step, players: Players) -> Tensor:
         coalitions = step.coalitions
         full = step.game.full_logits[step.targets]
