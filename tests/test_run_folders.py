@@ -302,7 +302,8 @@ def test_settings_handed_back_make_the_same_run(here):
 def test_the_command_line_goes_before_the_file(here):
     text = run("runs", "config", "one").stdout
     Path("run.toml").write_text(text + '\n[eval]\ntargets = 4\npairs = 0\nmetric = "fidelity"\n')
-    succeeds("train", "--config", "run.toml", "--dim", 3, "--epochs", 1, "--index", "keep-0.9", "--out", "again")
+    index = ("--index", "keep-0.9", "--objective", "least-squares")
+    succeeds("train", "--config", "run.toml", "--dim", 3, "--epochs", 1, *index, "--out", "again")
     assert 'index = "keep-0.9"' in run("runs", "config", "again").stdout
     training = json.loads(Path("again/config.json").read_text())["training"]
     assert (training["dim"], training["hidden"]) == (3, 16)
